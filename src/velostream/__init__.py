@@ -1,0 +1,29 @@
+"""Velostream: streaming SQL on Spark, tables that stay right for ever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Database", "VelostreamError", "__version__", "connect", "register"]
+
+if TYPE_CHECKING:
+    from velostream.connectors.registry import register
+    from velostream.errors import VelostreamError
+    from velostream.runtime.database import Database, connect
+
+_WHERE = {
+    "Database": "velostream.runtime.database",
+    "VelostreamError": "velostream.errors",
+    "connect": "velostream.runtime.database",
+    "register": "velostream.connectors.registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `velo check` never pays for Spark."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_WHERE[name]), name)

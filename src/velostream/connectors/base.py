@@ -1,0 +1,187 @@
+"""The door through which every source and sink comes, built-in or a user's own.
+
+A relation outside is read in two phases: everything that is there now, then what changed since. Both
+are the same call here: `read(partition, None, end)` is all of it as of `end`, and
+`read(partition, start, end)` are the changes after `start` up to `end`.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from velostream.model.changes import BadRow, Offset
+from velostream.model.options import Options
+from velostream.model.uri import Uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("velostream.connectors")
+
+
+class Delivery(StrEnum):
+    """What a source or sink promises across a crash."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+@dataclass(frozen=True)
+class SourceContext:
+    """What the runtime lends to an opened source."""
+
+    spool: Path
+    """A durable folder of the source's own, kept as long as the job."""
+    schema: pa.Schema | None = None
+    """Columns that were declared, or discovered by an earlier start; None lets the source discover."""
+    declared: bool = False
+    """Whether `schema` was written by the user, so that it must not widen."""
+    once: bool = False
+    """Read what is there and end, rather than wait for more."""
+    table: bool = True
+    """Whether a table is built on it (rows may be taken back) or a stream (they may not)."""
+    clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+
+
+class Source(ABC):
+    """One relation outside, opened by one job.
+
+    Three methods make a source; the rest have defaults. All run in the driver, on the job's own thread.
+    Positions must be replayable: `read` of the same range gives the same rows for ever, or until
+    `commit` of a later position allows older ranges to be forgotten.
+    """
+
+    only_grows: bool = True
+    """False when `read` may yield rows with a negative `_weight`."""
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    key: tuple[str, ...] = ()
+    """The source's own key columns (a database's primary key), used when the statement names none."""
+
+    @abstractmethod
+    def discover(self) -> pa.Schema:
+        """The columns of a row, without system columns.
+
+        Raises SourceMissingError when the source is not there, or has no row yet to tell from.
+        """
+
+    @abstractmethod
+    def latest(self, after: Offset | None) -> Offset:
+        """The partitions and the newest position of each that can be read now.
+
+        `after` is what the job already has; a source may advance by a bounded step from there.
+        Must return `after` itself (an equal value) when there is nothing new.
+        """
+
+    @abstractmethod
+    def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
+        """Rows of one partition after `start` (None: from the beginning) up to and including `end`.
+
+        Batches have the columns of `discover`, any of the system columns, and `_weight` where rows
+        are taken back. With `start` None the rows are those that are live at `end`, all of weight 1.
+        """
+
+    def frame(
+        self, spark: SparkSession, start: Offset | None, end: Offset, columns: Sequence[str] | None
+    ) -> DataFrame | None:
+        """The same rows as `read` over all partitions, as a native Spark plan, or None to use `read`.
+
+        `columns` are those the statement uses, system columns included; None means all but system ones.
+        A string column `_bad` may mark rows that could not be decoded (see `bad_rows`).
+        """
+        return None
+
+    def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
+        """The rows of a range that could not be decoded; asked only when `_bad` was seen."""
+        return iter(())
+
+    def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
+        """A wider schema under which bad rows of the range decode, or None. Never for declared columns."""
+        return None
+
+    def finished(self, offset: Offset) -> bool:
+        """Whether nothing can come after `offset` (a bounded source)."""
+        return False
+
+    def commit(self, offset: Offset) -> None:
+        """Everything up to `offset` is durable in the job; older ranges will not be read again."""
+
+    def check(self) -> None:
+        """Raise the SourceError that explains why the source cannot be used, if so."""
+
+    def health(self) -> tuple[str, str | None]:
+        """One of healthy, degraded, disconnected, "file not found", failed; and the reason."""
+        return "healthy", None
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+
+
+@dataclass(frozen=True)
+class SinkContext:
+    """What the runtime lends to an opened sink."""
+
+    state: Path
+    """A durable folder of the sink's own."""
+    schema: pa.Schema
+    key: tuple[str, ...] = ()
+
+
+class Sink(ABC):
+    """One place outside that a job writes to, exactly once if it can.
+
+    For each batch the runtime calls `write`, then records `Commit` with the value that `write` returned,
+    then `committed`. After a crash between these, `recover` is called with the last recorded value before
+    the batch is written again: what was written after it must be undone or recognised.
+    """
+
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    takes_deletes: bool = False
+
+    @abstractmethod
+    def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:
+        """Write the rows durably and return what `recover` needs (JSON)."""
+
+    @abstractmethod
+    def recover(self, recorded: Mapping[str, Any] | None) -> None:
+        """Bring the outside back to the state of the last recorded write (None: nothing was written)."""
+
+    def committed(self, recorded: Mapping[str, Any]) -> None:
+        """The write is recorded and will not be undone."""
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+
+
+class Connector(ABC):
+    """A kind of source or sink, found by URI scheme.
+
+    Registered with `velostream.register` or an entry point of the group `velostream.connectors`.
+    """
+
+    name: ClassVar[str]
+    schemes: ClassVar[tuple[str, ...]]
+    functions: ClassVar[tuple[str, ...]] = ()
+    """SQL functions that name a source of this kind, such as `kafka_topic`."""
+    Options: ClassVar[type[Options]]
+    """Typed properties; unknown keys are refused. The docs and `SHOW PROPERTIES` come from it."""
+    available: ClassVar[bool] = True
+    """False while this version parses and checks but does not run the connector."""
+    parse: ClassVar[Callable[[Uri], Mapping[str, str]]]
+    """Properties that the URI itself carries (path, host, query)."""
+
+    def source(self, uri: Uri, options: Options, context: SourceContext) -> Source:
+        """Open for reading."""
+        raise NotImplementedError(f"{self.name} cannot be read")
+
+    def sink(self, uri: Uri, options: Options, context: SinkContext) -> Sink:
+        """Open for writing."""
+        raise NotImplementedError(f"{self.name} cannot be written")

@@ -1,0 +1,314 @@
+"""The one tree of exceptions.
+
+Each class says, once, what a caller needs to decide: a stable `code`, who is to blame, whether trying
+again can help, and the exit code of the command line. Each instance carries a message (lowercase, no
+final period, the object named), optionally a detail, a hint, and the place in the user's SQL.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from velostream.model.location import Location
+
+
+class Blame(StrEnum):
+    """Who has to act."""
+
+    YOU = "you"
+    OUTSIDE = "outside"
+    US = "us"
+
+
+class VelostreamError(Exception):
+    """Base of every error that Velostream raises on purpose."""
+
+    code: ClassVar[str] = "internal"
+    blame: ClassVar[Blame] = Blame.US
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        location: Location | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        self.location = location
+
+    def at(self, location: Location | None) -> VelostreamError:
+        """The same error, placed in the user's text if it has no place yet."""
+        if self.location is None:
+            self.location = location
+        return self
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.location is not None:
+            parts = [f"{self.location}: {self.message}", self.location.caret()]
+        if self.detail:
+            parts.append(self.detail)
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as JSON-ready data, for the socket and `--format json`."""
+        place = self.location
+        return {
+            "code": self.code,
+            "blame": str(self.blame),
+            "retryable": self.retryable,
+            "message": self.message,
+            "detail": self.detail,
+            "hint": self.hint,
+            "line": place.line if place else None,
+            "column": place.column if place else None,
+        }
+
+
+class InternalError(VelostreamError):
+    """A bug of ours: an invariant did not hold."""
+
+    code = "internal"
+
+
+# --- the user's SQL ---------------------------------------------------------------------------------
+
+
+class SqlError(VelostreamError):
+    """A statement cannot be accepted as it stands."""
+
+    code = "sql"
+    blame = Blame.YOU
+
+
+class SqlSyntaxError(SqlError):
+    """The text is not in the language."""
+
+    code = "sql.syntax"
+
+
+class UnknownNameError(SqlError):
+    """A table, column, function, property, job or connector that does not exist."""
+
+    code = "sql.unknown_name"
+
+
+class AmbiguousNameError(SqlError):
+    """A column that several relations have."""
+
+    code = "sql.ambiguous_name"
+
+
+class UnsafeError(SqlError):
+    """A function or statement that could run code or reach files outside the model."""
+
+    code = "sql.unsafe"
+
+
+class UnsupportedError(SqlError):
+    """Valid SQL that this version parses and checks but does not execute."""
+
+    code = "sql.unsupported"
+
+
+class TypeMismatchError(SqlError):
+    """An expression whose types do not fit, or whose result would have to cut digits."""
+
+    code = "sql.type"
+
+
+class PropertyError(SqlError):
+    """A property with a value that does not fit."""
+
+    code = "sql.property"
+
+
+class DuplicateNameError(SqlError):
+    """CREATE of a name that is taken."""
+
+    code = "sql.duplicate_name"
+
+
+class ChangedStatementError(SqlError):
+    """A statement differs from the one that the data directory remembers."""
+
+    code = "sql.changed_statement"
+
+
+class CycleError(SqlError):
+    """Statements that depend on each other in a circle."""
+
+    code = "sql.cycle"
+
+
+class KeyExistsError(SqlError):
+    """INSERT of a key that the table already holds."""
+
+    code = "sql.key_exists"
+
+
+# --- configuration and the data directory -----------------------------------------------------------
+
+
+class ConfigError(VelostreamError):
+    """A setting, file or flag that does not fit."""
+
+    code = "config"
+    blame = Blame.YOU
+    exit_code = 2
+
+
+class DataDirError(VelostreamError):
+    """The data directory is locked, of another format, or unreadable."""
+
+    code = "data_dir"
+    blame = Blame.YOU
+    exit_code = 2
+
+
+class CorruptDataError(DataDirError):
+    """A durable file fails its checksum or cannot be parsed."""
+
+    code = "data_dir.corrupt"
+    blame = Blame.OUTSIDE
+    exit_code = 1
+
+
+class JavaError(ConfigError):
+    """No usable Java, or Spark does not start."""
+
+    code = "java"
+
+
+# --- the outside ------------------------------------------------------------------------------------
+
+
+class SourceError(VelostreamError):
+    """A source cannot be used; subclasses are the categories of failure."""
+
+    code = "source"
+    blame = Blame.OUTSIDE
+
+
+class SourceMissingError(SourceError):
+    """The topic, file, table or bucket does not exist (yet)."""
+
+    code = "source.missing"
+    retryable = True
+
+
+class SourceNetworkError(SourceError):
+    """The source cannot be reached."""
+
+    code = "source.network"
+    retryable = True
+    exit_code = 3
+
+
+class SourceAuthError(SourceError):
+    """The source refuses our credentials or permissions."""
+
+    code = "source.auth"
+    exit_code = 3
+
+
+class SourceConfigError(SourceError):
+    """The source is reached but what was asked of it makes no sense."""
+
+    code = "source.config"
+    blame = Blame.YOU
+
+
+class SourceDataError(SourceError):
+    """The source's data cannot be decoded and the statement says to fail."""
+
+    code = "source.data"
+
+
+class SinkError(VelostreamError):
+    """A sink cannot be written."""
+
+    code = "sink"
+    blame = Blame.OUTSIDE
+    retryable = True
+
+
+# --- running ----------------------------------------------------------------------------------------
+
+
+class TableError(VelostreamError):
+    """A table cannot do what was asked (read-only, no key, dropped)."""
+
+    code = "table"
+    blame = Blame.YOU
+
+
+class MemoryBudgetError(TableError):
+    """A table reached its memory budget; it stays readable."""
+
+    code = "table.memory"
+
+
+class LaggingReaderError(TableError):
+    """A subscriber fell behind what the table keeps."""
+
+    code = "table.lagging_reader"
+    retryable = True
+
+
+class JobError(VelostreamError):
+    """A job failed while running."""
+
+    code = "job"
+    blame = Blame.OUTSIDE
+
+
+class RowError(JobError):
+    """A row could not be computed and the statement says to fail."""
+
+    code = "job.row"
+    blame = Blame.YOU
+
+
+class ConnectionFailedError(VelostreamError):
+    """The process that holds the data directory does not answer."""
+
+    code = "connection"
+    blame = Blame.OUTSIDE
+    retryable = True
+    exit_code = 3
+
+
+class DeadlineError(VelostreamError):
+    """Something did not happen in the time it was given."""
+
+    code = "timeout"
+    blame = Blame.OUTSIDE
+    retryable = True
+    exit_code = 4
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """The valid name most like `name`, for "did you mean"; None when nothing is close."""
+    by_folded = {candidate.casefold(): candidate for candidate in candidates}
+    match = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[match[0]] if match else None
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
+    """A hint naming the nearest valid name, or None."""
+    match = nearest(name, candidates)
+    return f'did you mean "{match}"?' if match else None

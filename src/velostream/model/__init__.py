@@ -1,0 +1,1 @@
+"""Frozen data passed between the layers."""

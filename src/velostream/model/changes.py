@@ -1,0 +1,51 @@
+"""Changes: rows with weights, and the bookkeeping that makes applying them exactly-once.
+
+A change is a row with a weight: +1 insert, -1 delete; an update is both. A relation that can only grow
+carries no weight column. Offsets are JSON, one value per partition of a source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+WEIGHT = "_weight"
+"""Name of the weight column where a relation can shrink."""
+
+SYSTEM_COLUMNS = ("_timestamp", "_event_time", "_partition", "_offset")
+"""Columns that every source row has and `SELECT *` leaves out."""
+
+KAFKA_COLUMNS = ("_key", "_topic", "_headers")
+
+Offset = Mapping[str, Any]
+"""Position in one source: partition name to a JSON value that the source understands."""
+
+SourceOffsets = Mapping[str, Offset]
+"""Position in every source of a job, by the source's id within the job."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one version of a table (or one step of a sink) contains.
+
+    `offsets` is the truth about progress: a batch whose end is already contained is skipped on replay.
+    """
+
+    checkpoint: str
+    batch: int
+    offsets: SourceOffsets
+    at: datetime
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that could not be decoded, cast or computed, as it will stand in `dead_letters`."""
+
+    reason: str
+    source: str
+    partition: str
+    offset: str
+    raw: bytes

@@ -1,0 +1,78 @@
+"""Jobs as data: states, the allowed moves between them, and statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """Where a job is in its life."""
+
+    STARTING = "starting"
+    WAITING = "waiting"
+    RUNNING = "running"
+    DEGRADED = "degraded"
+    PAUSED = "paused"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the job still does, or will again do, work by itself."""
+        return self in _ALIVE
+
+    def may_become(self, target: JobState) -> bool:
+        """Whether the state machine has this move."""
+        return target in TRANSITIONS[self]
+
+
+_ALIVE = frozenset({JobState.STARTING, JobState.WAITING, JobState.RUNNING, JobState.DEGRADED})
+
+_S = JobState
+TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    # starting: sources are opened, the plan is made, state is recovered
+    _S.STARTING: frozenset({_S.WAITING, _S.RUNNING, _S.DEGRADED, _S.PAUSED, _S.FAILED, _S.STOPPED, _S.FINISHED}),
+    # waiting: a source does not exist yet, or a topic has no record to discover columns from
+    _S.WAITING: frozenset({_S.STARTING, _S.RUNNING, _S.DEGRADED, _S.PAUSED, _S.FAILED, _S.STOPPED}),
+    _S.RUNNING: frozenset({_S.DEGRADED, _S.PAUSED, _S.FAILED, _S.STOPPED, _S.FINISHED, _S.STARTING}),
+    # degraded: a source or sink went away; the table stays readable, we retry with backoff
+    _S.DEGRADED: frozenset({_S.STARTING, _S.RUNNING, _S.PAUSED, _S.FAILED, _S.STOPPED, _S.FINISHED}),
+    _S.PAUSED: frozenset({_S.STARTING, _S.STOPPED, _S.FAILED}),
+    _S.FAILED: frozenset({_S.STARTING, _S.STOPPED}),
+    _S.STOPPED: frozenset({_S.STARTING}),
+    # finished: a bounded job read all there is; a restart looks for more
+    _S.FINISHED: frozenset({_S.STARTING, _S.STOPPED}),
+}
+
+
+@dataclass(frozen=True)
+class JobStats:
+    """Figures of one job since it was started in this process, plus what it has persisted."""
+
+    records_in: int = 0
+    records_out: int = 0
+    batches: int = 0
+    bad_rows: int = 0
+    errors: int = 0
+    restarts: int = 0
+    rate_in: float = 0.0
+    last_batch_ms: float = 0.0
+    latency_ms: float = 0.0
+    last_batch_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class JobInfo:
+    """One row of `SHOW JOBS`."""
+
+    id: str
+    name: str
+    kind: str
+    state: JobState
+    reason: str | None
+    statement: str
+    started_at: datetime | None
+    stats: JobStats

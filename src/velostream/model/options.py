@@ -1,0 +1,81 @@
+"""Typed properties: the base class, and those that any source or statement takes.
+
+A property is declared once, as a pydantic field whose alias is the name that users write; WITH
+validation, `SHOW PROPERTIES` and the reference documentation follow from it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from velostream.model.durations import Duration
+
+
+class Options(BaseModel):
+    """Base of all option models: immutable, unknown names refused, users' names as aliases."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_alias=True, validate_by_name=False)
+
+    @classmethod
+    def property_names(cls) -> tuple[str, ...]:
+        """Every name that a user may write."""
+        return tuple(field.alias or name for name, field in cls.model_fields.items())
+
+
+class CommonOptions(Options):
+    """Properties of any source or statement."""
+
+    key: str | None = Field(None, description="key columns of the table, separated by commas")
+    schema_text: str | None = Field(None, alias="schema", description="columns as `name type, …`")
+    max_rows_per_batch: int | None = Field(
+        None, alias="max.rows.per.batch", gt=0, description="most rows that one micro-batch takes"
+    )
+    trigger_interval: Duration = Field(
+        timedelta(0), alias="trigger.interval", description="time between micro-batches; 0s is as fast as possible"
+    )
+    on_error: Literal["dead_letter", "skip", "fail"] = Field(
+        "dead_letter", alias="on.error", description="what happens to a row that cannot be decoded or computed"
+    )
+    event_time_column: str | None = Field(
+        None, alias="event.time.column", description="column that holds the event time"
+    )
+    watermark_column: str | None = Field(
+        None, alias="watermark.column", description="another name of event.time.column"
+    )
+    event_time_format: str = Field(
+        "auto", alias="event.time.format", description="auto, iso8601, epoch_seconds, epoch_millis or a pattern"
+    )
+    max_out_of_orderness_ms: int = Field(
+        0, alias="max_out_of_orderness_ms", ge=0, description="how far events may be out of order"
+    )
+    idle_timeout: Duration = Field(
+        timedelta(minutes=1), alias="idle.timeout", description="after which a silent partition stops holding the watermark"
+    )
+    late_rows: Literal["dead_letter", "drop", "update"] = Field(
+        "dead_letter", alias="late.rows", description="what happens to a row behind the watermark"
+    )
+    grace: Duration = Field(timedelta(0), description="how long after its end a window still takes rows")
+    window_close_timeout: Duration | None = Field(
+        None, alias="window.close.timeout", description="close the last window after this long without rows"
+    )
+    state_ttl: Duration | None = Field(None, alias="state.ttl", description="forget state not touched for this long")
+    retention: Duration | None = Field(None, description="rows of the table age out after this long")
+    join_wait: Duration = Field(
+        timedelta(seconds=30), alias="join.wait", description="how long a stream waits for its tables to load"
+    )
+    partitions: int | None = Field(None, gt=0, description="parallel pipelines")
+    partition_strategy: str = Field(
+        "smart", alias="partition.strategy", description="smart, hash, sticky, round_robin or a registered one"
+    )
+    table_storage: Literal["memory", "delta"] = Field(
+        "memory", alias="table.storage", description="where the table lives"
+    )
+    delivery: Literal["exactly_once", "at_least_once"] | None = Field(None, description="guarantee of the sink")
+    latency: Literal["normal", "realtime"] = Field("normal", description="micro-batches, or Spark's real-time mode")
+    decimal_format: Literal["number", "string"] = Field(
+        "number", alias="decimal.format", description="how decimals are written in JSON"
+    )
+    sink: str | None = Field(None, description="URI that a stream is written to")

@@ -1,0 +1,304 @@
+"""Statements, bound: what the SQL front end hands to everything below it.
+
+All are frozen and compare equal when they mean the same, wherever they stand in the text. Expressions and
+queries inside them are sqlglot trees that Spark understands once relations are replaced by view names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+import pyarrow as pa
+from sqlglot import exp
+
+from velostream.model.location import Location
+from velostream.model.uri import Uri
+
+Properties = Mapping[str, str]
+"""Property name to text value, as written (secrets not resolved)."""
+
+
+@dataclass(frozen=True)
+class ColumnDef:
+    """One declared column."""
+
+    name: str
+    type: pa.DataType
+    primary_key: bool = False
+    location: Location | None = None
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """`WATERMARK FOR column AS column - delay`."""
+
+    column: str
+    delay: timedelta
+
+
+@dataclass(frozen=True)
+class SourceRef:
+    """Data outside, as a FROM names it.
+
+    `id` is the name that stands for it in the query's tree (`__source_1`); `properties` are those written
+    after it and in its URI; `declared_in` names the CREATE SOURCE it came from, if any.
+    """
+
+    id: str
+    uri: Uri
+    properties: Properties = field(default_factory=dict)
+    columns: tuple[ColumnDef, ...] = ()
+    watermark: Watermark | None = None
+    declared_in: str | None = None
+    alias: str | None = None
+    location: Location | None = None
+
+
+class WindowKind(StrEnum):
+    """The four windows."""
+
+    TUMBLING = "tumbling"
+    SLIDING = "sliding"
+    SESSION = "session"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """The WINDOW clause."""
+
+    kind: WindowKind
+    size: timedelta | None = None
+    advance: timedelta | None = None
+    gap: timedelta | None = None
+    rows: int | None = None
+    time_column: str | None = None
+    partition_by: tuple[exp.Expression, ...] = ()
+    location: Location | None = None
+
+
+class EmitMode(StrEnum):
+    """When results leave."""
+
+    FINAL = "final"
+    CHANGES = "changes"
+
+
+@dataclass(frozen=True)
+class Emit:
+    """The EMIT clause, or the default that follows from the query."""
+
+    mode: EmitMode
+    every: timedelta | None = None
+    explicit: bool = False
+
+
+@dataclass(frozen=True)
+class Query:
+    """A bound query.
+
+    In `tree` every relation is a plain `exp.Table`: a source's `id`, or the name of a table, stream or
+    CTE; views are expanded. `sources` holds the first, `tables` and `streams` the catalogue names used.
+    """
+
+    tree: exp.Query
+    sources: tuple[SourceRef, ...] = ()
+    tables: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+    window: WindowSpec | None = None
+    emit: Emit = Emit(EmitMode.CHANGES)
+    udfs: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    location: Location | None = None
+
+    @property
+    def continuous(self) -> bool:
+        """Whether it reads anything unbounded, so that it never ends by itself."""
+        return bool(self.sources or self.streams)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Base of all statements; `text` is the statement as written, without its semicolon."""
+
+    text: str = field(compare=False, kw_only=True, default="")
+    location: Location | None = field(kw_only=True, default=None)
+
+
+@dataclass(frozen=True)
+class CreateTable(Statement):
+    """CREATE TABLE … AS SELECT (a continuous job), or with columns only (filled by hand)."""
+
+    name: str
+    columns: tuple[ColumnDef, ...] = ()
+    key: tuple[str, ...] = ()
+    query: Query | None = None
+    properties: Properties = field(default_factory=dict)
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateStream(Statement):
+    """CREATE STREAM … AS SELECT; the property `sink` writes it out."""
+
+    name: str
+    query: Query
+    properties: Properties = field(default_factory=dict)
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateSource(Statement):
+    """CREATE SOURCE … FROM uri."""
+
+    name: str
+    uri: Uri
+    columns: tuple[ColumnDef, ...] = ()
+    key: tuple[str, ...] = ()
+    watermark: Watermark | None = None
+    properties: Properties = field(default_factory=dict)
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateView(Statement):
+    """CREATE VIEW: a name for a query, expanded where it is used."""
+
+    name: str
+    query: Query
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class InsertInto(Statement):
+    """INSERT INTO a table. Exactly one of `values` and `query` is set."""
+
+    table: str
+    columns: tuple[str, ...] = ()
+    values: tuple[tuple[exp.Expression, ...], ...] = ()
+    query: Query | None = None
+    or_replace: bool = False
+
+
+@dataclass(frozen=True)
+class InsertIntoSink(Statement):
+    """INSERT INTO uri SELECT …: a continuous job into a sink."""
+
+    uri: Uri
+    query: Query
+    properties: Properties = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Update(Statement):
+    """UPDATE of a table filled by hand."""
+
+    table: str
+    assignments: tuple[tuple[str, exp.Expression], ...]
+    where: exp.Expression | None = None
+
+
+@dataclass(frozen=True)
+class Delete(Statement):
+    """DELETE from a table filled by hand."""
+
+    table: str
+    where: exp.Expression | None = None
+
+
+@dataclass(frozen=True)
+class SelectStatement(Statement):
+    """A bare SELECT: an answer now over tables, continuous over a source or stream."""
+
+    query: Query
+    properties: Properties = field(default_factory=dict)
+
+
+class ShowKind(StrEnum):
+    """What SHOW can list."""
+
+    TABLES = "tables"
+    STREAMS = "streams"
+    SOURCES = "sources"
+    VIEWS = "views"
+    JOBS = "jobs"
+    FUNCTIONS = "functions"
+    CONNECTORS = "connectors"
+    PROPERTIES = "properties"
+
+
+@dataclass(frozen=True)
+class Show(Statement):
+    """SHOW …; `connector` narrows PROPERTIES."""
+
+    kind: ShowKind
+    connector: str | None = None
+
+
+@dataclass(frozen=True)
+class ShowCreate(Statement):
+    """SHOW CREATE name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Describe(Statement):
+    """DESCRIBE name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Explain(Statement):
+    """EXPLAIN of another statement."""
+
+    statement: Statement
+
+
+class JobAction(StrEnum):
+    """What can be done to a job."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    STOP = "stop"
+
+
+@dataclass(frozen=True)
+class ControlJob(Statement):
+    """PAUSE, RESUME or STOP JOB id."""
+
+    action: JobAction
+    job: str
+
+
+class ObjectKind(StrEnum):
+    """What DROP can drop."""
+
+    TABLE = "table"
+    STREAM = "stream"
+    SOURCE = "source"
+    VIEW = "view"
+
+
+@dataclass(frozen=True)
+class Drop(Statement):
+    """DROP TABLE | STREAM | SOURCE | VIEW."""
+
+    kind: ObjectKind
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class ReplayDeadLetters(Statement):
+    """REPLAY DEAD LETTERS [WHERE …]."""
+
+    where: exp.Expression | None = None
