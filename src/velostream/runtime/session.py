@@ -1,0 +1,261 @@
+"""The Spark session. This is the only place that sets Spark's configuration."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from velostream.config import cache_home, machine_memory
+from velostream.errors import ConfigError, JavaError, did_you_mean
+from velostream.runtime.java import JavaHome, find_java
+from velostream.runtime.prepare import Prepared, prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from velostream.runtime.gateway import Jvm
+
+FIXED = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+}
+"""What exact results rest on: a user's setting of these that differs is refused."""
+
+STREAMING = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.pollingDelay": "20ms",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
+    "spark.sql.streaming.fileSource.log.compactInterval": "10",
+    "spark.sql.streaming.fileSource.log.cleanupDelay": "1s",
+    "spark.sql.streaming.ui.enabled": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+}
+"""Small batches, many of them: nothing that re-plans, waits, or grows with the number of batches."""
+
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "500",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.log.structuredLogging.enabled": "false",
+}
+"""No web page, no progress bars, and no history of jobs in memory for a page nobody sees."""
+
+BARE_FILES = {
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""Local files without a forked shell command per file: a micro-batch's log costs 2 ms instead of 60."""
+
+CLUSTER_PARTITIONS = 16
+_LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?")
+_MASTER = re.compile(r"spark://.+|yarn|k8s://.+|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
+
+
+_jvms: dict[SparkSession, Jvm] = {}
+"""The process behind each running session: one at most."""
+
+
+def start_session(master: str | None, conf: Mapping[str, str], data_dir: Path) -> SparkSession:
+    """Start Spark, with nothing printed: its log is `logs/spark.log` of the data directory.
+
+    `master` None means all cores of this machine. `conf` are Spark's own settings; they win over ours,
+    except those that exact results rest on (ConfigError). There is one session per process: JavaError
+    while another is active. Only `stop_session` may stop it.
+    """
+    from velostream.runtime import gateway
+
+    if gateway.session_active():
+        raise JavaError(
+            "a Spark session is already active in this process",
+            hint="stop it first: there can be one per process",
+        )
+    java = find_java()
+    master = master or default_master()
+    local = local_cores(master) is not None
+    found = prepared(cache_home(), java) if local else Prepared()
+    settings = session_conf(master, conf, data_dir, found)
+    _make_folders(data_dir)
+    gateway.quieten()
+    gateway.forget()
+    if local:
+        command = gateway.local_command(java, settings, found.jars)
+    else:
+        command = gateway.cluster_command(settings)
+    jvm = gateway.launch(command, _environment(java, local, settings), data_dir / "logs" / "spark.out")
+    try:
+        spark = _open(jvm, settings)
+    except BaseException as exc:
+        jvm.stop()
+        gateway.forget()
+        if not isinstance(exc, Exception):
+            raise
+        raise JavaError(
+            f'no Spark session on master "{master}"',
+            detail=next(iter(str(exc).splitlines()), None),
+            hint=f"Spark's log is {data_dir / 'logs' / 'spark.log'}",
+        ) from exc
+    _jvms[spark] = jvm
+    return spark
+
+
+def _open(jvm: Jvm, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    from velostream.runtime.gateway import own_interrupts
+
+    with own_interrupts():
+        SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())), gateway=jvm.gateway)
+        return SparkSession.builder.getOrCreate()
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop the session and end its JVM; another may be started afterwards. Safe to call twice."""
+    from py4j.protocol import Py4JError
+
+    from velostream.runtime import gateway
+
+    jvm = _jvms.pop(spark, None)
+    if jvm is None:
+        return
+    try:
+        spark.stop()
+    except (Py4JError, OSError):
+        pass  # the JVM is gone already, which is what we want
+    finally:
+        jvm.stop()
+        gateway.forget()
+
+
+def default_master() -> str:
+    """All cores of this machine, two at least: a batch and the query that waits for it."""
+    return f"local[{max(2, os.cpu_count() or 2)}]"
+
+
+def local_cores(master: str) -> int | None:
+    """Threads of a `local` master, None for a cluster; ConfigError for what is no master at all."""
+    match = _LOCAL.fullmatch(master.strip())
+    if match:
+        return (os.cpu_count() or 1) if match[1] == "*" else int(match[1] or 1)
+    if _MASTER.fullmatch(master.strip()):
+        return None
+    raise ConfigError(
+        f'"{master}" is not a Spark master',
+        hint="write local[4], spark://host:7077, yarn or k8s://https://host",
+    )
+
+
+def session_conf(master: str, user: Mapping[str, str], data_dir: Path, found: Prepared) -> dict[str, str]:
+    """Every Spark setting of the session: ours, then the user's over them where that is allowed."""
+    _check_user_conf(user)
+    cores = local_cores(master)
+    folder = data_dir.resolve()
+    settings = {
+        "spark.master": master,
+        "spark.app.name": "velostream",
+        "spark.driver.memory": f"{_driver_memory() >> 20}m",
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        "spark.sql.shuffle.partitions": str(cores or CLUSTER_PARTITIONS),
+        **STREAMING,
+        **QUIET,
+    }
+    if cores is not None:
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": str(folder / "tmp"),
+            "spark.default.parallelism": str(cores),
+        }
+        if found.jars:
+            settings |= BARE_FILES
+    settings |= {**user, **FIXED}
+    given = user.get("spark.driver.extraJavaOptions", "")
+    settings["spark.driver.extraJavaOptions"] = f"{_java_options(folder, found)} {given}".rstrip()
+    return settings
+
+
+def _java_options(folder: Path, found: Prepared) -> str:
+    # Deeply nested plans overflow the default stack of 1 MB.
+    options = [
+        "-Xss16m",
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
+        f"-Dvelostream.logs={folder / 'logs'}",
+        f"-Dderby.system.home={folder / 'tmp'}",
+        f"-Djava.io.tmpdir={folder / 'tmp'}",
+        "-Dfile.encoding=UTF-8",
+        "-Duser.timezone=UTC",
+    ]
+    if found.archive:
+        options += [f"-XX:SharedArchiveFile={found.archive}", "-Xshare:auto"]
+    return shlex.join(options)
+
+
+def _driver_memory() -> int:
+    """A quarter of the memory: tables live in Python beside it. Past 31 GB Java's pointers double in size."""
+    return min(max(machine_memory() // 4, 1 << 30), 31 << 30)
+
+
+def _check_user_conf(user: Mapping[str, str]) -> None:
+    for key, value in user.items():
+        if not key.startswith("spark."):
+            raise ConfigError(f'"{key}" is not a setting of Spark', hint=did_you_mean(f"spark.{key}", QUIET))
+        if key in FIXED and value.strip().lower() != FIXED[key].lower():
+            raise ConfigError(
+                f'"{key}" cannot be changed: exact results rest on it being {FIXED[key]}',
+                hint="leave it out",
+            )
+        if key.startswith("spark.sql.legacy."):
+            raise ConfigError(f'"{key}" cannot be changed: it alters what SQL means', hint="leave it out")
+
+
+def _environment(java: JavaHome, local: bool, settings: Mapping[str, str]) -> dict[str, str]:
+    """Variables for the JVM; the choice of Python also has to be in our own environment, for pyspark."""
+    from velostream.runtime.gateway import SPARK_HOME, spark_home
+
+    python = settings.get("spark.pyspark.python")
+    if local:
+        # Workers must run what the driver runs, or pickled functions and packages do not match.
+        python = python or sys.executable
+    os.environ["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    environment = {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": os.environ["PYSPARK_PYTHON"]}
+    if local:
+        return environment | {
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SCALA_VERSION": "2.13",
+        }
+    return environment | {"SPARK_HOME": str(spark_home())}
+
+
+def _make_folders(data_dir: Path) -> None:
+    """The data directory, private to its owner, without what a killed predecessor left in `tmp`."""
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name in ("logs", "tmp"):
+            (data_dir / name).mkdir(exist_ok=True, mode=0o700)
+        for left in (data_dir / "tmp").iterdir():
+            if left.is_dir() and left.name.startswith(("spark-", "blockmgr-", "hsperf", "artifacts-")):
+                shutil.rmtree(left, ignore_errors=True)
+    except OSError as exc:
+        raise ConfigError(f'cannot use data directory "{data_dir}": {exc.strerror}') from exc
