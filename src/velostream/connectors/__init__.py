@@ -1,0 +1,1 @@
+"""Sources and sinks: the contract, the registry, and one folder per kind."""

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import pyarrow as pa
-
-from velostream.model.changes import BadRow, Offset
-from velostream.model.options import Options
+from velostream.errors import UnsupportedError
 from velostream.model.uri import Uri
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from velostream.model.changes import BadRow, Offset
+    from velostream.model.options import Options as AnyOptions
 
 log = logging.getLogger("velostream.connectors")
 
@@ -65,6 +67,8 @@ class Source(ABC):
     delivery: Delivery = Delivery.EXACTLY_ONCE
     key: tuple[str, ...] = ()
     """The source's own key columns (a database's primary key), used when the statement names none."""
+    poll_interval: timedelta = timedelta(milliseconds=100)
+    """How long the runtime lets pass between two calls of `latest` that found nothing."""
 
     @abstractmethod
     def discover(self) -> pa.Schema:
@@ -95,7 +99,10 @@ class Source(ABC):
         """The same rows as `read` over all partitions, as a native Spark plan, or None to use `read`.
 
         `columns` are those the statement uses, system columns included; None means all but system ones.
-        A string column `_bad` may mark rows that could not be decoded (see `bad_rows`).
+        A column `_weight` (+1, -1) is there only when the range takes rows back. A string column `_bad`
+        may mark rows that could not be decoded: it is null in good rows, and in bad ones the other
+        columns mean nothing (see `bad_rows`). Rows that are bad already have their place in `bad_rows`
+        of the same range, so a row taken back is never marked.
         """
         return None
 
@@ -111,17 +118,17 @@ class Source(ABC):
         """Whether nothing can come after `offset` (a bounded source)."""
         return False
 
-    def commit(self, offset: Offset) -> None:
+    def commit(self, offset: Offset) -> None:  # noqa: B027
         """Everything up to `offset` is durable in the job; older ranges will not be read again."""
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027
         """Raise the SourceError that explains why the source cannot be used, if so."""
 
     def health(self) -> tuple[str, str | None]:
         """One of healthy, degraded, disconnected, "file not found", failed; and the reason."""
         return "healthy", None
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Let go of connections and files."""
 
 
@@ -154,10 +161,10 @@ class Sink(ABC):
     def recover(self, recorded: Mapping[str, Any] | None) -> None:
         """Bring the outside back to the state of the last recorded write (None: nothing was written)."""
 
-    def committed(self, recorded: Mapping[str, Any]) -> None:
+    def committed(self, recorded: Mapping[str, Any]) -> None:  # noqa: B027
         """The write is recorded and will not be undone."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Let go of connections and files."""
 
 
@@ -171,17 +178,25 @@ class Connector(ABC):
     schemes: ClassVar[tuple[str, ...]]
     functions: ClassVar[tuple[str, ...]] = ()
     """SQL functions that name a source of this kind, such as `kafka_topic`."""
-    Options: ClassVar[type[Options]]
+    Options: ClassVar[type[AnyOptions]]
     """Typed properties; unknown keys are refused. The docs and `SHOW PROPERTIES` come from it."""
     available: ClassVar[bool] = True
     """False while this version parses and checks but does not run the connector."""
-    parse: ClassVar[Callable[[Uri], Mapping[str, str]]]
-    """Properties that the URI itself carries (path, host, query)."""
 
-    def source(self, uri: Uri, options: Options, context: SourceContext) -> Source:
+    @staticmethod
+    def parse(uri: Uri) -> Mapping[str, str]:
+        """Properties that the URI itself carries (path, host, query)."""
+        return uri.parameters
+
+    @classmethod
+    def uri_of(cls, argument: str) -> Uri:
+        """The URI that a SQL function such as `kafka_topic('orders')` stands for."""
+        return Uri(f"{cls.schemes[0]}://{argument}")
+
+    def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
         """Open for reading."""
-        raise NotImplementedError(f"{self.name} cannot be read")
+        raise UnsupportedError(f"reading {uri.scheme}:// is not in this version yet")
 
-    def sink(self, uri: Uri, options: Options, context: SinkContext) -> Sink:
+    def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:
         """Open for writing."""
-        raise NotImplementedError(f"{self.name} cannot be written")
+        raise UnsupportedError(f"writing {uri.scheme}:// is not in this version yet")

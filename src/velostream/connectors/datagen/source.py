@@ -1,0 +1,117 @@
+"""Rows made up from their number, at a steady rate since the source was created."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from velostream.connectors.base import Source, SourceContext
+from velostream.connectors.datagen.generators import generator
+from velostream.connectors.datagen.values import Mix, Moment, Values
+from velostream.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from velostream.connectors.datagen.options import DatagenOptions
+    from velostream.model.changes import Offset
+
+PARTITION = "rows"
+_STEP = 2_000_000
+_BATCH = 65_536
+
+
+class DatagenSource(Source):
+    """Row n exists from `created + n / rows_per_second` on; its values follow from n and the seed."""
+
+    only_grows = True
+
+    def __init__(self, options: DatagenOptions, context: SourceContext) -> None:
+        self._options = options
+        self._context = context
+        self._created_at = self._creation()
+        self._moment = Moment(_micros(self._created_at), options.rows_per_second)
+        schema = context.schema if context.declared else None
+        self._columns = dict(generator(options.generator or "trades", schema, self._moment))
+        self._at_open = self._rows_by_now()
+
+    def discover(self) -> pa.Schema:
+        """See `Source`."""
+        return pa.schema([pa.field(name, values.type) for name, values in self._columns.items()])
+
+    def latest(self, after: Offset | None) -> Offset:
+        """See `Source`; at most two million rows at a time."""
+        have = int(after[PARTITION]) if after else 0
+        end = self._at_open if self._context.once else self._rows_by_now()
+        return {PARTITION: max(have, min(end, have + _STEP))}
+
+    def finished(self, offset: Offset) -> bool:
+        """See `Source`."""
+        end = self._at_open if self._context.once else self._options.rows
+        return end is not None and int(offset[PARTITION]) >= end
+
+    def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
+        """See `Source`."""
+        for first in range(int(start or 0), int(end), _BATCH):
+            ids = np.arange(first, min(first + _BATCH, int(end)), dtype=np.int64)
+            arrays = {name: values.array(ids, mix) for name, values, mix in self._mixed()}
+            arrays["_timestamp"] = self._moment.array(ids, Mix(0))
+            arrays["_partition"] = pa.array([PARTITION] * len(ids))
+            arrays["_offset"] = pa.array([str(number) for number in ids.tolist()])
+            yield pa.RecordBatch.from_pydict(arrays)
+
+    def frame(
+        self, spark: SparkSession, start: Offset | None, end: Offset, columns: Sequence[str] | None
+    ) -> DataFrame | None:
+        """See `Source`."""
+        first, last = int(start[PARTITION]) if start else 0, int(end[PARTITION])
+        available = {name: values.sql(mix) for name, values, mix in self._mixed()}
+        system = {
+            "_timestamp": self._moment.sql(Mix(0)),
+            "_partition": f"'{PARTITION}'",
+            "_offset": "CAST(id AS STRING)",
+        }
+        wanted = list(available) if columns is None else [c for c in columns if c in {**available, **system}]
+        expressions = [f"{({**system, **available})[name]} AS `{name}`" for name in wanted]
+        parts = max(1, min(spark.sparkContext.defaultParallelism, (last - first) // _BATCH))
+        return spark.range(first, last, 1, parts).selectExpr(*expressions)
+
+    def _mixed(self) -> Iterator[tuple[str, Values, Mix]]:
+        for number, (name, values) in enumerate(self._columns.items(), start=1):
+            yield name, values, Mix(self._options.seed * 1_009 + number)
+
+    def _rows_by_now(self) -> int:
+        elapsed = (self._context.clock() - self._created_at) / timedelta(seconds=1)
+        number = max(0, int(elapsed * self._options.rows_per_second))
+        if self._options.rows is None:
+            return number
+        return self._options.rows if self._context.once else min(number, self._options.rows)
+
+    def _creation(self) -> datetime:
+        """The instant of creation, made durable before the first row is handed out."""
+        path = self._context.spool / "created.json"
+        if path.exists():
+            try:
+                return datetime.fromisoformat(json.loads(path.read_text())["created_at"])
+            except (ValueError, KeyError) as exc:
+                raise CorruptDataError(f"{path} does not hold the generator's start") from exc
+        created = self._context.clock().astimezone(UTC)
+        self._context.spool.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        with partial.open("w") as out:
+            json.dump({"created_at": created.isoformat()}, out)
+            out.flush()
+            os.fsync(out.fileno())
+        partial.replace(path)
+        return created
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -1,0 +1,41 @@
+"""Files: CSV, TSV, JSON, JSON lines, Parquet, Avro, ORC; one, a pattern, or a folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from velostream.connectors.base import Connector, Sink, SinkContext, Source, SourceContext
+from velostream.connectors.file.options import FileOptions, parse_file
+from velostream.errors import InternalError
+
+if TYPE_CHECKING:
+    from velostream.model.options import Options as AnyOptions
+    from velostream.model.uri import Uri
+
+
+class FileConnector(Connector):
+    """file:///path."""
+
+    name = "file"
+    schemes = ("file",)
+    functions = ("file",)
+    Options = FileOptions
+    parse = staticmethod(parse_file)
+
+    def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
+        """Open files for reading; nothing is read yet."""
+        from velostream.connectors.file.source import FileSource
+
+        return FileSource(_typed(options), context)
+
+    def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:
+        """Open a file or folder for writing."""
+        from velostream.connectors.file.sink import open_sink
+
+        return open_sink(_typed(options), context)
+
+
+def _typed(options: AnyOptions) -> FileOptions:
+    if not isinstance(options, FileOptions):
+        raise InternalError(f"file options expected, not {type(options).__name__}")
+    return options

@@ -1,0 +1,228 @@
+"""Properties of kafka:// sources and sinks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from velostream.model.durations import Duration, parse_duration
+from velostream.model.options import Options
+
+if TYPE_CHECKING:
+    from velostream.model.uri import Uri
+
+log = logging.getLogger("velostream.connectors.kafka")
+
+KafkaFormat = Literal["json", "avro", "protobuf", "csv", "debezium", "raw"]
+_JAAS = re.compile(
+    r"\s*org\.apache\.kafka\.common\.security\."
+    r"(plain\.PlainLoginModule|scram\.ScramLoginModule|oauthbearer\.OAuthBearerLoginModule)\s"
+)
+
+
+def _environment(name: str, default: str) -> str:
+    return os.environ.get(name) or default
+
+
+def _retry_seconds(name: str, default: timedelta) -> timedelta:
+    value = os.environ.get(name)
+    if not value:
+        return default
+    return timedelta(seconds=float(value)) if value.replace(".", "", 1).isdigit() else parse_duration(value)
+
+
+class KafkaOptions(Options):
+    """What can be said about a topic, how to read it, and how to reach it.
+
+    Only the TLS and SASL settings named here reach the Kafka client: the client has others that load
+    classes or read files by name.
+    """
+
+    bootstrap_servers: str = Field(
+        default_factory=lambda: _environment("VELOSTREAM_KAFKA_BROKERS", "localhost:9092"),
+        alias="bootstrap.servers",
+        description="brokers as host:port, separated by commas; environment VELOSTREAM_KAFKA_BROKERS",
+        json_schema_extra={"default_text": "localhost:9092"},
+    )
+    topic: str | None = Field(None, description="topic, several separated by commas, or a pattern with *")
+    auto_offset_reset: Literal["earliest", "latest"] | None = Field(
+        None,
+        alias="auto.offset.reset",
+        description="where to begin: earliest or latest, in any case; another value means earliest",
+        json_schema_extra={"default_text": "earliest for tables, latest for streams"},
+    )
+    starting_offsets: str | None = Field(
+        None, alias="starting.offsets", description='offsets to begin at, as JSON {"topic": {"0": 42}}'
+    )
+    starting_timestamp: str | None = Field(
+        None, alias="starting.timestamp", description="begin at the first record of this time or later"
+    )
+    isolation_level: Literal["read_committed", "read_uncommitted"] = Field(
+        "read_committed", alias="isolation.level", description="whether records of open transactions are read"
+    )
+    group_id: str | None = Field(
+        None, alias="group.id", description="consumer group under which offsets are committed, for lag tools"
+    )
+    batch_size: int = Field(10_000, alias="batch.size", gt=0, description="rows handed over at a time")
+    format: KafkaFormat = Field("json", description="how record values are encoded")
+    key_format: KafkaFormat | None = Field(
+        None, alias="key.format", description="how record keys are encoded"
+    )
+    schema_file: str | None = Field(
+        None, alias="schema.file", description="Avro or Protobuf schema of the values"
+    )
+    schema_registry_url: str | None = Field(
+        None, alias="schema.registry.url", description="where the schemas of the values are registered"
+    )
+    changelog: Literal["append", "upsert"] | None = Field(
+        None,
+        description="upsert keeps the last record per message key, tombstones delete; append keeps all",
+        json_schema_extra={"default_text": "upsert for a plain SELECT into a table, else append"},
+    )
+
+    topic_wait_timeout: Duration = Field(
+        timedelta(0), alias="topic.wait.timeout", description="how long creation waits for a missing topic"
+    )
+    topic_retry_interval: Duration = Field(
+        default_factory=lambda: _retry_seconds("VELOSTREAM_RETRY_INTERVAL_SECS", timedelta(seconds=2)),
+        alias="topic.retry.interval",
+        description="first delay between attempts; environment VELOSTREAM_RETRY_INTERVAL_SECS",
+        json_schema_extra={"default_text": "2s"},
+    )
+    topic_retry_strategy: Literal["exponential", "linear", "fixed"] = Field(
+        default_factory=lambda: _environment("VELOSTREAM_RETRY_STRATEGY", "exponential"),
+        validate_default=True,
+        alias="topic.retry.strategy",
+        description="how the delay grows; environment VELOSTREAM_RETRY_STRATEGY",
+        json_schema_extra={"default_text": "exponential"},
+    )
+    topic_retry_multiplier: float = Field(
+        default_factory=lambda: float(_environment("VELOSTREAM_RETRY_MULTIPLIER", "1.5")),
+        alias="topic.retry.multiplier",
+        ge=1,
+        description="growth of an exponential delay; environment VELOSTREAM_RETRY_MULTIPLIER",
+        json_schema_extra={"default_text": "1.5"},
+    )
+    topic_retry_max_delay: Duration = Field(
+        default_factory=lambda: _retry_seconds("VELOSTREAM_RETRY_MAX_DELAY_SECS", timedelta(seconds=120)),
+        alias="topic.retry.max.delay",
+        description="longest delay; environment VELOSTREAM_RETRY_MAX_DELAY_SECS",
+        json_schema_extra={"default_text": "120s"},
+    )
+    topic_create_if_missing: bool = Field(
+        False, alias="topic.create.if.missing", description="create the topic when it does not exist"
+    )
+    topic_partitions: int = Field(
+        default_factory=lambda: int(_environment("VELOSTREAM_DEFAULT_PARTITIONS", "6")),
+        alias="topic.partitions",
+        gt=0,
+        description="partitions of a topic that we create; environment VELOSTREAM_DEFAULT_PARTITIONS",
+        json_schema_extra={"default_text": "6"},
+    )
+    topic_replication: int = Field(
+        default_factory=lambda: int(_environment("VELOSTREAM_DEFAULT_REPLICATION_FACTOR", "3")),
+        alias="topic.replication",
+        gt=0,
+        description="replicas of a topic that we create, capped at the live brokers; "
+        "environment VELOSTREAM_DEFAULT_REPLICATION_FACTOR",
+        json_schema_extra={"default_text": "3"},
+    )
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", alias="security.protocol", description="how to talk to the brokers"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
+        None, alias="sasl.mechanism", description="how to authenticate"
+    )
+    sasl_username: str | None = Field(None, alias="sasl.username", description="user of PLAIN and SCRAM")
+    sasl_password: str | None = Field(None, alias="sasl.password", description="password of PLAIN and SCRAM")
+    sasl_jaas_config: str | None = Field(
+        None,
+        alias="sasl.jaas.config",
+        description="a login module of PLAIN, SCRAM or OAUTHBEARER, as Kafka writes it",
+    )
+    sasl_oauthbearer_client_id: str | None = Field(
+        None, alias="sasl.oauthbearer.client.id", description="OAuth client"
+    )
+    sasl_oauthbearer_client_secret: str | None = Field(
+        None, alias="sasl.oauthbearer.client.secret", description="OAuth client secret"
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = Field(
+        None, alias="sasl.oauthbearer.token.endpoint.url", description="where OAuth tokens are issued"
+    )
+    sasl_oauthbearer_scope: str | None = Field(
+        None, alias="sasl.oauthbearer.scope", description="scope asked for with the token"
+    )
+    ssl_ca_location: str | None = Field(
+        None, alias="ssl.ca.location", description="PEM file of trusted authorities"
+    )
+    ssl_certificate_location: str | None = Field(
+        None, alias="ssl.certificate.location", description="PEM file of our certificate"
+    )
+    ssl_key_location: str | None = Field(
+        None, alias="ssl.key.location", description="PEM file of our private key"
+    )
+    ssl_key_password: str | None = Field(
+        None, alias="ssl.key.password", description="password of our private key"
+    )
+    ssl_truststore_location: str | None = Field(
+        None, alias="ssl.truststore.location", description="Java trust store"
+    )
+    ssl_truststore_password: str | None = Field(
+        None, alias="ssl.truststore.password", description="password of the trust store"
+    )
+    ssl_truststore_type: Literal["JKS", "PKCS12", "PEM"] | None = Field(
+        None, alias="ssl.truststore.type", description="kind of trust store"
+    )
+    ssl_keystore_location: str | None = Field(
+        None, alias="ssl.keystore.location", description="Java key store"
+    )
+    ssl_keystore_password: str | None = Field(
+        None, alias="ssl.keystore.password", description="password of the key store"
+    )
+    ssl_keystore_type: Literal["JKS", "PKCS12", "PEM"] | None = Field(
+        None, alias="ssl.keystore.type", description="kind of key store"
+    )
+    ssl_endpoint_identification_algorithm: Literal["https", ""] = Field(
+        "https",
+        alias="ssl.endpoint.identification.algorithm",
+        description="whether the broker's name is checked against its certificate; empty turns it off",
+    )
+
+    @field_validator("auto_offset_reset", mode="before")
+    @classmethod
+    def _known_reset(cls, value: object) -> object:
+        folded = value.strip().lower() if isinstance(value, str) else value
+        if folded is None or folded in ("earliest", "latest"):
+            return folded
+        log.warning('auto.offset.reset "%s" is neither earliest nor latest; earliest is used', value)
+        return "earliest"
+
+    @field_validator("sasl_jaas_config")
+    @classmethod
+    def _safe_login_module(cls, value: str | None) -> str | None:
+        if value is not None and not _JAAS.match(value):
+            raise ValueError("only the login modules of PLAIN, SCRAM and OAUTHBEARER are allowed")
+        return value
+
+    @model_validator(mode="after")
+    def _one_start(self) -> Self:
+        if self.starting_offsets is not None and self.starting_timestamp is not None:
+            raise ValueError('"starting.offsets" and "starting.timestamp" exclude each other')
+        return self
+
+
+def parse_kafka(uri: Uri) -> dict[str, str]:
+    """`kafka://topic`, `kafka://host:9092/topic`, several brokers or topics separated by commas."""
+    before, slash, after = uri.rest.strip().partition("/")
+    found: dict[str, str] = {}
+    if slash and after:
+        found = {"bootstrap.servers": before, "topic": after.rstrip("/")}
+    elif before:
+        found = {"topic": before}
+    return {**found, **uri.parameters}

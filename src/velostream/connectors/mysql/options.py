@@ -1,0 +1,20 @@
+"""Properties of mysql:// sources and sinks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from velostream.connectors.addresses import parse_address
+from velostream.connectors.databases import DatabaseOptions
+
+if TYPE_CHECKING:
+    from velostream.model.uri import Uri
+
+
+class MySqlOptions(DatabaseOptions):
+    """Those of all databases."""
+
+
+def parse_mysql(uri: Uri) -> dict[str, str]:
+    """`mysql://host:port/database?table=name`."""
+    return parse_address(uri)

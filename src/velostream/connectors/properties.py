@@ -1,0 +1,163 @@
+"""Properties as users see them: validation with friendly errors, secrets, and the reference.
+
+The option models declare everything once; this module turns them into messages and tables.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic_core import PydanticUndefined
+
+from velostream.errors import ConfigError, PropertyError, UnknownNameError, did_you_mean
+from velostream.model.durations import format_duration
+from velostream.model.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_OptionsT = TypeVar("_OptionsT", bound=Options)
+
+HIDDEN_VALUE = "***"
+"""What stands in place of a secret wherever properties are shown."""
+
+_SECRET_NAME = re.compile(
+    r"pass(word|wd|phrase)?$|secret|token$|credential|api[._-]?key|private[._-]?key|access[._-]?key$"
+    r"|jaas|^auth$|authorization|\.key\.password$|^headers$",
+    re.IGNORECASE,
+)
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
+_USER_INFO = re.compile(r"(?<=://)([^/@\s:]*):([^/@\s]+)@")
+_URI_PARAMETER = re.compile(r"([?&])([^=&?\s]+)=(\"[^\"]*\"|'[^']*'|[^&\s]*)")
+
+
+class PropertyInfo(NamedTuple):
+    """One line of the property reference."""
+
+    connector: str
+    name: str
+    type: str
+    default: str
+    description: str
+
+
+def build_options(model: type[_OptionsT], properties: Mapping[str, str], owner: str) -> _OptionsT:
+    """The typed options that `properties` mean, secrets resolved.
+
+    `owner` names the connector in messages. Raises UnknownNameError for a name that does not exist and
+    PropertyError for a value that does not fit; neither repeats the value of a secret.
+    """
+    valid = model.property_names()
+    for name in properties:
+        if name not in valid:
+            raise UnknownNameError(f'unknown property "{name}" of {owner}', hint=did_you_mean(name, valid))
+    resolved = {name: resolve_secrets(value) for name, value in properties.items()}
+    try:
+        return model.model_validate(resolved)
+    except ValidationError as exc:
+        # The context of pydantic's error holds the input, which may be a secret: it ends here.
+        message = _explain(exc, properties)
+        raise PropertyError(message) from None
+
+
+def _explain(exc: ValidationError, properties: Mapping[str, str]) -> str:
+    parts = []
+    for error in exc.errors(include_url=False, include_context=False):
+        name = ".".join(str(part) for part in error["loc"])
+        reason = error["msg"].removeprefix("Value error, ")
+        reason = reason[:1].lower() + reason[1:]
+        if not name:
+            parts.append(reason)
+            continue
+        value = properties.get(name, "")
+        shown = HIDDEN_VALUE if secret(name) else value
+        parts.append(f'property "{name}" cannot be "{shown}": {reason}')
+    return "; ".join(parts)
+
+
+def resolve_secrets(value: str) -> str:
+    """`value` with each `${env:NAME}` and `${file:path}` replaced by what it refers to.
+
+    Raises ConfigError naming the reference, never a value. A file's last newline is not part of it.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        kind, name = match[1], match[2]
+        if kind == "env":
+            if name not in os.environ:
+                raise ConfigError(
+                    f'environment variable "{name}" is not set', hint=f"{match[0]} refers to it"
+                )
+            return os.environ[name]
+        try:
+            return Path(name).expanduser().read_text().rstrip("\r\n")
+        except OSError as exc:
+            reason = exc.strerror or "unreadable"
+            raise ConfigError(f'secret file "{name}" cannot be read: {reason.lower()}') from exc
+
+    return _REFERENCE.sub(replace, value)
+
+
+def secret(name: str) -> bool:
+    """Whether a property of this name holds something that must never be shown."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def redact(properties: Mapping[str, str]) -> dict[str, str]:
+    """`properties` for display: secrets hidden, also inside URIs; references stay as written."""
+    return {
+        name: HIDDEN_VALUE if secret(name) and not _REFERENCE.fullmatch(value) else redact_uri(value)
+        for name, value in properties.items()
+    }
+
+
+def redact_uri(text: str) -> str:
+    """`text` with the passwords of any URI in it hidden."""
+    if "://" not in text:
+        return text
+
+    def parameter(match: re.Match[str]) -> str:
+        if not secret(match[2]) or _REFERENCE.fullmatch(match[3].strip("\"'")):
+            return match[0]
+        return f"{match[1]}{match[2]}={HIDDEN_VALUE}"
+
+    return _URI_PARAMETER.sub(parameter, _USER_INFO.sub(rf"\1:{HIDDEN_VALUE}@", text))
+
+
+def describe_options(model: type[Options], owner: str) -> list[PropertyInfo]:
+    """One line per property of a model, in the order of declaration."""
+    return [
+        PropertyInfo(
+            owner,
+            field.alias or name,
+            _type_text(field.annotation),
+            _default_text(field.get_default(call_default_factory=False), field.json_schema_extra),
+            field.description or "",
+        )
+        for name, field in model.model_fields.items()
+    ]
+
+
+def _type_text(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return " | ".join(str(value) for value in get_args(annotation))
+    inner = [part for part in get_args(annotation) if part is not type(None)]
+    if get_origin(annotation) is not None and inner:
+        return _type_text(inner[0])
+    names = {timedelta: "duration", bool: "true | false", int: "integer", float: "number", str: "text"}
+    return names.get(annotation, "text")
+
+
+def _default_text(default: Any, extra: Any) -> str:
+    if isinstance(extra, dict) and "default_text" in extra:
+        return str(extra["default_text"])
+    if default is None or default is PydanticUndefined:
+        return ""
+    if isinstance(default, timedelta):
+        return format_duration(default)
+    return str(default).lower() if isinstance(default, bool) else str(default)

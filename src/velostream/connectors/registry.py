@@ -1,0 +1,168 @@
+"""Which connectors there are.
+
+Built-in connectors and those of other packages come through the same door: an entry point of the group
+`velostream.connectors`, or `register`. A connector's module declares options and nothing heavy, so
+that the SQL front end can load all of them; drivers are imported when a source is opened.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from velostream.connectors.base import Connector
+from velostream.connectors.properties import PropertyInfo, describe_options
+from velostream.errors import ConfigError, UnknownNameError, VelostreamError, did_you_mean
+from velostream.model.options import CommonOptions, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from velostream.model.uri import Uri
+
+GROUP = "velostream.connectors"
+
+BUILT_IN: Mapping[str, str] = {
+    "file": "velostream.connectors.file:FileConnector",
+    "datagen": "velostream.connectors.datagen:DatagenConnector",
+    "kafka": "velostream.connectors.kafka:KafkaConnector",
+    "postgres": "velostream.connectors.postgres:PostgresConnector",
+    "mysql": "velostream.connectors.mysql:MySqlConnector",
+    "clickhouse": "velostream.connectors.clickhouse:ClickHouseConnector",
+    "jdbc": "velostream.connectors.jdbc:SqlConnector",
+    "http": "velostream.connectors.http:HttpConnector",
+    "s3": "velostream.connectors.s3:S3Connector",
+    "console": "velostream.connectors.console:ConsoleConnector",
+    "delta": "velostream.connectors.delta:DeltaConnector",
+    "memory": "velostream.connectors.memory:MemoryConnector",
+}
+"""Used when velostream is on the path without being installed, so that it has no entry points."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A connector as the registry hands it out."""
+
+    connector: Connector
+
+    @property
+    def name(self) -> str:
+        """The connector's name, as in `SHOW PROPERTIES FOR name`."""
+        return self.connector.name
+
+    @property
+    def options(self) -> type[Options]:
+        """The model of the connector's own properties."""
+        return self.connector.Options
+
+    @property
+    def available(self) -> bool:
+        """Whether this version can open it."""
+        return self.connector.available
+
+    @property
+    def parse(self) -> Callable[[Uri], Mapping[str, str]]:
+        """Gives the properties that a URI itself carries."""
+        return type(self.connector).parse
+
+    @property
+    def uri_of(self) -> Callable[[str], Uri]:
+        """Gives the URI that a SQL function with this argument stands for."""
+        return self.connector.uri_of
+
+
+class Registry:
+    """Connectors by name, scheme and function; entry points are loaded on first use."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Registered] = {}
+        self._discovered = False
+        self._lock = Lock()
+
+    def register(self, connector: type[Connector] | Connector) -> type[Connector] | Connector:
+        """Make a connector known, replacing one of the same name; usable as a class decorator."""
+        instance = connector() if inspect.isclass(connector) else connector
+        if not isinstance(instance, Connector):
+            raise ConfigError(f"{connector!r} is not a connector", hint="derive it from velostream.Connector")
+        for attribute in ("name", "schemes", "Options"):
+            if not hasattr(instance, attribute):
+                raise ConfigError(f'connector {type(instance).__name__} does not define "{attribute}"')
+        self._by_name[instance.name] = Registered(instance)
+        return connector
+
+    def names(self) -> tuple[str, ...]:
+        """Every connector's name, sorted."""
+        return tuple(sorted(self._all()))
+
+    def schemes(self) -> tuple[str, ...]:
+        """Every URI scheme, sorted."""
+        return tuple(sorted(s for known in self._all().values() for s in known.connector.schemes))
+
+    def functions(self) -> tuple[str, ...]:
+        """Every SQL function that names a source, sorted."""
+        return tuple(sorted(f for known in self._all().values() for f in known.connector.functions))
+
+    def by_name(self, name: str) -> Registered:
+        """The connector of this name; UnknownNameError with the nearest one otherwise."""
+        found = self._all().get(name.lower())
+        if found is None:
+            raise UnknownNameError(f'unknown connector "{name}"', hint=did_you_mean(name, self.names()))
+        return found
+
+    def by_scheme(self, scheme: str) -> Registered | None:
+        """The connector that owns a URI scheme, or None."""
+        folded = scheme.lower()
+        return next((k for k in self._all().values() if folded in k.connector.schemes), None)
+
+    def by_function(self, function: str) -> Registered | None:
+        """The connector that a SQL function such as `kafka_topic` belongs to, or None."""
+        folded = function.lower()
+        return next((k for k in self._all().values() if folded in k.connector.functions), None)
+
+    def property_reference(self, connector: str | None = None) -> list[PropertyInfo]:
+        """Every property: those of any source or statement under the name "any", then by connector."""
+        lines = describe_options(CommonOptions, "any") if connector is None else []
+        for name in self.names() if connector is None else (self.by_name(connector).name,):
+            lines += describe_options(self.by_name(name).options, name)
+        return lines
+
+    def _all(self) -> Mapping[str, Registered]:
+        with self._lock:
+            if not self._discovered:
+                self._discovered = True
+                self._discover()
+        return self._by_name
+
+    def _discover(self) -> None:
+        found = {**BUILT_IN, **{point.name: point.value for point in entry_points(group=GROUP)}}
+        for name, target in found.items():
+            if name in self._by_name:
+                continue
+            module, _, attribute = target.partition(":")
+            try:
+                self.register(getattr(import_module(module), attribute))
+            except (ImportError, AttributeError, VelostreamError) as exc:
+                if name in BUILT_IN:
+                    raise
+                raise ConfigError(f'connector "{name}" ({target}) cannot be loaded: {exc}') from exc
+
+
+_registry = Registry()
+
+register = _registry.register
+names = _registry.names
+schemes = _registry.schemes
+functions = _registry.functions
+by_name = _registry.by_name
+by_scheme = _registry.by_scheme
+by_function = _registry.by_function
+property_reference = _registry.property_reference
+
+
+def default_registry() -> Registry:
+    """The registry of this process, which `velostream.register` adds to."""
+    return _registry

@@ -1,0 +1,78 @@
+"""Rows as JSON text, with every digit of a decimal."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+
+def json_lines(rows: pa.Table | pa.RecordBatch, decimals_as_text: bool = False) -> Iterator[str]:
+    """One JSON object per row, without line ends; the inverse of what the sources read.
+
+    Decimals keep their digits, as numbers unless `decimals_as_text`. Timestamps are ISO 8601 in UTC,
+    binary is base64. NaN and infinities, which JSON does not have, become strings.
+    """
+    names = [json.dumps(name, ensure_ascii=False) for name in rows.schema.names]
+    for row in rows.to_pylist():
+        values = row.values()
+        parts = (f"{n}:{json_value(v, decimals_as_text)}" for n, v in zip(names, values, strict=True))
+        yield "{" + ",".join(parts) + "}"
+
+
+def json_value(value: Any, decimals_as_text: bool = False) -> str:
+    """One value as JSON text."""
+    if isinstance(value, Decimal):
+        return f'"{value:f}"' if decimals_as_text else f"{value:f}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'"{plain_text(value)}"'
+    if value is None or isinstance(value, bool | int | float | str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        inner = (
+            f"{json.dumps(str(k), ensure_ascii=False)}:{json_value(v, decimals_as_text)}"
+            for k, v in value.items()
+        )
+        return "{" + ",".join(inner) + "}"
+    if isinstance(value, list):
+        if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):
+            return json_value(dict(value), decimals_as_text)
+        return "[" + ",".join(json_value(item, decimals_as_text) for item in value) + "]"
+    return json.dumps(plain_text(value), ensure_ascii=False)
+
+
+def plain_text(value: Any) -> str:
+    """One scalar as the text that stands in CSV, and inside the quotes in JSON."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, float):
+        return _float_text(value)
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            return value.isoformat()
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds()}s"
+    return str(value)
+
+
+def _float_text(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(value)
