@@ -13,10 +13,9 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyspark
 
 from velostream.errors import JavaError
 
@@ -25,7 +24,16 @@ if TYPE_CHECKING:
 
     from velostream.runtime.java import JavaHome
 
-SPARK_HOME = Path(pyspark.__file__).parent
+
+def _pyspark_folder() -> Path:
+    """Where pyspark is installed, without the third of a second that importing it takes."""
+    spec = find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise JavaError("pyspark is not installed", hint="pip install velostream")
+    return Path(spec.submodule_search_locations[0])
+
+
+SPARK_HOME = _pyspark_folder()
 START_TIMEOUT = 120.0
 STOP_TIMEOUT = 15.0
 
@@ -63,13 +71,13 @@ class Jvm:
     gateway: Any
     process: subprocess.Popen[bytes]
 
-    def stop(self) -> None:
-        """End the process: politely, and after a deadline by force. Safe to call twice."""
+    def stop(self, timeout: float = STOP_TIMEOUT) -> None:
+        """End the process: politely, and after `timeout` seconds by force. Safe to call twice."""
         self.gateway.shutdown()
         if self.process.stdin:
             self.process.stdin.close()
         try:
-            self.process.wait(STOP_TIMEOUT)
+            self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -78,11 +86,13 @@ class Jvm:
 def class_path(extra: Sequence[Path] = ()) -> str:
     """The driver's class path: `extra` first, then Spark's jars, always in the same order.
 
-    A class-data archive is only valid for the very class path that it was made with.
+    A class-data archive is only valid for the very class path that it was made with. MLlib stays out: it
+    registers functions by Scala reflection in every session, which is a third of the time to start one.
     """
     # slf4j's interface comes first, as Spark's launcher has it: two jars carry one.
     jars = sorted(
-        (SPARK_HOME / "jars").glob("*.jar"), key=lambda jar: (not jar.name.startswith("slf4j-api"), jar)
+        (jar for jar in (SPARK_HOME / "jars").glob("*.jar") if not jar.name.startswith("spark-mllib_")),
+        key=lambda jar: (not jar.name.startswith("slf4j-api"), jar),
     )
     conf = [Path(folder)] if (folder := os.environ.get("SPARK_CONF_DIR")) else []
     return os.pathsep.join(str(path) for path in (*extra, *conf, *jars))
@@ -139,12 +149,19 @@ def launch(command: Sequence[str], environment: Mapping[str, str], output: Path)
                 command, stdin=subprocess.PIPE, stdout=sink, stderr=sink, env=env, start_new_session=True
             )
         try:
+            _import_pyspark()
             port, secret = _await_handshake(process, handshake, output)
             return Jvm(_connect(port, secret), process)
         except BaseException:
             process.kill()
             process.wait()
             raise
+
+
+def _import_pyspark() -> None:
+    """Load pyspark, and all that its first call loads, on this core while Java starts on another."""
+    import pyspark.sql
+    import pyspark.testing.utils  # noqa: F401
 
 
 def _await_handshake(process: subprocess.Popen[bytes], handshake: Path, output: Path) -> tuple[int, str]:

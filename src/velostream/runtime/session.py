@@ -102,7 +102,9 @@ def start_session(master: str | None, conf: Mapping[str, str], data_dir: Path) -
         command = gateway.local_command(java, settings, found.jars)
     else:
         command = gateway.cluster_command(settings)
-    jvm = gateway.launch(command, _environment(java, local, settings), data_dir / "logs" / "spark.out")
+    jvm = gateway.launch(
+        command, _environment(java, local, settings, data_dir), data_dir / "logs" / "spark.out"
+    )
     try:
         spark = _open(jvm, settings)
     except BaseException as exc:
@@ -130,8 +132,11 @@ def _open(jvm: Jvm, settings: Mapping[str, str]) -> SparkSession:
         return SparkSession.builder.getOrCreate()
 
 
-def stop_session(spark: SparkSession) -> None:
-    """Stop the session and end its JVM; another may be started afterwards. Safe to call twice."""
+def stop_session(spark: SparkSession, timeout: float | None = None) -> None:
+    """Stop the session and end its JVM; another may be started afterwards. Safe to call twice.
+
+    A JVM that has not ended by itself after `timeout` seconds is killed.
+    """
     from py4j.protocol import Py4JError
 
     from velostream.runtime import gateway
@@ -144,7 +149,7 @@ def stop_session(spark: SparkSession) -> None:
     except (Py4JError, OSError):
         pass  # the JVM is gone already, which is what we want
     finally:
-        jvm.stop()
+        jvm.stop(timeout or gateway.STOP_TIMEOUT)
         gateway.forget()
 
 
@@ -184,7 +189,6 @@ def session_conf(master: str, user: Mapping[str, str], data_dir: Path, found: Pr
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.local.dir": str(folder / "tmp"),
             "spark.default.parallelism": str(cores),
         }
         if found.jars:
@@ -229,7 +233,7 @@ def _check_user_conf(user: Mapping[str, str]) -> None:
             raise ConfigError(f'"{key}" cannot be changed: it alters what SQL means', hint="leave it out")
 
 
-def _environment(java: JavaHome, local: bool, settings: Mapping[str, str]) -> dict[str, str]:
+def _environment(java: JavaHome, local: bool, settings: Mapping[str, str], data_dir: Path) -> dict[str, str]:
     """Variables for the JVM; the choice of Python also has to be in our own environment, for pyspark."""
     from velostream.runtime.gateway import SPARK_HOME, spark_home
 
@@ -243,6 +247,7 @@ def _environment(java: JavaHome, local: bool, settings: Mapping[str, str]) -> di
         return environment | {
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": settings.get("spark.local.dir") or str(data_dir.resolve() / "tmp"),
             "SPARK_SCALA_VERSION": "2.13",
         }
     return environment | {"SPARK_HOME": str(spark_home())}
