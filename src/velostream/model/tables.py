@@ -21,6 +21,8 @@ class TableSpec:
     key: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
     datasource_type: str = "memory"
+    owner: str | None = None
+    """Id of the job that writes the table; None for a table filled by hand."""
 
     @property
     def visible(self) -> tuple[str, ...]:

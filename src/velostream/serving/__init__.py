@@ -1,0 +1,1 @@
+"""Tables: stored, versioned, durable, and queried without Spark."""

@@ -1,0 +1,133 @@
+"""From keys to row ids, for readers of any version while one writer goes on.
+
+One dict holds the newest row id of each key and is changed in place, so a lookup in the newest version
+costs one dict access whatever the history. Each version links to what the next one overwrote; a reader
+of an older version follows these links only for keys that changed since. Nobody holding an old version
+means nobody holding its links, so they vanish by themselves.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+    from velostream.serving.segments import Views
+    from velostream.serving.values import KeyCodec
+
+
+class Link:
+    """What the version after this one overwrote: key to old row id, None where there was no row."""
+
+    __slots__ = ("next", "overwritten")
+
+    def __init__(self) -> None:
+        self.overwritten: Mapping[Hashable, int | None] | None = None
+        self.next: Link | None = None
+
+
+class KeyIndex:
+    """The newest row id per key. Built on the first use: opening a table for SQL never needs it."""
+
+    def __init__(self, codec: KeyCodec, views: Views) -> None:
+        self.codec = codec
+        self._views: Views | None = views
+        self._slots: dict[Hashable, int] = {}
+        self._lock = Lock()
+
+    @property
+    def slots(self) -> dict[Hashable, int]:
+        """Key to newest row id; only the writer may change it."""
+        if self._views is not None:
+            self._build()
+        return self._slots
+
+    @property
+    def built(self) -> bool:
+        """Whether the index has been needed yet."""
+        return self._views is None
+
+    def _build(self) -> None:
+        with self._lock:
+            if self._views is None:
+                return
+            slots: dict[Hashable, int] = {}
+            for view in self._views:
+                keys = self.codec.encode_columns(view.live_batch())
+                slots.update(zip(keys, view.live_ids().tolist(), strict=True))
+            self._slots = slots
+            self._views = None
+
+    def find(self, key: Hashable, limit: int, link: Link) -> int | None:
+        """The row id of `key` in the version that has row ids below `limit` and the link `link`."""
+        found = (self._slots if self._views is None else self.slots).get(key)
+        if found is not None and found < limit:
+            return found
+        # The dict is read before the link, and written after it: a change we saw has its link set.
+        step: Link | None = link
+        while step is not None and step.overwritten is not None:
+            if key in step.overwritten:
+                return step.overwritten[key]
+            step = step.next
+        return None
+
+    def advance(
+        self,
+        link: Link,
+        overwritten: Mapping[Hashable, int | None],
+        written: Iterable[tuple[Hashable, int]],
+        deleted: Iterable[Hashable],
+    ) -> Link:
+        """Move on by one version: returns its link. `overwritten` must hold every key that changes."""
+        slots = self.slots
+        after = Link()
+        link.next = after
+        link.overwritten = overwritten
+        for key, row_id in written:
+            slots[key] = row_id
+        for key in deleted:
+            del slots[key]
+        return after
+
+
+class RowIndex:
+    """From a row's content to the ids of rows that may equal it, for multisets that shrink.
+
+    Holds hashes, not contents, so that it costs about 100 bytes a row; the writer compares the candidates.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[int, int | list[int]] = {}
+
+    def add(self, rows: Iterable[Hashable], ids: Iterable[int]) -> None:
+        """Rows were written."""
+        known = self._ids
+        for row, row_id in zip(rows, ids, strict=True):
+            code = hash(row)
+            before = known.setdefault(code, row_id)
+            if before is row_id:
+                continue
+            if isinstance(before, list):
+                before.append(row_id)
+            else:
+                known[code] = [before, row_id]
+
+    def candidates(self, row: Hashable) -> list[int]:
+        """Ids of rows that may equal `row`, oldest first."""
+        found = self._ids.get(hash(row))
+        if found is None:
+            return []
+        return found if isinstance(found, list) else [found]
+
+    def remove(self, row: Hashable, row_id: int) -> None:
+        """A row is gone for good."""
+        code = hash(row)
+        found = self._ids[code]
+        if isinstance(found, list):
+            found.remove(row_id)
+            if len(found) == 1:
+                self._ids[code] = found[0]
+        else:
+            del self._ids[code]

@@ -1,0 +1,232 @@
+"""Immutable pieces of a table's rows.
+
+Every row gets a number when it is written (its row id), which it keeps for life, through compaction,
+snapshots and recovery. So indexes and caches name rows by id and need no update when segments merge,
+and the log can say which row was taken back without a search.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from velostream.model.tables import SHOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Ids = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]
+
+_MERGE_BYTES = 1 << 30
+"""Segments are not merged past this, so that text columns keep 32-bit offsets."""
+
+
+class Segment:
+    """Rows with ascending ids; never changed after it is made."""
+
+    __slots__ = ("batch", "first", "ids", "last")
+
+    def __init__(self, batch: pa.RecordBatch, first: int, ids: Ids | None = None) -> None:
+        self.batch = batch
+        self.first = first
+        self.ids = ids
+        """Row ids where they have gaps; None when they run on from `first`."""
+        self.last = first + batch.num_rows - 1 if ids is None else int(ids[-1])
+
+    def positions(self, ids: Ids) -> Ids:
+        """Where rows with these ids stand; all must be in this segment."""
+        return ids - self.first if self.ids is None else np.searchsorted(self.ids, ids).astype(np.int64)
+
+    def all_ids(self) -> Ids:
+        """The ids of all rows."""
+        if self.ids is not None:
+            return self.ids
+        return np.arange(self.first, self.first + self.batch.num_rows, dtype=np.int64)
+
+
+class SegmentView:
+    """A segment as one version sees it: how often each row counts, 0 meaning deleted."""
+
+    def __init__(self, segment: Segment, counts: Counts | None = None) -> None:
+        self.segment = segment
+        self.counts = counts
+        """None when every row counts once."""
+
+    @cached_property
+    def live(self) -> int:
+        """Number of rows that count at least once."""
+        return self.segment.batch.num_rows if self.counts is None else int(np.count_nonzero(self.counts))
+
+    @cached_property
+    def total(self) -> int:
+        """Number of rows, equal ones counted as often as they are there."""
+        return self.segment.batch.num_rows if self.counts is None else int(self.counts.sum())
+
+    @cached_property
+    def physical(self) -> pa.RecordBatch:
+        """All rows, hidden columns and rows included."""
+        if self.counts is None:
+            return self.segment.batch
+        if self.total == self.live:
+            return self.segment.batch.filter(pa.array(self.counts != 0))
+        return self.segment.batch.take(pa.array(np.repeat(np.arange(len(self.counts)), self.counts)))
+
+    @cached_property
+    def visible(self) -> pa.RecordBatch:
+        """The rows that readers see, hidden columns left out."""
+        rows = self.physical
+        if SHOWN in rows.schema.names:
+            rows = rows.filter(rows.column(SHOWN).fill_null(False))
+        return rows.select([name for name in rows.schema.names if not name.startswith("__")])
+
+    def live_ids(self) -> Ids:
+        """Ids of the rows that count."""
+        ids = self.segment.all_ids()
+        return ids if self.counts is None else ids[self.counts != 0]
+
+    def live_batch(self) -> pa.RecordBatch:
+        """Rows that count, each once, in the order of `live_ids`."""
+        if self.counts is None:
+            return self.segment.batch
+        return self.segment.batch.filter(pa.array(self.counts != 0))
+
+    def live_counts(self) -> Counts | None:
+        """How often the rows of `live_ids` count; None when all once."""
+        if self.counts is None or self.total == self.live:
+            return None
+        live: Counts = self.counts[self.counts != 0]
+        return live
+
+    def with_batch(self, batch: pa.RecordBatch) -> SegmentView:
+        """The same rows in other types."""
+        return SegmentView(Segment(batch, self.segment.first, self.segment.ids), self.counts)
+
+    def minus(self, positions: Ids, amounts: Counts) -> SegmentView:
+        """The view after rows were taken back."""
+        counts = (
+            np.ones(self.segment.batch.num_rows, dtype=np.int64)
+            if self.counts is None
+            else self.counts.copy()
+        )
+        np.subtract.at(counts, positions, amounts)
+        return SegmentView(self.segment, counts)
+
+
+Views = tuple[SegmentView, ...]
+
+
+def locate(views: Views, ids: Ids) -> Ids:
+    """For each row id the number of the view that holds it."""
+    starts = np.fromiter((view.segment.first for view in views), dtype=np.int64, count=len(views))
+    return np.searchsorted(starts, ids, side="right") - 1
+
+
+def take(views: Views, ids: Ids, schema: pa.Schema) -> pa.Table:
+    """The physical rows with these ids, in this order; an id below 0 gives a row of nulls."""
+    order = np.argsort(ids, kind="stable")
+    ordered = ids[order]
+    absent = int(np.searchsorted(ordered, 0))
+    holders = locate(views, ordered[absent:])
+    pieces = []
+    for number in np.unique(holders).tolist():
+        segment = views[number].segment
+        wanted = ordered[absent:][holders == number]
+        pieces.append(segment.batch.take(pa.array(segment.positions(wanted))))
+    found = pa.Table.from_batches(pieces, schema=schema)
+    if absent == 0 and bool(np.all(order[:-1] < order[1:])):
+        return found
+    place = np.empty(len(ids), dtype=np.int64)
+    place[order] = np.arange(len(ids)) - absent
+    return found.combine_chunks().take(pa.array(place, mask=place < 0))
+
+
+def counts_of(views: Views, ids: Ids) -> Counts:
+    """How often the rows with these ids count."""
+    counts = np.ones(len(ids), dtype=np.int64)
+    if not len(ids):
+        return counts
+    holders = locate(views, ids)
+    for number in np.unique(holders).tolist():
+        view = views[number]
+        if view.counts is not None:
+            here = holders == number
+            counts[here] = view.counts[view.segment.positions(ids[here])]
+    return counts
+
+
+def subtract(views: Views, ids: Ids, amounts: Counts) -> Views:
+    """The views after rows were taken back; segments that are not touched keep their view."""
+    if not len(ids):
+        return views
+    holders = locate(views, ids)
+    changed = list(views)
+    for number in np.unique(holders).tolist():
+        here = holders == number
+        view = views[number]
+        changed[number] = view.minus(view.segment.positions(ids[here]), amounts[here])
+    return tuple(view for view in changed if view.live)
+
+
+def make_views(batches: Sequence[pa.RecordBatch], first: int, counts: Counts | None) -> Views:
+    """New segments for rows with ids from `first` on."""
+    views = []
+    start = 0
+    for batch in batches:
+        here = None if counts is None else counts[start : start + batch.num_rows]
+        if here is not None and bool(np.all(here == 1)):
+            here = None
+        views.append(SegmentView(Segment(batch, first + start), here))
+        start += batch.num_rows
+    return tuple(views)
+
+
+def compact(views: Views) -> Views:
+    """Fewer, fuller segments with the same rows.
+
+    Neighbours merge while the newer has at least half the rows of the older, so a table of n rows has
+    about log2(n) segments and each row is copied about as often; a segment that is mostly dead is rewritten.
+    """
+    kept: list[SegmentView] = []
+    for view in views:
+        kept.append(view)
+        while len(kept) > 1 and _worth_merging(kept[-2], kept[-1]):
+            newer, older = kept.pop(), kept.pop()
+            kept.append(_merge(older, newer))
+    return tuple(_rewritten(view) if _mostly_dead(view) else view for view in kept)
+
+
+def _worth_merging(older: SegmentView, newer: SegmentView) -> bool:
+    size = older.segment.batch.nbytes + newer.segment.batch.nbytes
+    return 2 * newer.live >= older.live and bool(size < _MERGE_BYTES)
+
+
+def _mostly_dead(view: SegmentView) -> bool:
+    return bool(2 * view.live < view.segment.batch.num_rows)
+
+
+def _rewritten(view: SegmentView) -> SegmentView:
+    ids = view.live_ids()
+    return SegmentView(Segment(view.live_batch(), int(ids[0]), ids), view.live_counts())
+
+
+def _merge(older: SegmentView, newer: SegmentView) -> SegmentView:
+    ids = np.concatenate([older.live_ids(), newer.live_ids()])
+    batch = pa.concat_batches([older.live_batch(), newer.live_batch()])
+    first = int(ids[0])
+    dense = int(ids[-1]) - first + 1 == len(ids)
+    counts = [view.live_counts() for view in (older, newer)]
+    if counts[0] is None and counts[1] is None:
+        merged = None
+    else:
+        merged = np.concatenate(
+            [
+                np.ones(view.live, dtype=np.int64) if each is None else each
+                for view, each in zip((older, newer), counts, strict=True)
+            ]
+        )
+    return SegmentView(Segment(batch, first, None if dense else ids), merged)

@@ -1,0 +1,127 @@
+"""One state of a table, immutable and whole."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from velostream.model.tables import SHOWN, TableSpec
+from velostream.serving.index import KeyIndex, Link
+from velostream.serving.record import Row, row_class
+from velostream.serving.segments import Counts, Ids, Views, counts_of, take
+from velostream.serving.values import to_python
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from velostream.model.changes import Commit
+
+
+class TableVersion:
+    """All rows of a table as one commit left them.
+
+    Hold it as long as you like: later commits do not touch it. It keeps alive what it alone still needs.
+    """
+
+    def __init__(
+        self,
+        spec: TableSpec,
+        number: int,
+        views: Views,
+        limit: int,
+        commit: Commit | None,
+        index: KeyIndex | None,
+        link: Link,
+        memo: dict[int, Row | None],
+    ) -> None:
+        self.spec = spec
+        self.number = number
+        """Counts commits that changed rows; 0 is the empty table."""
+        self.commit = commit
+        """The newest commit it contains, also one that only moved offsets."""
+        self.views = views
+        self.limit = limit
+        """Every row id of this version is below it."""
+        self.index = index
+        self.link = link
+        self.memo = memo
+        """Rows already converted, by row id: a row id never means another row, so nothing gets stale."""
+
+    def __len__(self) -> int:
+        return self.visible_count
+
+    @cached_property
+    def physical_count(self) -> int:
+        """Number of rows, hidden ones included."""
+        return sum(view.total for view in self.views)
+
+    @cached_property
+    def visible_count(self) -> int:
+        """Number of rows that readers see."""
+        if SHOWN not in self.spec.schema.names:
+            return self.physical_count
+        return sum(view.visible.num_rows for view in self.views)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of Arrow memory that the rows take."""
+        return sum(view.segment.batch.nbytes for view in self.views)
+
+    def snapshot(self) -> pa.Table:
+        """The rows that readers see; the same object each time."""
+        return self._snapshot
+
+    @cached_property
+    def _snapshot(self) -> pa.Table:
+        batches = [view.visible for view in self.views]
+        return pa.Table.from_batches(batches, schema=self.spec.visible_schema)
+
+    def physical(self) -> pa.Table:
+        """All rows with all columns, hidden ones included."""
+        return pa.Table.from_batches([view.physical for view in self.views], schema=self.spec.schema)
+
+    # --- by key -------------------------------------------------------------------------------------
+
+    def find(self, key: Hashable) -> int | None:
+        """The row id of a canonical key."""
+        assert self.index is not None  # noqa: S101 - callers check that the table has a key
+        return self.index.find(key, self.limit, self.link)
+
+    def find_all(self, keys: list[Hashable]) -> Ids:
+        """The row ids of canonical keys, -1 where absent."""
+        found = [self.find(key) for key in keys]
+        return np.fromiter((-1 if each is None else each for each in found), np.int64, count=len(found))
+
+    def take(self, ids: Ids) -> pa.Table:
+        """Physical rows by id."""
+        return take(self.views, ids, self.spec.schema)
+
+    def counts(self, ids: Ids) -> Counts:
+        """How often the rows with these ids count."""
+        return counts_of(self.views, ids)
+
+    def row(self, row_id: int) -> Row | None:
+        """The row as readers see it, None when it is hidden."""
+        try:
+            return self.memo[row_id]
+        except KeyError:
+            pass
+        made = self._convert(row_id)
+        self.memo[row_id] = made
+        return made
+
+    def _convert(self, row_id: int) -> Row | None:
+        rows = self.take(np.array([row_id], dtype=np.int64))
+        if SHOWN in rows.schema.names and not rows.column(SHOWN)[0].as_py():
+            return None
+        names = self.spec.visible
+        values: list[Any] = [to_python(rows.column(name))[0] for name in names]
+        return row_class(names)(values)
+
+
+def empty_version(spec: TableSpec, index: KeyIndex | None) -> TableVersion:
+    """Version 0."""
+    return TableVersion(spec, 0, (), 0, None, index, Link(), {})

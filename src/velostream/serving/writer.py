@@ -1,0 +1,226 @@
+"""The write side of a table: one commit after the other, each durable before anyone sees it."""
+
+from __future__ import annotations
+
+import logging
+from threading import RLock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from velostream.errors import InternalError, MemoryBudgetError, TableError
+from velostream.serving import changes
+from velostream.serving.index import KeyIndex, Link, RowIndex
+from velostream.serving.journal import Change, Journal, with_schema
+from velostream.serving.schemas import align, check_evolution, to_batches
+from velostream.serving.segments import Counts, Views, compact, make_views, subtract
+from velostream.serving.values import KeyCodec
+from velostream.serving.version import TableVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    import pyarrow as pa
+
+    from velostream.model.changes import Commit
+    from velostream.model.tables import TableSpec
+    from velostream.serving.record import Row
+
+log = logging.getLogger("velostream.serving")
+
+_MEMO_ROWS = 200_000
+"""Converted rows kept beyond twice the table's rows before the memo starts afresh."""
+
+
+class Writer:
+    """Turns commits into versions. `publish` is called with each new version, once it is durable."""
+
+    def __init__(self, journal: Journal, publish: Callable[[TableVersion], None]) -> None:
+        self._journal = journal
+        self._publish = publish
+        self._row_index: RowIndex | None = None
+        self.lock = RLock()
+        """Held during a commit; readers never take it."""
+        self._set_codec(journal.spec)
+        recovered = journal.recover()
+        index = KeyIndex(self.codec, recovered.views) if journal.spec.key else None
+        self._version = TableVersion(
+            journal.spec,
+            recovered.version,
+            recovered.views,
+            recovered.limit,
+            recovered.commit,
+            index,
+            Link(),
+            {},
+        )
+        publish(self._version)
+
+    def _set_codec(self, spec: TableSpec) -> None:
+        self.codec = KeyCodec(spec.schema, spec.key or spec.schema.names)
+
+    @property
+    def spec(self) -> TableSpec:
+        """The table's shape now."""
+        return self._version.spec
+
+    # --- commits ------------------------------------------------------------------------------------
+
+    def keyed(self, upserts: pa.Table | None, deletes: list[Hashable], commit: Commit) -> int:
+        """Delete keys, then upsert rows."""
+        with self.lock:
+            before = self._version
+            index = before.index
+            if index is None:
+                raise InternalError(f'table "{before.spec.name}" has no key')
+            rows = self._aligned(upserts)
+            effect = changes.keyed_change(before, self.codec, rows, deletes)
+            self._log(effect.change, commit)
+            if effect.change.empty:
+                return self._move_on(commit)
+            first = before.limit
+            written = zip(effect.written, range(first, first + len(effect.written)), strict=True)
+            link = index.advance(before.link, effect.overwritten, written, effect.deleted)
+            return self._apply(effect.change, commit, link)
+
+    def rows(self, rows: pa.Table, weights: Counts | None, commit: Commit) -> int:
+        """Add rows to a multiset, or take them back where their weight is negative."""
+        with self.lock:
+            before = self._version
+            if before.index is not None:
+                raise InternalError(f'table "{before.spec.name}" has a key; commit rows by key')
+            rows = self._aligned(rows)
+            if weights is None or bool(np.all(weights > 0)):
+                effect = changes.RowsChange(changes.appended(rows, weights), [])
+            else:
+                effect = changes.rows_change(before, self.codec, self._index_rows(), rows, weights)
+            return self._commit_rows(effect, commit)
+
+    def replace(self, rows: pa.Table, commit: Commit) -> int:
+        """Make `rows` the whole content."""
+        with self.lock:
+            before = self._version
+            rows = self._aligned(rows)
+            if before.index is None:
+                return self._commit_rows(changes.difference(before, self.codec, rows), commit)
+            kept = set(self.codec.encode_columns(rows))
+            deletes = [key for key in before.index.slots if key not in kept]
+            return self.keyed(rows, deletes, commit)
+
+    def _commit_rows(self, effect: changes.RowsChange, commit: Commit) -> int:
+        self._log(effect.change, commit)
+        if effect.change.empty:
+            return self._move_on(commit)
+        if self._row_index is not None:
+            for content, row_id in effect.gone:
+                self._row_index.remove(content, row_id)
+            first = self._version.limit
+            added = effect.change.added
+            self._row_index.add(self.codec.encode_columns(added), range(first, first + added.num_rows))
+        return self._apply(effect.change, commit, self._version.link)
+
+    def _index_rows(self) -> RowIndex:
+        if self._row_index is None:
+            index = RowIndex()
+            for view in self._version.views:
+                index.add(self.codec.encode_columns(view.live_batch()), view.live_ids().tolist())
+            self._row_index = index
+        return self._row_index
+
+    def _aligned(self, rows: pa.Table | None) -> pa.Table:
+        schema = self._version.spec.schema
+        if rows is None:
+            return schema.empty_table()
+        return align(rows, schema, self._version.spec.name)
+
+    # --- the steps of a commit ----------------------------------------------------------------------
+
+    def _log(self, change: Change, commit: Commit) -> None:
+        before = self._version
+        self._check_budget(change)
+        number = before.number if change.empty else before.number + 1
+        self._journal.record(change, number, before.limit, commit, before.number)
+
+    def _check_budget(self, change: Change) -> None:
+        before = self._version
+        budget = int(before.spec.options.get("memory.budget", 0))
+        if not budget or change.added.num_rows <= change.removed.num_rows:
+            return
+        size = before.nbytes + change.added.nbytes
+        if size > budget:
+            raise MemoryBudgetError(
+                f'table "{before.spec.name}" would take {size:,} bytes of its budget of {budget:,}',
+                hint='raise "memory.budget", narrow the query, or keep the table in Delta Lake',
+            )
+
+    def _apply(self, change: Change, commit: Commit, link: Link) -> int:
+        before = self._version
+        views = subtract(before.views, change.removed_ids, change.removed_amounts)
+        views += make_views(to_batches(change.added), before.limit, change.added_counts)
+        limit = before.limit + change.added.num_rows
+        number = before.number + 1
+        views = compact(views)
+        memo = before.memo if len(before.memo) < _MEMO_ROWS + 2 * before.physical_count else {}
+        self._replace(before.spec, number, views, limit, commit, before.index, link, memo)
+        if self._journal.snapshot_due(self._version.nbytes):
+            self._snapshot_or_later()
+        return number
+
+    def _snapshot_or_later(self) -> None:
+        # The commit itself is durable: a snapshot that fails costs disk and recovery time, nothing else.
+        try:
+            self.snapshot()
+        except TableError as exc:
+            log.warning("%s; going on with a longer log", exc)
+
+    def _move_on(self, commit: Commit) -> int:
+        """Only offsets changed: the same version, with the newer commit."""
+        at = self._version
+        self._replace(at.spec, at.number, at.views, at.limit, commit, at.index, at.link, at.memo)
+        return at.number
+
+    def _replace(
+        self,
+        spec: TableSpec,
+        number: int,
+        views: Views,
+        limit: int,
+        commit: Commit | None,
+        index: KeyIndex | None,
+        link: Link,
+        memo: dict[int, Row | None],
+    ) -> None:
+        self._version = TableVersion(spec, number, views, limit, commit, index, link, memo)
+        self._publish(self._version)
+
+    # --- the rest -----------------------------------------------------------------------------------
+
+    def evolve(self, schema: pa.Schema) -> None:
+        """Widen the schema durably; the rows are the same, in their new types."""
+        with self.lock:
+            before = self._version
+            if schema.equals(before.spec.schema):
+                return
+            check_evolution(before.spec.schema, schema, before.spec.key, before.spec.name)
+            spec = with_schema(before.spec, schema)
+            rows = [align(view.segment.batch, schema, spec.name) for view in before.views]
+            views = tuple(
+                view.with_batch(each.combine_chunks().to_batches()[0])
+                for view, each in zip(before.views, rows, strict=True)
+            )
+            self._journal.write_spec(spec)
+            self._set_codec(spec)
+            self._row_index = None
+            index = KeyIndex(self.codec, views) if spec.key else None
+            self._replace(spec, before.number, views, before.limit, before.commit, index, Link(), {})
+
+    def snapshot(self) -> None:
+        """Write a snapshot now and shorten the log."""
+        with self.lock:
+            at = self._version
+            try:
+                self._journal.snapshot(at.number, at.limit, at.commit, at.views)
+            except OSError as exc:
+                raise TableError(
+                    f'cannot write a snapshot of table "{at.spec.name}"', detail=exc.strerror or str(exc)
+                ) from exc
