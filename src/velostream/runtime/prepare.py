@@ -62,16 +62,16 @@ class Prepared:
 
     jars: tuple[Path, ...] = ()
     """On the driver's class path, before Spark's own."""
-    archive: Path | None = None
-    """Java's class-data archive for exactly this class path."""
+    archives: tuple[Path, ...] = ()
+    """Java's class-data archives for exactly this class path: its own classes if it came without, Spark's."""
 
 
 def prepared(cache_dir: Path, java: JavaHome) -> Prepared:
     """What the cache holds for this pyspark and this Java. Only looks, in a few milliseconds."""
     paths = [(cache_dir / "jars" / jar.file_name, jar.sha256) for jar in JARS]
     jars = tuple(path for path, digest in paths if _digest(path) == digest)
-    archive = _archive_path(cache_dir, java, jars)
-    return Prepared(jars, archive if archive.is_file() else None)
+    archives = (*_base_archive(cache_dir, java), _archive_path(cache_dir, java, jars))
+    return Prepared(jars, archives if all(archive.is_file() for archive in archives) else ())
 
 
 def prepare(say: Callable[[str], None] = lambda line: None, ivy_settings: str | None = None) -> Prepared:
@@ -88,7 +88,7 @@ def prepare(say: Callable[[str], None] = lambda line: None, ivy_settings: str | 
             for jar in JARS:
                 _fetch(jar, cache, java, ivy_settings or os.environ.get("VELOSTREAM_IVY_SETTINGS"), say)
             found = prepared(cache, java)
-            if found.archive is None:
+            if not found.archives:
                 _archive(cache, java, found, say)
     except OSError as exc:
         say(f'cannot use cache "{cache}" ({exc.strerror}): going on without it')
@@ -121,7 +121,7 @@ def _fetch(jar: Jar, cache: Path, java: JavaHome, settings: str | None, say: Cal
     target.parent.mkdir(parents=True, exist_ok=True)
     ivy = next((SPARK_HOME / "jars").glob("ivy-*.jar"))
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        command: list[str | Path] = [java.java, "-jar", ivy]
+        command: list[str | Path] = [java.java, *java.options, "-jar", ivy]
         command += ["-settings", settings] if settings else []
         command += ["-cache", str(cache / "ivy"), "-notransitive", "-confs", "default"]
         command += ["-dependency", jar.group, jar.artifact, jar.version]
@@ -155,33 +155,40 @@ def _archive_path(cache: Path, java: JavaHome, jars: tuple[Path, ...]) -> Path:
     return cache / f"spark-{key}.jsa"
 
 
+def _base_archive(cache: Path, java: JavaHome) -> tuple[Path, ...]:
+    """The archive of Java's own classes that Spark's builds on, where Java does not bring it."""
+    if (java.home / "lib" / "server" / "classes.jsa").is_file():
+        return ()
+    key = hashlib.sha256(f"{java.version} {java.java.resolve()}".encode()).hexdigest()[:16]
+    return (cache / f"java-{key}.jsa",)
+
+
 def _archive(cache: Path, java: JavaHome, found: Prepared, say: Callable[[str], None]) -> None:
     """Run Spark once through what our jobs do, and let Java write down the classes it loaded."""
     target = _archive_path(cache, java, found.jars)
     draft = target.with_suffix(f".{os.getpid()}")
     say("recording Spark's classes for faster starts")
-    with tempfile.TemporaryDirectory(prefix="velostream-") as folder:
-        command = [sys.executable, "-m", "velostream.runtime.warmup", folder, str(draft)]
-        try:
-            run = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=WARM_UP_TIMEOUT,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            draft.unlink(missing_ok=True)
-            say("Spark did not finish its warm-up in time: starts will be slower")
-            return
-    if run.returncode == 0 and draft.is_file():
+    try:
+        base = _base_archive(cache, java)
+        for path in base:
+            _run([str(java.java), "-Xshare:dump", f"-XX:SharedArchiveFile={path}"])
+        with tempfile.TemporaryDirectory(prefix="velostream-") as folder:
+            paths = [folder, str(draft), *map(str, base)]
+            _run([sys.executable, "-m", "velostream.runtime.warmup", *paths])
         draft.replace(target)
+    except (OSError, subprocess.SubprocessError) as exc:
+        output = (getattr(exc, "stderr", None) or str(exc)).strip().splitlines()
+        say(f"no archive of Spark's classes, starts will be slower: {output[-1] if output else exc}")
+    else:
         _drop_old_archives(cache)
-        return
-    draft.unlink(missing_ok=True)
-    reason = next(reversed(run.stderr.strip().splitlines()), "Java wrote no archive")
-    say(f"no archive of Spark's classes, starts will be slower: {reason}")
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WARM_UP_TIMEOUT, check=True
+    )
 
 
 def _drop_old_archives(cache: Path) -> None:

@@ -210,8 +210,8 @@ def _java_options(folder: Path, found: Prepared) -> str:
         "-Dfile.encoding=UTF-8",
         "-Duser.timezone=UTC",
     ]
-    if found.archive:
-        options += [f"-XX:SharedArchiveFile={found.archive}", "-Xshare:auto"]
+    if found.archives:
+        options += [f"-XX:SharedArchiveFile={os.pathsep.join(map(str, found.archives))}", "-Xshare:auto"]
     return shlex.join(options)
 
 

@@ -76,10 +76,11 @@ def _stream(spark: SparkSession, folder: Path) -> None:
     query.stop()
 
 
-def main(folder: Path, archive: Path) -> None:
-    """Warm a session up and leave the archive of its classes behind."""
-    option = f"-XX:ArchiveClassesAtExit={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
-    spark = start_session(None, {"spark.driver.extraJavaOptions": option}, folder / "data")
+def main(folder: Path, archive: Path, *base: Path) -> None:
+    """Warm a session up and leave the archive of its classes, on top of `base` if given, behind."""
+    options = [f"-XX:SharedArchiveFile={path}" for path in base]
+    options += [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    spark = start_session(None, {"spark.driver.extraJavaOptions": " ".join(options)}, folder / "data")
     try:
         warm_up(spark, folder)
     finally:
@@ -87,4 +88,4 @@ def main(folder: Path, archive: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(*map(Path, sys.argv[1:]))
