@@ -113,6 +113,8 @@ class Query:
     udfs: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     location: Location | None = None
+    views: tuple[str, ...] = field(default=(), compare=False)
+    """Views that were expanded; no part of what the query means."""
 
     @property
     def continuous(self) -> bool:

@@ -1,0 +1,75 @@
+"""Text to model: the SQL front end. It never imports Spark."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from velostream.sql.catalog import (
+        Catalog,
+        ConnectorInfo,
+        Connectors,
+        EmptyCatalog,
+        Relation,
+        RelationKind,
+    )
+    from velostream.sql.check import Checked, Parsed, bind_one, check_script, parameters_of, parse_script
+    from velostream.sql.dependencies import dependency_order
+    from velostream.sql.functions import is_aggregate, is_deterministic
+    from velostream.sql.generator import generate
+    from velostream.sql.types import arrow_type, parse_columns, spark_ddl
+    from velostream.sql.usage import column_usage
+
+_HOMES = {
+    "Catalog": "catalog",
+    "Checked": "check",
+    "ConnectorInfo": "catalog",
+    "Connectors": "catalog",
+    "EmptyCatalog": "catalog",
+    "Parsed": "check",
+    "Relation": "catalog",
+    "RelationKind": "catalog",
+    "arrow_type": "types",
+    "bind_one": "check",
+    "check_script": "check",
+    "column_usage": "usage",
+    "dependency_order": "dependencies",
+    "generate": "generator",
+    "is_aggregate": "functions",
+    "is_deterministic": "functions",
+    "parameters_of": "check",
+    "parse_columns": "types",
+    "parse_script": "check",
+    "spark_ddl": "types",
+}
+
+__all__ = [
+    "Catalog",
+    "Checked",
+    "ConnectorInfo",
+    "Connectors",
+    "EmptyCatalog",
+    "Parsed",
+    "Relation",
+    "RelationKind",
+    "arrow_type",
+    "bind_one",
+    "check_script",
+    "column_usage",
+    "dependency_order",
+    "generate",
+    "is_aggregate",
+    "is_deterministic",
+    "parameters_of",
+    "parse_columns",
+    "parse_script",
+    "spark_ddl",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: sqlglot and pydantic cost more than most callers need."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

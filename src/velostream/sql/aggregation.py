@@ -1,0 +1,161 @@
+"""Whether grouping makes sense: what may stand beside an aggregate, and where aggregates may stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from velostream.errors import SqlSyntaxError
+from velostream.model.statements import WindowKind, WindowSpec
+from velostream.sql.context import Context
+from velostream.sql.functions import TIME_WINDOWS, WINDOW_BOUNDS, is_aggregate
+from velostream.sql.shapes import WINDOW_COLUMNS
+
+
+def is_aggregate_call(node: exp.Expression) -> bool:
+    """Whether a node calls an aggregate function, other than over a window of rows (OVER)."""
+    if isinstance(node, exp.Anonymous):
+        aggregate = is_aggregate(node.name)
+    else:
+        aggregate = isinstance(node, exp.AggFunc)
+    return aggregate and not _over(node)
+
+
+def _over(node: exp.Expression) -> bool:
+    parent, child = node.parent, node
+    while isinstance(parent, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup) and parent.this is child:
+        parent, child = parent.parent, parent  # type: ignore[assignment]
+    return isinstance(parent, exp.Window) and parent.this is child
+
+
+def aggregates(node: exp.Expression) -> Iterable[exp.Expression]:
+    """The aggregate calls of one SELECT's expression, not those of subqueries inside."""
+    if isinstance(node, exp.Query):
+        return
+    if is_aggregate_call(node):
+        yield node
+        return
+    for child in node.iter_expressions():
+        yield from aggregates(child)
+
+
+def has_aggregates(select: exp.Select) -> bool:
+    """Whether the SELECT gives one row per group."""
+    if select.args.get("group") is not None:
+        return True
+    parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
+    return any(True for part in parts if part is not None for _ in aggregates(part))
+
+
+def groups_by_time(select: exp.Select) -> bool:
+    """Whether GROUP BY holds Spark's window(…) or session_window(…)."""
+    group = select.args.get("group")
+    return group is not None and any(
+        call.name.lower() in TIME_WINDOWS for call in group.find_all(exp.Anonymous)
+    )
+
+
+def check(tree: exp.Expression, window: WindowSpec | None, context: Context) -> None:
+    """Report misplaced aggregates and ungrouped columns of every SELECT in the tree."""
+    top = tree
+    while isinstance(top, exp.Subquery):
+        top = top.this
+    for select in tree.find_all(exp.Select):
+        _check_where(select, context)
+        _check_grouping(select, window if select is top else None, context)
+    if window is not None:
+        _check_window(top, window, context)
+
+
+def _check_window(top: exp.Expression, window: WindowSpec, context: Context) -> None:
+    aggregated = isinstance(top, exp.Select) and has_aggregates(top)
+    over = any(True for _ in top.find_all(exp.Window))
+    if not aggregated and not (window.kind is WindowKind.ROWS and over):
+        context.report(
+            SqlSyntaxError(
+                "WINDOW needs an aggregate such as COUNT or SUM in the SELECT",
+                hint="aggregate the rows of each window, or leave the WINDOW out",
+                location=window.location,
+            )
+        )
+
+
+def _check_where(select: exp.Select, context: Context) -> None:
+    where = select.args.get("where")
+    for call in aggregates(where) if where is not None else ():
+        context.report(SqlSyntaxError("an aggregate cannot stand in WHERE", hint="use HAVING"), call)
+
+
+def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Context) -> None:
+    if not has_aggregates(select):
+        return
+    grouped = _grouping(select)
+    if grouped is None:
+        return
+    keys = [*grouped, *(window.partition_by if window else ())]
+    aliases = {item.alias.lower() for item in select.expressions if isinstance(item, exp.Alias)}
+    for item in select.expressions:
+        for column in _ungrouped(item, keys):
+            plain = not column.table and column.name.lower()
+            if plain in aliases or (window and plain in WINDOW_COLUMNS) or isinstance(column.this, exp.Star):
+                continue
+            name = column.sql("spark")
+            hint = f"GROUP BY {name}, or take max({name})"
+            context.report(
+                SqlSyntaxError(f'column "{name}" must be grouped or inside an aggregate', hint=hint), column
+            )
+
+
+def _grouping(select: exp.Select) -> list[exp.Expression] | None:
+    """The grouping expressions with aliases and positions resolved; None when anything goes (GROUP BY ALL)."""
+    group = select.args.get("group")
+    if group is None:
+        return []
+    if group.args.get("all"):
+        return None
+    found: list[exp.Expression] = []
+    parts = [*group.expressions]
+    for key in ("cube", "rollup", "grouping_sets"):
+        for item in group.args.get(key) or ():
+            parts.extend(item.find_all(exp.Column))
+    items = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    for part in parts:
+        found.append(part)
+        if isinstance(part, exp.Column) and not part.table and part.name.lower() in items:
+            found.append(items[part.name.lower()])
+        elif isinstance(part, exp.Literal) and part.name.isdigit() and 0 < int(part.name) <= len(select.expressions):
+            item = select.expressions[int(part.name) - 1]
+            found.append(item.this if isinstance(item, exp.Alias) else item)
+        elif isinstance(part, exp.Tuple | exp.Paren | exp.Cube | exp.Rollup | exp.GroupingSets):
+            found.extend(part.find_all(exp.Column))
+    return found
+
+
+def _ungrouped(node: exp.Expression, keys: list[exp.Expression]) -> Iterable[exp.Column]:
+    if isinstance(node, exp.Query) or is_aggregate_call(node) or any(_same(node, key) for key in keys):
+        return
+    if isinstance(node, exp.Anonymous) and node.name.lower() in WINDOW_BOUNDS | TIME_WINDOWS | {"grouping", "grouping_id"}:
+        return
+    if isinstance(node, exp.Lambda):
+        parameters = {parameter.name for parameter in node.expressions}
+        yield from (column for column in _ungrouped(node.this, keys) if column.name not in parameters)
+        return
+    if isinstance(node, exp.Column):
+        # `window.start` belongs to a grouped window(…), `s.field` to a grouped struct.
+        root = node.parts[0].name.lower()
+        if any(isinstance(key, exp.Column) and key.name.lower() == root for key in keys) or root in TIME_WINDOWS:
+            return
+        yield node
+        return
+    for child in node.iter_expressions():
+        yield from _ungrouped(child, keys)
+
+
+def _same(node: exp.Expression, key: exp.Expression) -> bool:
+    if isinstance(node, exp.Column) and isinstance(key, exp.Column):
+        if node.name.lower() != key.name.lower():
+            return False
+        return not node.table or not key.table or node.table.lower() == key.table.lower()
+    return type(node) is type(key) and node.sql("spark").lower() == key.sql("spark").lower()
+

@@ -1,0 +1,120 @@
+"""What the binder asks of the outside: which relations exist, and which connectors.
+
+Both are protocols, so that `velo check`, the runtime and tests can answer in their own ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from velostream.model.options import Options
+    from velostream.model.statements import ColumnDef, CreateSource, Query
+    from velostream.model.uri import Uri
+
+
+class RelationKind(StrEnum):
+    """What a name stands for."""
+
+    TABLE = "table"
+    STREAM = "stream"
+    SOURCE = "source"
+    VIEW = "view"
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Something a FROM may name.
+
+    `columns` None means that only the source knows them: any column is then taken on trust. `names` may
+    hold just the column names where types are not known yet. `by_hand` says that INSERT, UPDATE and DELETE
+    are allowed. `view` is set for views and `source` for sources.
+    """
+
+    kind: RelationKind
+    name: str
+    columns: tuple[ColumnDef, ...] | None = None
+    key: tuple[str, ...] = ()
+    view: Query | None = None
+    source: CreateSource | None = None
+    by_hand: bool = False
+    names: tuple[str, ...] | None = None
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """The columns that `*` stands for, or None when only the source knows."""
+        if self.columns is not None:
+            return tuple(column.name for column in self.columns)
+        return self.names
+
+
+class Catalog(Protocol):
+    """The relations that exist before a script runs. Names compare without case."""
+
+    def lookup(self, name: str) -> Relation | None:
+        """The relation of that name, or None."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """Every name, for "did you mean"."""
+        ...
+
+
+class ConnectorInfo(Protocol):
+    """What the binder needs to know of a connector."""
+
+    @property
+    def name(self) -> str:
+        """`kafka`, `file`, …"""
+        ...
+
+    @property
+    def options(self) -> type[Options]:
+        """The typed properties; field aliases are the names that users write."""
+        ...
+
+    @property
+    def parse(self) -> Callable[[Uri], Mapping[str, str]]:
+        """Gives the properties that the URI itself carries."""
+        ...
+
+    @property
+    def uri_of(self) -> Callable[[str], Uri]:
+        """Gives the URI that a SQL function with this argument stands for."""
+        ...
+
+
+class Connectors(Protocol):
+    """The connectors that are registered."""
+
+    def by_scheme(self, scheme: str) -> ConnectorInfo | None:
+        """The connector of a URI scheme."""
+        ...
+
+    def by_function(self, name: str) -> ConnectorInfo | None:
+        """The connector that a SQL function such as `kafka_topic` names."""
+        ...
+
+    def schemes(self) -> Iterable[str]:
+        """Every URI scheme."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """Every connector's name."""
+        ...
+
+
+@dataclass(frozen=True)
+class EmptyCatalog:
+    """A catalogue without relations, for a data directory that does not exist yet."""
+
+    def lookup(self, name: str) -> Relation | None:
+        """None."""
+        return None
+
+    def names(self) -> Iterable[str]:
+        """Nothing."""
+        return ()

@@ -1,0 +1,294 @@
+"""The front door: a whole script checked and bound, with all of its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from velostream.errors import CycleError, DuplicateNameError, InternalError, SqlError, SqlSyntaxError, VelostreamError
+from velostream.model.location import SourceText
+from velostream.model.statements import Query, Statement
+from velostream.sql.binder import Binder, Result
+from velostream.sql.catalog import Catalog, Connectors, EmptyCatalog, Relation, RelationKind
+from velostream.sql.context import Context
+from velostream.sql.parser import parse_piece
+from velostream.sql.relations import BUILT_IN
+from velostream.sql.script import Piece, split
+from velostream.sql.syntax import Raw, RawCreate, RawDrop
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The bound statements in file order, and every error in file order."""
+
+    statements: tuple[Statement, ...]
+    errors: tuple[VelostreamError, ...]
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The statements as written, and every syntax error."""
+
+    statements: tuple[tuple[Piece, Raw], ...]
+    errors: tuple[VelostreamError, ...]
+
+
+def parse_script(source: SourceText, environment: Mapping[str, str] | None = None) -> Parsed:
+    """Parse every statement; after an error go on behind the next semicolon."""
+    script = split(source, environment)
+    errors = list(script.errors)
+    broken = {id(piece) for piece in script.pieces if _holds_error(piece, script.errors)}
+    statements = []
+    for piece in script.pieces:
+        if id(piece) in broken:
+            continue
+        try:
+            statement = parse_piece(piece)
+        except VelostreamError as error:
+            errors.append(error)
+            continue
+        if statement is not None:
+            statements.append((piece, statement))
+    return Parsed(tuple(statements), tuple(_in_order(errors)))
+
+
+def check_script(
+    source: SourceText,
+    catalog: Catalog,
+    connectors: Connectors,
+    *,
+    udfs: Collection[str] = (),
+    environment: Mapping[str, str] | None = None,
+    params: Mapping[str, Any] | Sequence[Any] | None = None,
+) -> Checked:
+    """Parse and bind a script. Nothing outside is touched; all errors are collected."""
+    parsed = parse_script(source, environment)
+    binding = ScriptBinder(parsed, catalog, connectors, frozenset(udfs))
+    statements = binding.bind()
+    errors = [*parsed.errors, *binding.errors]
+    if params is not None:
+        errors.extend(_check_parameters(statements, params))
+    return Checked(statements, tuple(_in_order(errors)))
+
+
+def bind_one(
+    text: str,
+    catalog: Catalog | None = None,
+    connectors: Connectors | None = None,
+    *,
+    udfs: Collection[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Statement:
+    """The one statement of a text; raises its first error."""
+    checked = check_script(
+        SourceText(text), catalog or EmptyCatalog(), connectors or NoConnectors(), udfs=udfs, environment=environment
+    )
+    if checked.errors:
+        raise checked.errors[0]
+    if len(checked.statements) != 1:
+        raise SqlSyntaxError(f"expected one statement, found {len(checked.statements)}")
+    return checked.statements[0]
+
+
+@dataclass(frozen=True)
+class NoConnectors:
+    """For statements that only read tables."""
+
+    def by_scheme(self, scheme: str) -> None:
+        """None."""
+
+    def by_function(self, name: str) -> None:
+        """None."""
+
+    def schemes(self) -> Iterable[str]:
+        """Nothing."""
+        return ()
+
+    def names(self) -> Iterable[str]:
+        """Nothing."""
+        return ()
+
+
+@dataclass
+class ScriptBinder:
+    """Binds the statements of one script; those that create are bound when they are first needed."""
+
+    parsed: Parsed
+    catalog: Catalog
+    connectors: Connectors
+    udfs: frozenset[str]
+    errors: list[VelostreamError] = field(default_factory=list)
+    _creators: dict[str, int] = field(default_factory=dict)
+    _relations: dict[str, Relation] = field(default_factory=dict)
+    _results: dict[int, Result | None] = field(default_factory=dict)
+    _path: list[str] = field(default_factory=list)
+    _active: set[int] = field(default_factory=set)
+
+    def bind(self) -> tuple[Statement, ...]:
+        """Every statement without errors, in file order."""
+        self._collect_creators()
+        for index in range(len(self.parsed.statements)):
+            self._bind(index)
+        found = (self._results[index] for index in range(len(self.parsed.statements)))
+        return tuple(result.statement for result in found if result is not None)
+
+    def _collect_creators(self) -> None:
+        dropped: set[str] = set()
+        for index, (_, statement) in enumerate(self.parsed.statements):
+            if isinstance(statement, RawDrop):
+                dropped.add(statement.name.text.lower())
+            if not isinstance(statement, RawCreate):
+                continue
+            name = statement.name.text.lower()
+            excused = statement.or_replace or statement.if_not_exists or name in dropped
+            if name in self._creators and not excused:
+                first = self.parsed.statements[self._creators[name]][1].location
+                self.errors.append(
+                    DuplicateNameError(
+                        f'"{statement.name.text}" is created twice',
+                        detail=f"the first time at {first}",
+                        hint="write CREATE OR REPLACE, or give it another name",
+                        location=statement.name.location,
+                    )
+                )
+            if name in BUILT_IN:
+                self.errors.append(
+                    DuplicateNameError(f'"{statement.name.text}" always exists', location=statement.name.location)
+                )
+            dropped.discard(name)
+            self._creators.setdefault(name, index)
+
+    def _bind(self, index: int) -> None:
+        if index in self._results:
+            return
+        piece, statement = self.parsed.statements[index]
+        name = statement.name.text if isinstance(statement, RawCreate) else ""
+        context = Context(
+            piece, statement.location, statement.end, self._lookup, self._names, self.connectors, self.udfs
+        )
+        self._active.add(index)
+        self._path.append(name)
+        try:
+            result: Result | None = Binder(context, statement).bind(statement)
+        except VelostreamError as error:
+            context.report(error)
+            result = None
+        except RecursionError:
+            context.report(SqlSyntaxError("the statement is nested too deeply"))
+            result = None
+        finally:
+            self._path.pop()
+            self._active.discard(index)
+        self._finish(index, statement, context, result)
+
+    def _finish(self, index: int, statement: Raw, context: Context, result: Result | None) -> None:
+        self.errors.extend(context.errors)
+        relation = result.relation if result is not None else None
+        if isinstance(statement, RawCreate):
+            name = statement.name.text
+            if relation is None:
+                # Whoever uses the broken statement is not to blame: its columns are taken on trust.
+                kind = RelationKind(statement.kind.value)
+                kind = RelationKind.TABLE if kind in (RelationKind.SOURCE, RelationKind.VIEW) else kind
+                relation = Relation(kind, name, by_hand=True)
+            elif context.errors and relation.view is None and relation.source is None:
+                relation = Relation(relation.kind, relation.name, relation.columns, relation.key, by_hand=relation.by_hand)
+            self._relations.setdefault(name.lower(), relation)
+        self._results[index] = None if context.errors else result
+
+    def _lookup(self, name: str) -> Relation | None:
+        folded = name.lower()
+        if folded in self._relations:
+            return self._relations[folded]
+        index = self._creators.get(folded)
+        if index is not None:
+            if index in self._active:
+                raise self._cycle(index)
+            self._bind(index)
+            return self._relations.get(folded)
+        return self.catalog.lookup(name) or self._by_folded(folded) or BUILT_IN.get(folded)
+
+    def _by_folded(self, folded: str) -> Relation | None:
+        match = next((name for name in self.catalog.names() if name.lower() == folded), None)
+        return self.catalog.lookup(match) if match is not None else None
+
+    def _cycle(self, index: int) -> CycleError:
+        statement = self.parsed.statements[index][1]
+        name = statement.name.text if isinstance(statement, RawCreate) else ""
+        path = self._path[self._path.index(name) :]
+        return CycleError(
+            f"statements depend on each other in a circle: {' → '.join([*path, name])}",
+            hint="a table cannot be built on itself",
+        )
+
+    def _names(self) -> Iterable[str]:
+        created = [
+            statement.name.text for _, statement in self.parsed.statements if isinstance(statement, RawCreate)
+        ]
+        return dict.fromkeys([*created, *self.catalog.names(), *BUILT_IN])
+
+
+def queries_of(statement: Statement) -> Iterable[Query]:
+    """The queries inside a statement."""
+    query = getattr(statement, "query", None)
+    if isinstance(query, Query):
+        yield query
+    inner = getattr(statement, "statement", None)
+    if isinstance(inner, Statement):
+        yield from queries_of(inner)
+
+
+def parameters_of(statement: Statement) -> tuple[str, ...]:
+    """Names of the parameters of a statement in order; `?` are numbered from "1"."""
+    names: list[str] = []
+    for node in _expressions_of(statement):
+        for placeholder in node.find_all(exp.Placeholder):
+            name = placeholder.name or str(len(names) + 1)
+            if name not in names:
+                names.append(name)
+    return tuple(names)
+
+
+def _expressions_of(value: object) -> Iterable[exp.Expression]:
+    if isinstance(value, exp.Expression):
+        yield value
+    elif isinstance(value, Query):
+        yield value.tree
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _expressions_of(item)
+    elif isinstance(value, Statement):
+        for name in ("query", "values", "assignments", "where", "statement"):
+            yield from _expressions_of(getattr(value, name, None))
+
+
+def _check_parameters(
+    statements: Iterable[Statement], params: Mapping[str, Any] | Sequence[Any]
+) -> Iterable[VelostreamError]:
+    given = {str(name) for name in params} if isinstance(params, Mapping) else {str(i + 1) for i in range(len(params))}
+    used: set[str] = set()
+    for statement in statements:
+        for name in parameters_of(statement):
+            used.add(name)
+            if name not in given:
+                shown = f":{name}" if not name.isdigit() else f"?{name}"
+                yield SqlError(f"parameter {shown} has no value", location=statement.location)
+    for name in sorted(given - used):
+        yield SqlError(f'parameter "{name}" is not used')
+
+
+def _holds_error(piece: Piece, errors: Iterable[VelostreamError]) -> bool:
+    if not piece.text:
+        return False
+    place = piece.location(0, len(piece.text))
+    return any(error.location is not None and place.start <= error.location.start < place.end for error in errors)
+
+
+def _in_order(errors: Iterable[VelostreamError]) -> list[VelostreamError]:
+    return sorted(errors, key=lambda error: error.location.start if error.location else -1)
+
+
+__all__ = ["Checked", "InternalError", "Parsed", "bind_one", "check_script", "parse_script"]

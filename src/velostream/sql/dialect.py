@@ -1,0 +1,273 @@
+"""Our dialect of SQL: Spark's, plus sources, WITH, WINDOW and EMIT.
+
+Functions are kept by name: sqlglot would turn many into nodes of its own and generate others back, and what
+Spark gets must be what the user wrote. Only those of `TYPED` become typed nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError
+from sqlglot.generators.spark import SparkGenerator
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import Token, TokenType
+
+from velostream.errors import SqlSyntaxError
+from velostream.sql.script import Piece
+from velostream.sql.syntax import RawEmit, RawProperty, RawWindow, RawWith
+from velostream.sql.windows import WINDOW_WORDS, parse_emit, parse_window
+
+TYPED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE"})
+"""Functions that become sqlglot's own nodes; Spark's text is generated from them unchanged."""
+
+_SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "SUBSTR", "TRIM")
+
+# Our clauses hang on sqlglot's nodes under these argument names until the binder takes them off.
+EMIT = "velo_emit"
+WITH = "velo_with"
+WINDOW = "velo_window"
+WITHIN = "velo_within"
+BUFFER = "velo_buffer"
+
+
+class Clause(exp.Expression):
+    """Carries a parsed clause of ours inside a sqlglot tree; never generated."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+    @property
+    def value(self) -> Any:
+        """The clause."""
+        return self.args["this"]
+
+
+class VelostreamParser(SparkParser):
+    """Parses one statement's tokens; `piece` gives the way back to the user's text."""
+
+    piece: Piece
+
+    FUNCTIONS = {name: build for name, build in SparkParser.FUNCTIONS.items() if name in TYPED}
+    FUNCTION_PARSERS = {name: SparkParser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX}
+    NO_PAREN_FUNCTION_PARSERS = {
+        name: parse for name, parse in SparkParser.NO_PAREN_FUNCTION_PARSERS.items() if name in ("CASE", "TRANSFORM")
+    }
+    QUERY_MODIFIER_PARSERS = {
+        **SparkParser.QUERY_MODIFIER_PARSERS,
+        TokenType.WINDOW: lambda self: self._parse_any_window(),
+    }
+    SET_OP_MODIFIERS = SparkParser.SET_OP_MODIFIERS | {EMIT, WITH}
+    ALIAS_TOKENS = SparkParser.ALIAS_TOKENS
+    NO_PAREN_IF_COMMANDS = False
+
+    # --- errors -----------------------------------------------------------------------------------
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:  # type: ignore[override]
+        """sqlglot's own exception, with the token kept so that the caller can place it."""
+        error = ParseError(message)
+        error.token = token or self._curr or self._prev  # type: ignore[attr-defined]
+        raise error
+
+    def syntax_error(self, message: str, token: Token | None = None, hint: str | None = None) -> SqlSyntaxError:
+        """An error of ours at a token (default: the current one, or the end)."""
+        return SqlSyntaxError(message, hint=hint, location=self.token_location(token or self._curr or self._prev))
+
+    def token_location(self, first: Token, last: Token | None = None) -> Any:
+        """The place of the tokens from `first` to `last`."""
+        return self.piece.location(first.start, (last or first).end + 1)
+
+    # --- relations --------------------------------------------------------------------------------
+
+    def _parse_table_parts(self, schema: bool = False, *args: Any, **kwargs: Any) -> Any:
+        table = super()._parse_table_parts(schema, *args, **kwargs)
+        if isinstance(table, exp.Table) and not schema:
+            self._attach_with(table)
+        return table
+
+    def _parse_table_hints(self) -> list[exp.Expression] | None:
+        return None
+
+    def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
+        table = super()._parse_table(*args, **kwargs)
+        if isinstance(table, exp.Table):
+            self._attach_with(table)
+        return table
+
+    def _attach_with(self, table: exp.Table) -> None:
+        if table.args.get(WITH) is None and self._match_pair(TokenType.WITH, TokenType.L_PAREN, advance=False):
+            table.set(WITH, Clause(this=self.parse_with()))
+
+    def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
+        if self._at_emit() or self._at_within():
+            return None
+        return super()._parse_table_alias(alias_tokens)
+
+    def _parse_alias(self, this: Any, explicit: bool = False) -> Any:
+        if self._at_emit() or self._at_streaming_window():
+            return this
+        return super()._parse_alias(this, explicit)
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
+        join = super()._parse_join(*args, **kwargs)
+        if join is not None and self._at_within():
+            self._advance()
+            join.set(WITHIN, self._parse_interval())
+        return join
+
+    # --- clauses ----------------------------------------------------------------------------------
+
+    def _at_emit(self) -> bool:
+        return self._curr.text.upper() == "EMIT" and self._next.text.upper() in ("FINAL", "CHANGES")
+
+    def _at_within(self) -> bool:
+        return self._curr.text.upper() == "WITHIN" and self._next.token_type == TokenType.INTERVAL
+
+    def _at_streaming_window(self) -> bool:
+        return self._curr.token_type == TokenType.WINDOW and self._next.text.upper() in WINDOW_WORDS
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        this = super()._parse_query_modifiers(this)
+        while isinstance(this, exp.Query) and self._parse_own_modifier(this):
+            this = super()._parse_query_modifiers(this)
+        return this
+
+    def _parse_own_modifier(self, this: exp.Query) -> bool:
+        start = self._curr
+        if self._at_emit():
+            key, value = EMIT, Clause(this=RawEmit(parse_emit(self), self.token_location(start, self._prev)))
+        elif self._match_pair(TokenType.WITH, TokenType.L_PAREN, advance=False):
+            key, value = WITH, Clause(this=self.parse_with())
+        else:
+            return False
+        if this.args.get(key) is not None:
+            raise self.syntax_error(f"{start.text.upper()} stands twice in one query", start)
+        this.set(key, value)
+        return True
+
+    def _parse_any_window(self) -> tuple[str, Any]:
+        start = self._curr
+        if not self._at_streaming_window():
+            return "windows", self._parse_window_clause()
+        self._advance()
+        spec = parse_window(self)
+        location = self.token_location(start, self._prev)
+        return WINDOW, Clause(this=RawWindow(spec, location))
+
+    def _parse_window(self, this: Any, alias: bool = False) -> Any:
+        outer, self._rows_buffer = getattr(self, "_rows_buffer", None), None
+        window = super()._parse_window(this, alias)
+        buffer, self._rows_buffer = self._rows_buffer, outer
+        if buffer is not None and isinstance(window, exp.Window):
+            window.set(BUFFER, buffer)
+            if window.args.get("spec") is None:
+                window.set("spec", _last_rows(int(buffer.name)))
+        return window
+
+    def _parse_partition_and_order(self) -> Any:
+        if self._match_text_seq("ROWS", "WINDOW", "BUFFER"):
+            size = self._parse_number()
+            if not isinstance(size, exp.Literal) or not size.name.isdigit() or size.name == "0":
+                raise self.syntax_error("ROWS WINDOW BUFFER needs a number of rows", self._prev)
+            self._match_text_seq("ROWS")
+            self._rows_buffer = size
+        return super()._parse_partition_and_order()
+
+    def parse_with(self) -> RawWith:
+        """WITH ("key" = "value", …)."""
+        start = self._curr
+        self._advance(2)
+        properties: list[RawProperty] = []
+        while not self._match(TokenType.R_PAREN):
+            if properties and not self._match(TokenType.COMMA):
+                raise self.syntax_error("expected , or ) in WITH")
+            if properties and self._match(TokenType.R_PAREN):
+                break
+            properties.append(self._parse_with_item())
+        return RawWith(tuple(properties), self.token_location(start, self._prev), self._prev.end + 1)
+
+    def _parse_with_item(self) -> RawProperty:
+        key = self._curr
+        if key.token_type != TokenType.STRING:
+            raise self.syntax_error("a property's name stands in quotes", hint='write WITH ("key" = "value")')
+        self._advance()
+        if not self._match(TokenType.EQ):
+            raise self.syntax_error(f'expected = after "{key.text}"')
+        value = self._curr
+        if value.token_type not in (TokenType.STRING, TokenType.RAW_STRING):
+            raise self.syntax_error(
+                f'the value of "{key.text}" stands in quotes', hint=f'write "{key.text}" = "{value.text}"'
+            )
+        self._advance()
+        return RawProperty(key.text, value.text, self.token_location(key), self.token_location(value))
+
+    # --- queries inside of other things -----------------------------------------------------------
+
+    def _parse_statement(self) -> Any:
+        """What may stand in a CTE: queries only."""
+        return self.parse_query()
+
+    def parse_query(self) -> exp.Query:
+        """A whole query with its modifiers."""
+        start = self._curr
+        query = self._parse_select(nested=True)
+        query = self._parse_query_modifiers(self._parse_set_operations(query)) if query else None
+        if not isinstance(query, exp.Query):
+            raise self.syntax_error("expected a SELECT", start)
+        return query
+
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
+        if self._curr.text.upper() == "TRIM" and not self._trim_has_keywords():
+            kwargs["anonymous"] = True
+        return super()._parse_function_call(*args, **kwargs)
+
+    def _trim_has_keywords(self) -> bool:
+        depth = 0
+        for token in self._tokens[self._index + 1 :]:
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if not depth:
+                return False
+            if depth == 1 and token.token_type == TokenType.FROM:
+                return True
+        return False
+
+
+def _last_rows(count: int) -> exp.WindowSpec:
+    if count == 1:
+        return exp.WindowSpec(kind="ROWS", start="CURRENT ROW", end="CURRENT ROW")
+    return exp.WindowSpec(
+        kind="ROWS", start=exp.Literal.number(count - 1), start_side="PRECEDING", end="CURRENT ROW"
+    )
+
+
+class VelostreamGenerator(SparkGenerator):
+    """Writes our clauses back."""
+
+    def window_sql(self, expression: exp.Window) -> str:
+        """ROWS WINDOW BUFFER comes back in front."""
+        text = super().window_sql(expression)
+        buffer = expression.args.get(BUFFER)
+        if buffer is None:
+            return text
+        head, _, tail = text.partition(" OVER (")
+        return f"{head} OVER (ROWS WINDOW BUFFER {buffer.name} ROWS {tail}"
+
+    def join_sql(self, expression: exp.Join) -> str:
+        """WITHIN INTERVAL comes back after the condition."""
+        text = super().join_sql(expression)
+        within = expression.args.get(WITHIN)
+        return f"{text} WITHIN {self.sql(within)}" if within is not None else text
+
+
+class Velostream(Spark):
+    """The dialect."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Spark's, but nothing is swallowed as an opaque command, and '' is a quote inside a string."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        STRING_ESCAPES = ["'", '"', "\\"]
+
+    Parser = VelostreamParser
+    Generator = VelostreamGenerator

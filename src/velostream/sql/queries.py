@@ -1,0 +1,290 @@
+"""Binds one query: relations resolved, columns and functions checked, our clauses taken off the tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from velostream.errors import PropertyError, SqlError, SqlSyntaxError, VelostreamError
+from velostream.model.options import CommonOptions
+from velostream.model.statements import Emit, EmitMode, Query, SourceRef, WindowKind, WindowSpec
+from velostream.sql import aggregation, structure
+from velostream.sql import properties as props
+from velostream.sql.catalog import ConnectorInfo
+from velostream.sql.context import Context
+from velostream.sql.dialect import EMIT, WINDOW, WITH
+from velostream.sql.places import anchor
+from velostream.sql.relations import Outside, Relations
+from velostream.sql.scopes import Analysis
+from velostream.sql.shapes import WINDOW_COLUMNS
+from velostream.sql.syntax import RawEmit, RawProperty, RawQuery, RawWindow, RawWith
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound query, the properties that are the statement's own, and the columns of its result if known."""
+
+    query: Query
+    properties: dict[str, str]
+    output: tuple[str, ...] | None
+
+
+@dataclass
+class QueryBinder:
+    """Binds one query of one statement. `sink` is the connector of INSERT INTO uri, or of "sink"."""
+
+    context: Context
+    sink: ConnectorInfo | None = None
+    trailing: RawWith | None = None
+    parameters_allowed: bool = True
+    properties: dict[str, str] = field(default_factory=dict)
+    _near: Outside | None = None
+
+    def bind(self, raw: RawQuery) -> Bound:
+        """Check everything about the query; errors go to the context."""
+        context, tree = self.context, raw.tree
+        anchor(tree, context.piece)
+        top = _top(tree)
+        window, emit, with_ = self._take_clauses(tree, top)
+        structure.leftover_clauses(tree, context)
+        structure.check(tree, context)
+        tree = _as_query(structure.rewrite(tree))
+        top = _top(tree)
+        relations = Relations(context)
+        relations.resolve(tree)
+        statement_with = self._statement_with(relations, with_)
+        sources = self._distribute(relations.outside, statement_with)
+        output = self._columns(tree, top, relations, window)
+        aggregation.check(tree, window, context)
+        query = Query(
+            tree=tree,
+            sources=sources,
+            tables=tuple(relations.tables),
+            streams=tuple(relations.streams),
+            window=window,
+            emit=emit or _default_emit(top, window),
+            udfs=tuple(sorted(context.used)),
+            parameters=self._parameters(tree),
+            location=raw.location,
+            views=tuple(relations.views),
+        )
+        return Bound(query, self.properties, output)
+
+    def _take_clauses(
+        self, tree: exp.Expression, top: exp.Expression
+    ) -> tuple[WindowSpec | None, Emit | None, RawWith | None]:
+        found: dict[str, object] = {}
+        for node in {id(tree): tree, id(top): top}.values():
+            for key in (WINDOW, EMIT, WITH):
+                clause = node.args.pop(key, None)
+                if clause is not None:
+                    found[key] = clause.value
+        raw_window, raw_emit, with_ = found.get(WINDOW), found.get(EMIT), found.get(WITH)
+        window = None
+        if isinstance(raw_window, RawWindow):
+            window = replace(raw_window.spec, location=raw_window.location)
+            for expression in window.partition_by:
+                anchor(expression, self.context.piece)
+                structure.check(expression, self.context)
+            window = replace(window, partition_by=tuple(structure.rewrite(part) for part in window.partition_by))
+        emit = raw_emit.emit if isinstance(raw_emit, RawEmit) else None
+        return window, emit, with_ if isinstance(with_, RawWith) else None
+
+    # --- columns ----------------------------------------------------------------------------------
+
+    def _columns(
+        self, tree: exp.Expression, top: exp.Expression, relations: Relations, window: WindowSpec | None
+    ) -> tuple[str, ...] | None:
+        def report(error: SqlError, node: exp.Expression) -> None:
+            self.context.report(error, node)
+
+        extra = WINDOW_COLUMNS if window is not None and window.kind is not WindowKind.ROWS else ()
+        if window is not None and isinstance(top, exp.Select) and (window.partition_by or window.time_column):
+            # The clause's own columns are resolved as if they stood in the SELECT list.
+            probe = top.copy()
+            probe.set("expressions", [part.copy() for part in window.partition_by] + _time_columns(window))
+            for key in ("group", "having", "order", "where", "joins_on"):
+                probe.args.pop(key, None)
+            quiet = Analysis(relations.shapes, report, extra=extra, top=probe)
+            quiet.query(probe, None, {})
+        analysis = Analysis(relations.shapes, report, extra=extra, top=top if isinstance(top, exp.Query) else None)
+        return analysis.query(tree, None, {}).names
+
+    def _parameters(self, tree: exp.Expression) -> tuple[str, ...]:
+        names: list[str] = []
+        nodes = sorted(tree.find_all(exp.Placeholder), key=lambda node: (node.meta.get("start", 0)))
+        for node in nodes:
+            name = node.name or f"{len(names) + 1}"
+            if name not in names:
+                names.append(name)
+        if names and not self.parameters_allowed:
+            self.context.report(
+                SqlSyntaxError(
+                    "parameters stand in SELECT, INSERT, UPDATE and DELETE only", hint="write the value itself"
+                ),
+                nodes[0],
+            )
+        return tuple(names)
+
+    # --- properties -------------------------------------------------------------------------------
+
+    def _statement_with(self, relations: Relations, with_: RawWith | None) -> RawWith | None:
+        candidates = [found for found in (with_, self.trailing) if found is not None]
+        for outside in relations.outside:
+            if outside.with_ is not None and outside.with_.end == self.context.end:
+                candidates.append(outside.with_)
+                outside.with_ = None
+                self._near = outside
+        if len(candidates) > 1:
+            self.context.report(
+                SqlSyntaxError("the statement has two WITH (…) at its end", location=candidates[1].location)
+            )
+        return candidates[0] if candidates else None
+
+    def _distribute(self, outside: list[Outside], statement: RawWith | None) -> tuple[SourceRef, ...]:
+        direct = [source for source in outside if not source.expanded]
+        checked = props.Checked(self.context.report)
+        written: dict[str, props.Checked] = {}
+        for source in direct:
+            mine = written[source.ref.id] = props.Checked(self.context.report)
+            for name, value in props.as_mapping(source.with_, mine).items():
+                if name in props.COMMON or props.takes(source.connector, name):
+                    source.own[name] = value
+                elif source.connector is not None:
+                    self._unknown(mine.places[name], [source])
+        for name in props.as_mapping(statement, checked):
+            self._give(checked.places[name], direct, written)
+        common = {name: value for name, value in self.properties.items() if name in props.COMMON}
+        props.validate(
+            CommonOptions, common, checked, fallback=self.context.location, about="the statement"
+        )
+        if self.sink is not None:
+            self._validate_sink(checked)
+        return tuple(self._finished(source, written.get(source.ref.id)) for source in outside)
+
+    def _give(self, item: RawProperty, sources: list[Outside], written: dict[str, props.Checked]) -> None:
+        only = sources[0] if len(sources) == 1 else None
+        name = item.key
+
+        def to_source(source: Outside, key: str) -> None:
+            source.own[key] = item.value
+            written[source.ref.id].places[key] = item
+
+        if only is not None and only.connector is not None and name in props.own_names(only.connector.options):
+            to_source(only, name)
+        elif name in props.COMMON:
+            self.properties[name] = item.value
+            if only is not None and name != "sink":
+                to_source(only, name)
+        elif self._near is not None and props.takes(self._near.connector, name):
+            to_source(self._near, name)
+        elif props.takes(self.sink, name) or props.takes(self.sink, name.removeprefix("sink.")):
+            self.properties[name] = item.value
+        else:
+            self._addressed(item, sources, to_source)
+
+    def _addressed(self, item: RawProperty, sources: list[Outside], to_source: object) -> None:
+        prefix, dot, rest = item.key.partition(".")
+        for source in sources:
+            if dot and source.ref.alias is not None and source.ref.alias.lower() == prefix.lower():
+                if rest in props.COMMON or props.takes(source.connector, rest):
+                    to_source(source, rest)  # type: ignore[operator]
+                else:
+                    self._unknown(item, [source], rest)
+                return
+        takers = [source for source in sources if props.takes(source.connector, item.key)]
+        if takers:
+            shown = " or ".join(f'"{source.ref.alias or "alias"}.{item.key}"' for source in takers)
+            self.context.report(
+                PropertyError(
+                    f'property "{item.key}" needs to say which source it is for',
+                    hint=f"write {shown}",
+                    location=item.location,
+                )
+            )
+        else:
+            self._unknown(item, sources)
+
+    def _unknown(self, item: RawProperty, sources: list[Outside], name: str | None = None) -> None:
+        valid = set(props.COMMON)
+        for source in sources:
+            if source.connector is not None:
+                valid |= props.names_of(source.connector.options)
+        if self.sink is not None:
+            valid |= props.names_of(self.sink.options)
+        self.context.report(props.unknown(name or item.key, sorted(valid), item.location))
+
+    def _validate_sink(self, checked: props.Checked) -> None:
+        if self.sink is None:
+            return
+        known = props.names_of(self.sink.options)
+        mine = {name.removeprefix("sink."): value for name, value in self.properties.items()}
+        mine = {name: value for name, value in mine.items() if name in known and name not in props.COMMON}
+        for name in list(checked.places):
+            checked.places.setdefault(name.removeprefix("sink."), checked.places[name])
+        props.validate(
+            self.sink.options,
+            mine,
+            checked,
+            fallback=self.context.location,
+            about=f"the {self.sink.name} sink",
+            only=frozenset(mine),
+        )
+
+    def _finished(self, source: Outside, checked: props.Checked | None) -> SourceRef:
+        merged = {**source.inherited, **source.own}
+        if checked is not None and source.connector is not None:
+            only = frozenset(source.own) if source.declared is not None else None
+            check_source(source.connector, merged, checked, self.context, source.ref, only)
+        return replace(source.ref, properties=merged)
+
+
+def check_source(  # noqa: PLR0913
+    connector: ConnectorInfo,
+    values: dict[str, str],
+    checked: props.Checked,
+    context: Context,
+    ref: SourceRef | None,
+    only: frozenset[str] | None,
+) -> None:
+    """Report property values of one source that do not fit."""
+    known = props.names_of(connector.options)
+    fallback = (ref.location if ref is not None else None) or context.location
+    own = {name: value for name, value in values.items() if name in known}
+    props.validate(
+        connector.options, own, checked, fallback=fallback, about=f"the {connector.name} source", only=only
+    )
+    common = {name: value for name, value in values.items() if name in props.COMMON and name not in known}
+    # What the statement says is checked with the statement; here only what was said of the source alone.
+    said = {name: value for name, value in common.items() if only is None or name in only}
+    try:
+        props.validate(CommonOptions, said, checked, fallback=fallback, about="the source")
+    except VelostreamError as error:
+        context.report(error)
+
+
+def _time_columns(window: WindowSpec) -> list[exp.Expression]:
+    if window.time_column is None:
+        return []
+    parts = window.time_column.split(".")
+    return [exp.column(parts[-1], table=parts[-2] if len(parts) > 1 else None)]
+
+
+def _top(tree: exp.Expression) -> exp.Expression:
+    while isinstance(tree, exp.Subquery):
+        tree = tree.this
+    return tree
+
+
+def _as_query(tree: exp.Expression) -> exp.Query:
+    if not isinstance(tree, exp.Query):
+        raise SqlSyntaxError("expected a query")
+    tree.parent = None
+    return tree
+
+
+def _default_emit(top: exp.Expression, window: WindowSpec | None) -> Emit:
+    by_time = window is not None and window.kind is not WindowKind.ROWS
+    by_time = by_time or (isinstance(top, exp.Select) and aggregation.groups_by_time(top))
+    return Emit(EmitMode.FINAL if by_time else EmitMode.CHANGES)

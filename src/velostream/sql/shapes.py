@@ -1,0 +1,49 @@
+"""Shapes: the columns that a relation offers to a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from velostream.model.changes import KAFKA_COLUMNS, SYSTEM_COLUMNS
+
+WINDOW_COLUMNS = ("window_start", "window_end", "_window_start", "_window_end")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Columns by name. `names` None means that they are not known and any is taken on trust.
+
+    `hidden` may be named but are not part of `*`. `relation` is the tree's name of a source, table or
+    stream, so that use of columns can be recorded; None for CTEs and subqueries.
+    """
+
+    names: tuple[str, ...] | None
+    hidden: tuple[str, ...] = ()
+    relation: str | None = None
+
+    def offers(self, name: str) -> bool | None:
+        """Whether the column exists; None when that is not known."""
+        folded = name.lower()
+        if any(folded == known.lower() for known in self.hidden):
+            return True
+        if self.names is None:
+            return None
+        if any(folded == known.lower() for known in self.names):
+            return True
+        # Spark names an unnamed expression after its text; such a name can only be trusted.
+        return None if not name.isidentifier() and any(not known.isidentifier() for known in self.names) else False
+
+    def renamed(self, columns: Iterable[str]) -> Shape:
+        """The same relation with other column names, as in `t(a, b)`."""
+        return Shape(tuple(columns))
+
+
+OPEN = Shape(None)
+
+
+def source_shape(names: tuple[str, ...] | None, relation: str, connector: str | None) -> Shape:
+    """What a source offers: its columns and the system columns."""
+    hidden = (*SYSTEM_COLUMNS, *(KAFKA_COLUMNS if connector == "kafka" else ()))
+    taken = {name.lower() for name in names or ()}
+    return Shape(names, tuple(name for name in hidden if name not in taken), relation)

@@ -1,0 +1,156 @@
+"""What may stand in a query at all: an allowlist, and rewrites to what Spark understands.
+
+sqlglot reads the syntax of thirty dialects; whatever is not known here is refused rather than passed on.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from velostream.errors import SqlError, SqlSyntaxError, UnsafeError
+from velostream.sql.context import Context
+from velostream.sql.dialect import BUFFER, EMIT, WINDOW, WITH, WITHIN, Clause
+from velostream.sql.functions import UNIT_FIRST, check_call
+
+_ALLOWED = frozenset(
+    """
+    Select From Join Where Group Having Order Ordered Limit Offset With CTE Subquery Union Except Intersect
+    Table TableAlias Identifier Column Star Alias Aliases Literal Null Boolean Paren Tuple Values Lateral
+    And Or Xor Not Neg BitwiseNot Add Sub Mul Div IntDiv Mod EQ NEQ NullSafeEQ NullSafeNEQ GT GTE LT LTE Is In
+    Between Like ILike RegexpLike Escape DPipe BitwiseAnd BitwiseOr BitwiseXor BitwiseLeftShift BitwiseRightShift
+    Dot Bracket Case If Cast TryCast DataType DataTypeParam ColumnDef Interval IntervalSpan Var Kwarg PropertyEQ
+    Anonymous Count Sum Avg Min Max Coalesce Transform Extract Overlay StrPosition Substring Trim
+    CurrentDate CurrentTimestamp CurrentUser SessionUser
+    Window WindowSpec Distinct Filter WithinGroup IgnoreNulls RespectNulls Lambda Placeholder Exists Any All
+    TableSample Pivot PivotAlias PivotAny UnpivotColumns Qualify Hint JoinHint Cube Rollup GroupingSets
+    HexString RawString National Collate Sort Cluster Distribute Clause Fetch LimitOptions
+    """.split()  # noqa: SIM905
+)
+_FORBIDDEN_ARGS = {
+    exp.Select: ("into", "kind", "match", "prewhere", "connect", "locks", "exclude", "operation_modifiers", "settings", "format"),
+    exp.Table: ("version", "when", "changes", "only", "partition", "rows_from", "ordinality", "indexed", "hints"),
+    exp.Distinct: ("on",),
+    exp.Join: ("match_condition", "directed"),
+}
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Words that Spark, or our own grammar, could take for something else than a column.
+_KEYWORDS = frozenset(
+    """
+    all and anti any array as asc asof at authorization between both by case cast check collate column commit
+    constraint create cross cube current current_date current_time current_timestamp current_user date day delete
+    desc describe distinct distribute div drop else emit end escape every except exists explain extract false
+    fetch filter for foreign from full function global grant group grouping having hour if in inner insert
+    intersect interval into is join key lateral leading left like limit local map match minus minute month natural
+    no not null nulls of offset on only or order outer over overlaps overlay partition position primary properties
+    range references regexp replace right rlike rollup row rows second select semi session set sliding some sort
+    start struct table tablesample then time timestamp to trailing transform trim true truncate tumbling union
+    unique unknown update user using values view when where window with within year
+    """.split()  # noqa: SIM905
+)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+
+
+def check(tree: exp.Expression, context: Context) -> None:
+    """Report every node, clause and function that has no place in a query; record the UDFs used."""
+    for node in tree.walk():
+        try:
+            _check_node(node, context)
+        except SqlError as error:
+            context.report(error, node)
+
+
+def _check_node(node: exp.Expression, context: Context) -> None:
+    name = type(node).__name__
+    if name == "QueryTransform":
+        raise UnsafeError("TRANSFORM … USING is not allowed", detail="it runs a program on the server")
+    if name not in _ALLOWED:
+        raise SqlSyntaxError(f"{_words(name)} is not part of the language")
+    for key in _FORBIDDEN_ARGS.get(type(node), ()):
+        if node.args.get(key):
+            raise SqlSyntaxError(f"{_words(key)} is not part of the language")
+    if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Table | exp.Hint):
+        _check_call(node, context)
+
+
+def _check_call(node: exp.Anonymous, context: Context) -> None:
+    counted = None if any(argument.find(exp.Star) for argument in node.expressions) else len(node.expressions)
+    function = check_call(node.name, counted, context.udfs)
+    if function is None:
+        context.used.add(next(udf for udf in context.udfs if udf.lower() == node.name.lower()))
+    elif function.window_only and not isinstance(_unwrapped(node), exp.Window):
+        raise SqlSyntaxError(f'function "{node.name}" needs OVER (…)')
+
+
+def _unwrapped(node: exp.Expression) -> exp.Expression | None:
+    parent = node.parent
+    while isinstance(parent, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+        parent = parent.parent
+    return parent  # type: ignore[return-value]
+
+
+def _words(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").strip().upper()
+
+
+def rewrite(tree: exp.Expression) -> exp.Expression:
+    """Give Spark what it understands: units as words, ANY and ALL as IN and EXISTS, names quoted where needed."""
+    holder = exp.Paren(this=tree)
+    for node in list(holder.walk()):
+        if isinstance(node, exp.Anonymous) and node.name.lower() in UNIT_FIRST and len(node.expressions) == 3:
+            _unit(node)
+        elif isinstance(node, _COMPARISONS) and isinstance(node.expression, exp.Any | exp.All):
+            _quantified(node, node.expression)
+    for identifier in holder.find_all(exp.Identifier):
+        plain = bool(_PLAIN.match(identifier.name)) and identifier.name.lower() not in _KEYWORDS
+        identifier.set("quoted", not plain)
+    return holder.this  # type: ignore[no-any-return]
+
+
+def _unit(node: exp.Anonymous) -> None:
+    unit = node.expressions[0]
+    if isinstance(unit, exp.Column) and not unit.table:
+        unit.replace(exp.Var(this=unit.name.upper()))
+    elif isinstance(unit, exp.Literal) and unit.is_string:
+        unit.replace(exp.Var(this=unit.name.upper()))
+
+
+def _quantified(node: exp.Binary, quantifier: exp.Expression) -> None:
+    query = quantifier.this
+    query = query.this if isinstance(query, exp.Subquery) else query
+    if not isinstance(query, exp.Query):
+        return
+    left = node.this
+    every = isinstance(quantifier, exp.All)
+    if isinstance(node, exp.EQ) and not every:
+        node.replace(exp.In(this=left, query=exp.Subquery(this=query)))
+        return
+    if isinstance(node, exp.NEQ) and every:
+        node.replace(exp.Not(this=exp.In(this=left, query=exp.Subquery(this=query))))
+        return
+    value = exp.TableAlias(this=exp.to_identifier("__any"), columns=[exp.to_identifier("__value")])
+    condition: exp.Expression = type(node)(this=left.copy(), expression=exp.column("__value", table="__any"))
+    if every:
+        condition = exp.Not(this=exp.Paren(this=exp.NullSafeEQ(this=exp.Paren(this=condition), expression=exp.true())))
+    found = exp.Exists(this=exp.select("1").from_(exp.Subquery(this=query, alias=value)).where(condition))
+    node.replace(exp.Not(this=found) if every else found)
+
+
+def leftover_clauses(tree: exp.Expression, context: Context) -> None:
+    """Report our clauses where they cannot stand: in a subquery or CTE."""
+    for node in tree.walk():
+        for key, words in ((EMIT, "EMIT"), (WINDOW, "WINDOW"), (WITH, "WITH (…)")):
+            clause = node.args.get(key)
+            if isinstance(clause, Clause) and not (key == WITH and isinstance(node, exp.Table)):
+                node.args.pop(key)
+                context.report(
+                    SqlSyntaxError(
+                        f"{words} cannot stand in a subquery",
+                        hint="make the inner query a table or stream of its own",
+                        location=clause.value.location,
+                    )
+                )
+
+
+__all__ = ["BUFFER", "WITHIN", "check", "leftover_clauses", "rewrite"]

@@ -1,0 +1,69 @@
+"""Which columns of each relation a query touches, so that sources read no more than that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from sqlglot import exp
+
+from velostream.errors import SqlError
+from velostream.model.statements import Query, WindowKind
+from velostream.sql.scopes import Analysis
+from velostream.sql.shapes import WINDOW_COLUMNS, Shape, source_shape
+
+
+def column_usage(
+    query: Query, columns: Mapping[str, Collection[str]] | None = None
+) -> Mapping[str, frozenset[str] | None]:
+    """Relation name (a source's id, a table's or stream's name) to the columns used; None means all of `*`.
+
+    System columns are included where they are named. `columns` may tell the columns of relations that the
+    query itself does not know; a name that could belong to several unknown relations counts for each.
+    """
+    analysis = _analysed(query, columns or {})
+    return {name: frozenset(used) if used is not None else None for name, used in analysis.usage.items()}
+
+
+def system_usage(query: Query, columns: Mapping[str, Collection[str]] | None = None) -> Mapping[str, frozenset[str]]:
+    """System columns that are named, per relation, also where `*` takes everything else."""
+    analysis = _analysed(query, columns or {})
+    found = {name: set(used) for name, used in analysis.system.items()}
+    for name, used in analysis.usage.items():
+        found.setdefault(name, set()).update(column for column in used or () if column.startswith("_"))
+    return {name: frozenset(used) for name, used in found.items()}
+
+
+def _analysed(query: Query, columns: Mapping[str, Collection[str]]) -> Analysis:
+    shapes: dict[str, Shape] = {}
+    for source in query.sources:
+        declared = tuple(columns.get(source.id) or ()) or tuple(column.name for column in source.columns) or None
+        shapes[source.id] = source_shape(declared, source.id, source.uri.scheme)
+    for name in (*query.tables, *query.streams):
+        shapes[name.lower()] = Shape(tuple(columns[name]) if name in columns else None, (), name)
+    window = query.window
+    extra = WINDOW_COLUMNS if window is not None and window.kind is not WindowKind.ROWS else ()
+    tree = query.tree
+    top: exp.Expression = tree
+    while isinstance(top, exp.Subquery):
+        top = top.this
+    if window is not None and isinstance(top, exp.Select):
+        tree = top = _with_window_columns(query, top)
+    analysis = Analysis(shapes, _ignore, extra=extra, top=top if isinstance(top, exp.Query) else None)
+    analysis.query(tree, None, {})
+    return analysis
+
+
+def _with_window_columns(query: Query, top: exp.Select) -> exp.Select:
+    """The query with the columns of its WINDOW clause in the list, so that they count as used."""
+    window = query.window
+    extended = top.copy()
+    parts: list[exp.Expression] = [part.copy() for part in window.partition_by] if window else []
+    if window is not None and window.time_column:
+        names = window.time_column.split(".")
+        parts.append(exp.column(names[-1], table=names[-2] if len(names) > 1 else None))
+    extended.set("expressions", [*extended.expressions, *parts])
+    return extended
+
+
+def _ignore(error: SqlError, node: exp.Expression) -> None:
+    """The binder has reported it already."""

@@ -1,0 +1,224 @@
+"""The WINDOW and EMIT clauses, and durations as SQL writes them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from velostream.errors import SqlSyntaxError
+from velostream.model.durations import format_duration, parse_duration
+from velostream.model.statements import Emit, EmitMode, WindowKind, WindowSpec
+
+if TYPE_CHECKING:
+    from velostream.sql.dialect import VelostreamParser
+
+WINDOW_WORDS = ("TUMBLING", "SLIDING", "HOPPING", "SESSION", "ROWS")
+_KINDS = {
+    "TUMBLING": WindowKind.TUMBLING,
+    "SLIDING": WindowKind.SLIDING,
+    "HOPPING": WindowKind.SLIDING,
+    "SESSION": WindowKind.SESSION,
+    "ROWS": WindowKind.ROWS,
+}
+_UNITS = {
+    "MICROSECOND": timedelta(microseconds=1),
+    "MILLISECOND": timedelta(milliseconds=1),
+    "SECOND": timedelta(seconds=1),
+    "MINUTE": timedelta(minutes=1),
+    "HOUR": timedelta(hours=1),
+    "DAY": timedelta(days=1),
+    "WEEK": timedelta(weeks=1),
+}
+_FORMS = {
+    WindowKind.TUMBLING: "WINDOW TUMBLING(INTERVAL '5' MINUTE) or WINDOW TUMBLING EVERY 5 MINUTES",
+    WindowKind.SLIDING: "WINDOW SLIDING(INTERVAL '10' MINUTE, INTERVAL '2' MINUTE) (size, advance)",
+    WindowKind.SESSION: "WINDOW SESSION(INTERVAL '30' SECOND)",
+    WindowKind.ROWS: "WINDOW ROWS 100 PARTITION BY symbol",
+}
+
+
+def parse_window(parser: VelostreamParser) -> WindowSpec:
+    """The rest of a WINDOW clause, from its kind on."""
+    start = parser._curr
+    kind = _KINDS[start.text.upper()]
+    parser._advance()
+    if kind is WindowKind.ROWS:
+        return _parse_rows(parser)
+    column, durations = _parse_arguments(parser) if parser._match(TokenType.L_PAREN) else (None, [])
+    partition_by: tuple[exp.Expression, ...] = ()
+    named: dict[str, timedelta] = {}
+    while True:
+        word = parser._curr.text.upper()
+        if word == "PARTITION BY" and not partition_by:
+            partition_by = tuple(parser._parse_partition_by())
+        elif word in ("EVERY", "SIZE", "ADVANCE", "GAP") and word not in named:
+            parser._advance()
+            named[word] = parse_duration_token(parser)
+        else:
+            break
+    return _checked(parser, start, kind, column, durations, named, partition_by)
+
+
+def _parse_rows(parser: VelostreamParser) -> WindowSpec:
+    parenthesis = parser._match(TokenType.L_PAREN)
+    token = parser._curr
+    if token.token_type != TokenType.NUMBER or not token.text.isdigit() or token.text == "0":
+        raise parser.syntax_error("WINDOW ROWS needs a number of rows", hint=_FORMS[WindowKind.ROWS])
+    parser._advance()
+    parser._match_text_seq("ROWS")
+    if parenthesis:
+        parser._match_r_paren()
+    return WindowSpec(WindowKind.ROWS, rows=int(token.text), partition_by=tuple(parser._parse_partition_by()))
+
+
+def _parse_arguments(parser: VelostreamParser) -> tuple[str | None, list[timedelta]]:
+    column, durations = None, []
+    while True:
+        if not durations and column is None and _at_column(parser):
+            column = _parse_column(parser)
+        else:
+            durations.append(parse_duration_token(parser))
+        if not parser._match(TokenType.COMMA):
+            break
+    parser._match_r_paren()
+    return column, durations
+
+
+def _at_column(parser: VelostreamParser) -> bool:
+    token, after = parser._curr, parser._next
+    if token.token_type in (TokenType.INTERVAL, TokenType.NUMBER, TokenType.STRING):
+        return False
+    return not token.text[:1].isdigit() and after.token_type in (TokenType.COMMA, TokenType.DOT)
+
+
+def _parse_column(parser: VelostreamParser) -> str:
+    column = parser._parse_column()
+    if not isinstance(column, exp.Column):
+        raise parser.syntax_error("expected the column that holds the time")
+    return ".".join(part.name for part in column.parts)
+
+
+def parse_duration_token(parser: VelostreamParser) -> timedelta:
+    """`INTERVAL '5' MINUTE`, `5 MINUTES`, `5m` or `'5m'`."""
+    token = parser._curr
+    if token.token_type == TokenType.INTERVAL:
+        interval = parser._parse_interval()
+        try:
+            return interval_duration(interval)
+        except ValueError as exc:
+            raise parser.syntax_error(str(exc), token) from exc
+    parser._advance()
+    unit = _UNITS.get(parser._curr.text.upper().removesuffix("S"))
+    if token.token_type == TokenType.NUMBER and unit is not None:
+        parser._advance()
+        return _times(unit, token.text)
+    text = token.text
+    if token.token_type == TokenType.NUMBER and parser._is_connected():
+        text += parser._curr.text
+        parser._advance()
+    try:
+        return parse_duration(text)
+    except ValueError as exc:
+        raise parser.syntax_error(
+            f'"{text}" is not a duration', token, hint="write INTERVAL '5' MINUTE, 5 MINUTES or 5m"
+        ) from exc
+
+
+def interval_duration(node: exp.Expression | None) -> timedelta:
+    """The length of an interval literal (or a sum of them); ValueError for months, years and anything else."""
+    if isinstance(node, exp.Add):
+        return interval_duration(node.this) + interval_duration(node.expression)
+    if isinstance(node, exp.Paren):
+        return interval_duration(node.this)
+    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal) and node.unit is not None:
+        unit = _UNITS.get(node.unit.name.upper().removesuffix("S"))
+        if unit is not None:
+            return _times(unit, node.this.name)
+        raise ValueError(f"an interval of {node.unit.name.lower()} has no fixed length; write days, hours or less")
+    raise ValueError("expected an interval such as INTERVAL '5' MINUTE")
+
+
+def _times(unit: timedelta, count: str) -> timedelta:
+    try:
+        return unit * float(count)
+    except (ValueError, OverflowError) as exc:
+        raise ValueError(f'"{count}" is not a number of units') from exc
+
+
+def _checked(  # noqa: PLR0913
+    parser: VelostreamParser,
+    start: object,
+    kind: WindowKind,
+    column: str | None,
+    durations: list[timedelta],
+    named: dict[str, timedelta],
+    partition_by: tuple[exp.Expression, ...],
+) -> WindowSpec:
+    def wrong(message: str) -> SqlSyntaxError:
+        return parser.syntax_error(message, start, hint=f"write {_FORMS[kind]}")  # type: ignore[arg-type]
+
+    names = {
+        WindowKind.TUMBLING: ("SIZE",),
+        WindowKind.SLIDING: ("SIZE", "ADVANCE"),
+        WindowKind.SESSION: ("GAP",),
+    }[kind]
+    every = "ADVANCE" if kind is WindowKind.SLIDING else names[0]
+    given = {every if name == "EVERY" else name: value for name, value in named.items()}
+    if len(given) < len(named) or len(durations) > len(names) or not set(given) <= set(names):
+        raise wrong(f"{kind} window takes {' and '.join(names).lower()}")
+    for name, value in zip(names, durations, strict=False):
+        if name in given:
+            raise wrong(f"{name.lower()} of the window is given twice")
+        given[name] = value
+    missing = [name.lower() for name in names if name not in given]
+    if missing:
+        raise wrong(f"{kind} window needs its {' and '.join(missing)}")
+    if any(value <= timedelta(0) for value in given.values()):
+        raise wrong(f"{kind} window must be longer than nothing")
+    if kind is WindowKind.SLIDING and given["ADVANCE"] > given["SIZE"]:
+        raise wrong("advance of a sliding window cannot be longer than its size")
+    return WindowSpec(
+        kind,
+        size=given.get("SIZE"),
+        advance=given.get("ADVANCE"),
+        gap=given.get("GAP"),
+        time_column=column,
+        partition_by=partition_by,
+    )
+
+
+def parse_emit(parser: VelostreamParser) -> Emit:
+    """EMIT FINAL, EMIT CHANGES or EMIT CHANGES EVERY 5 SECONDS."""
+    parser._advance()
+    mode = EmitMode(parser._curr.text.lower())
+    parser._advance()
+    every = None
+    if mode is EmitMode.CHANGES and parser._match_text_seq("EVERY"):
+        every = parse_duration_token(parser)
+    return Emit(mode, every, explicit=True)
+
+
+def window_text(spec: WindowSpec, expressions: tuple[str, ...]) -> str:
+    """The clause in our dialect; `expressions` is PARTITION BY as text."""
+    if spec.kind is WindowKind.ROWS:
+        text = f"WINDOW ROWS {spec.rows}"
+    else:
+        lengths = [length for length in (spec.size, spec.advance, spec.gap) if length is not None]
+        column = [".".join(f"`{part}`" for part in spec.time_column.split("."))] if spec.time_column else []
+        text = f"WINDOW {spec.kind.upper()}({', '.join([*column, *map(_interval_text, lengths)])})"
+    return f"{text} PARTITION BY {', '.join(expressions)}" if expressions else text
+
+
+def emit_text(emit: Emit) -> str:
+    """The clause in our dialect; empty for a default."""
+    if not emit.explicit:
+        return ""
+    every = f" EVERY {_interval_text(emit.every)}" if emit.every is not None else ""
+    return f"EMIT {emit.mode.upper()}{every}"
+
+
+def _interval_text(length: timedelta) -> str:
+    return f"'{format_duration(length)}'"
