@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,26 +73,36 @@ _LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?")
 _MASTER = re.compile(r"spark://.+|yarn|k8s://.+|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
 
 
-_jvms: dict[SparkSession, Jvm] = {}
-"""The process behind each running session: one at most."""
+@dataclass
+class _Engine:
+    """The JVM of this process, and the sessions that were handed out on it."""
+
+    master: str
+    conf: dict[str, str]
+    jvm: Jvm
+    sessions: list[SparkSession]
+
+
+_engines: list[_Engine] = []
+"""One at most: pyspark allows no more per process."""
 
 
 def start_session(master: str | None, conf: Mapping[str, str], data_dir: Path) -> SparkSession:
     """Start Spark, with nothing printed: its log is `logs/spark.log` of the data directory.
 
     `master` None means all cores of this machine. `conf` are Spark's own settings; they win over ours,
-    except those that exact results rest on (ConfigError). There is one session per process: JavaError
-    while another is active. Only `stop_session` may stop it.
+    except those that exact results rest on (ConfigError).
+
+    There is one JVM per process. Asked again with the same master and settings, it gives another session
+    on it at once, with temporary views of its own, the log staying where it is; with others, or while
+    somebody else's session is active, it raises JavaError. Only `stop_session` may stop a session.
     """
     from velostream.runtime import gateway
 
-    if gateway.session_active():
-        raise JavaError(
-            "a Spark session is already active in this process",
-            hint="stop it first: there can be one per process",
-        )
-    java = find_java()
     master = master or default_master()
+    if gateway.session_active():
+        return _share(master, conf)
+    java = find_java()
     local = local_cores(master) is not None
     found = prepared(cache_home(), java) if local else Prepared()
     settings = session_conf(master, conf, data_dir, found)
@@ -102,9 +113,8 @@ def start_session(master: str | None, conf: Mapping[str, str], data_dir: Path) -
         command = gateway.local_command(java, settings, found.jars)
     else:
         command = gateway.cluster_command(settings)
-    jvm = gateway.launch(
-        command, _environment(java, local, settings, data_dir), data_dir / "logs" / "spark.out"
-    )
+    environment = _environment(java, local, settings, data_dir)
+    jvm = gateway.launch(command, environment, data_dir / "logs" / "spark.out")
     try:
         spark = _open(jvm, settings)
     except BaseException as exc:
@@ -117,8 +127,20 @@ def start_session(master: str | None, conf: Mapping[str, str], data_dir: Path) -
             detail=next(iter(str(exc).splitlines()), None),
             hint=f"Spark's log is {data_dir / 'logs' / 'spark.log'}",
         ) from exc
-    _jvms[spark] = jvm
+    _engines.append(_Engine(master, dict(conf), jvm, [spark]))
     return spark
+
+
+def _share(master: str, conf: Mapping[str, str]) -> SparkSession:
+    for engine in _engines:
+        if (engine.master, engine.conf) == (master, dict(conf)):
+            session = engine.sessions[0].newSession()
+            engine.sessions.append(session)
+            return session
+    raise JavaError(
+        "a Spark session with other settings is already active in this process",
+        hint="stop it first, or use the same master and settings: there can be one Spark per process",
+    )
 
 
 def _open(jvm: Jvm, settings: Mapping[str, str]) -> SparkSession:
@@ -133,7 +155,7 @@ def _open(jvm: Jvm, settings: Mapping[str, str]) -> SparkSession:
 
 
 def stop_session(spark: SparkSession, timeout: float | None = None) -> None:
-    """Stop the session and end its JVM; another may be started afterwards. Safe to call twice.
+    """Give a session back; the last one ends the JVM, and a new one may be started. Safe to call twice.
 
     A JVM that has not ended by itself after `timeout` seconds is killed.
     """
@@ -141,15 +163,19 @@ def stop_session(spark: SparkSession, timeout: float | None = None) -> None:
 
     from velostream.runtime import gateway
 
-    jvm = _jvms.pop(spark, None)
-    if jvm is None:
+    engine = next((engine for engine in _engines if spark in engine.sessions), None)
+    if engine is None:
         return
+    engine.sessions.remove(spark)
+    if engine.sessions:
+        return
+    _engines.remove(engine)
     try:
         spark.stop()
     except (Py4JError, OSError):
         pass  # the JVM is gone already, which is what we want
     finally:
-        jvm.stop(timeout or gateway.STOP_TIMEOUT)
+        engine.jvm.stop(timeout or gateway.STOP_TIMEOUT)
         gateway.forget()
 
 
