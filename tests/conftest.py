@@ -20,6 +20,8 @@ CLUSTER = Path(__file__).parent / "cluster"
 SEED_VARIABLE = "VELOSTREAM_TEST_SEED"
 SEED = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(2**32))
 
+SOAK = os.environ.get("VELOSTREAM_SOAK") == "1"
+
 
 class WaitUntil(Protocol):
     """`wait_until(condition, timeout)`: the condition's first true value; fails when the deadline passes."""
@@ -36,9 +38,28 @@ def pytest_configure() -> None:
     os.environ[SEED_VARIABLE] = str(SEED)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on a cluster come last: their session replaces the local one, and a process has only one."""
-    items.sort(key=lambda item: CLUSTER in item.path.parents)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long runs only in `make soak`, which runs nothing else.
+
+    Tests on a cluster come last: their session replaces the local one, and a process has only one.
+    """
+
+    def long(item: pytest.Item) -> bool:
+        sampled = "rounds" in getattr(item, "fixturenames", ())
+        return item.get_closest_marker("soak") is not None or (SOAK and sampled)
+
+    dropped = [item for item in items if long(item) != SOAK]
+    items[:] = sorted(
+        (item for item in items if long(item) == SOAK), key=lambda item: CLUSTER in item.path.parents
+    )
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+
+
+@pytest.fixture(scope="session")
+def rounds() -> Callable[[int, int], int]:
+    """`rounds(sample, full)`: how often a random test repeats, here and in `make soak`."""
+    return lambda sample, full: full if SOAK else sample
 
 
 @pytest.fixture

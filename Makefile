@@ -1,0 +1,49 @@
+# `make help` lists the targets. Nothing has to be installed first but Python 3.11 or later (or uv).
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PREPARED := $(VENV)/.prepared
+
+.PHONY: help demo test check bench soak setup prepare clean
+
+help: ## what there is to make
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
+
+demo: prepare ## tables that move while you watch
+	@$(BIN)/velo demo
+
+test: prepare ## all tests
+	@$(BIN)/pytest -q
+
+check: setup ## format, lint, types, import contracts, and the tests that need no Java: under a minute
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/pytest -q tests/unit -m "not spark"
+
+bench: prepare ## speed, beside hand-written PySpark
+	@$(BIN)/python -m benchmarks
+
+soak: prepare ## the long random tests with full counts; the result goes to benchmarks/soak.txt
+	@VELOSTREAM_SOAK=1 $(BIN)/pytest -q --durations=0 --durations-min=1 --timeout=7200 | tee benchmarks/soak.txt
+
+setup: $(READY) ## the virtual environment, and Java where there is none
+
+$(READY): uv.lock pyproject.toml scripts/setup
+	@scripts/setup $(VENV)
+	@touch $@
+
+prepare: $(PREPARED) ## what makes Spark start faster, once per machine
+
+$(PREPARED): $(READY)
+	@$(BIN)/python -m velostream.runtime.prepare
+	@touch $@
+
+clean: ## remove what the other targets made here
+	@rm -rf $(VENV) $(VENV)-tools .mypy_cache .ruff_cache .hypothesis .import_linter_cache
