@@ -7,7 +7,7 @@ How many arguments a function takes is found by asking the analyzer with every c
 from __future__ import annotations
 
 import json
-import re
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 TARGET = Path(__file__).parent.parent / "src/velostream/sql/spark_functions.json"
 MOST = 12
 _REFUSED = ("WRONG_NUM_ARGS", "requires 0 arguments", "Invalid number of arguments")
-_EXPECTED = re.compile(r"requires (.+?) parameters but the actual number is")
 
 
 def accepts(spark: Any, call: str) -> tuple[bool, bool | None]:
@@ -51,6 +50,7 @@ def describe(spark: Any, info: Any) -> dict[str, Any]:
     taken, deterministic = counts(spark, template)
     return {
         "group": group,
+        "aggregate": ".aggregate." in info.getClassName(),
         "usage": " ".join(info.getUsage().replace("_FUNC_", name).split()),
         "min": min(taken, default=None),
         "max": None if MOST in taken else max(taken, default=None),
@@ -64,6 +64,7 @@ def main() -> None:
 
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     infos = {
         info.getName(): info
         for info in spark._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos()

@@ -76,7 +76,7 @@ class WindowSpec:
     gap: timedelta | None = None
     rows: int | None = None
     time_column: str | None = None
-    partition_by: tuple[exp.Expression, ...] = ()
+    partition_by: tuple[exp.Expr, ...] = ()
     location: Location | None = None
 
 
@@ -184,7 +184,7 @@ class InsertInto(Statement):
 
     table: str
     columns: tuple[str, ...] = ()
-    values: tuple[tuple[exp.Expression, ...], ...] = ()
+    values: tuple[tuple[exp.Expr, ...], ...] = ()
     query: Query | None = None
     or_replace: bool = False
 
@@ -203,8 +203,8 @@ class Update(Statement):
     """UPDATE of a table filled by hand."""
 
     table: str
-    assignments: tuple[tuple[str, exp.Expression], ...]
-    where: exp.Expression | None = None
+    assignments: tuple[tuple[str, exp.Expr], ...]
+    where: exp.Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class Delete(Statement):
     """DELETE from a table filled by hand."""
 
     table: str
-    where: exp.Expression | None = None
+    where: exp.Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -303,4 +303,4 @@ class Drop(Statement):
 class ReplayDeadLetters(Statement):
     """REPLAY DEAD LETTERS [WHERE …]."""
 
-    where: exp.Expression | None = None
+    where: exp.Expr | None = None

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from velostream.errors import SqlSyntaxError
 from velostream.model.statements import WindowKind, WindowSpec
-from velostream.sql.context import Context
 from velostream.sql.functions import TIME_WINDOWS, WINDOW_BOUNDS, is_aggregate
 from velostream.sql.shapes import WINDOW_COLUMNS
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def is_aggregate_call(node: exp.Expression) -> bool:
+    from velostream.sql.context import Context
+
+
+def is_aggregate_call(node: exp.Expr) -> bool:
     """Whether a node calls an aggregate function, other than over a window of rows (OVER)."""
     if isinstance(node, exp.Anonymous):
         aggregate = is_aggregate(node.name)
@@ -22,14 +26,17 @@ def is_aggregate_call(node: exp.Expression) -> bool:
     return aggregate and not _over(node)
 
 
-def _over(node: exp.Expression) -> bool:
+def _over(node: exp.Expr) -> bool:
     parent, child = node.parent, node
-    while isinstance(parent, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup) and parent.this is child:
+    while (
+        isinstance(parent, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup)
+        and parent.this is child
+    ):
         parent, child = parent.parent, parent  # type: ignore[assignment]
     return isinstance(parent, exp.Window) and parent.this is child
 
 
-def aggregates(node: exp.Expression) -> Iterable[exp.Expression]:
+def aggregates(node: exp.Expr) -> Iterable[exp.Expr]:
     """The aggregate calls of one SELECT's expression, not those of subqueries inside."""
     if isinstance(node, exp.Query):
         return
@@ -56,7 +63,7 @@ def groups_by_time(select: exp.Select) -> bool:
     )
 
 
-def check(tree: exp.Expression, window: WindowSpec | None, context: Context) -> None:
+def check(tree: exp.Expr, window: WindowSpec | None, context: Context) -> None:
     """Report misplaced aggregates and ungrouped columns of every SELECT in the tree."""
     top = tree
     while isinstance(top, exp.Subquery):
@@ -68,7 +75,7 @@ def check(tree: exp.Expression, window: WindowSpec | None, context: Context) -> 
         _check_window(top, window, context)
 
 
-def _check_window(top: exp.Expression, window: WindowSpec, context: Context) -> None:
+def _check_window(top: exp.Expr, window: WindowSpec, context: Context) -> None:
     aggregated = isinstance(top, exp.Select) and has_aggregates(top)
     over = any(True for _ in top.find_all(exp.Window))
     if not aggregated and not (window.kind is WindowKind.ROWS and over):
@@ -107,14 +114,14 @@ def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Cont
             )
 
 
-def _grouping(select: exp.Select) -> list[exp.Expression] | None:
+def _grouping(select: exp.Select) -> list[exp.Expr] | None:
     """The grouping expressions with aliases and positions resolved; None when anything goes (GROUP BY ALL)."""
     group = select.args.get("group")
     if group is None:
         return []
     if group.args.get("all"):
         return None
-    found: list[exp.Expression] = []
+    found: list[exp.Expr] = []
     parts = [*group.expressions]
     for key in ("cube", "rollup", "grouping_sets"):
         for item in group.args.get(key) or ():
@@ -124,7 +131,11 @@ def _grouping(select: exp.Select) -> list[exp.Expression] | None:
         found.append(part)
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in items:
             found.append(items[part.name.lower()])
-        elif isinstance(part, exp.Literal) and part.name.isdigit() and 0 < int(part.name) <= len(select.expressions):
+        elif (
+            isinstance(part, exp.Literal)
+            and part.name.isdigit()
+            and 0 < int(part.name) <= len(select.expressions)
+        ):
             item = select.expressions[int(part.name) - 1]
             found.append(item.this if isinstance(item, exp.Alias) else item)
         elif isinstance(part, exp.Tuple | exp.Paren | exp.Cube | exp.Rollup | exp.GroupingSets):
@@ -132,10 +143,13 @@ def _grouping(select: exp.Select) -> list[exp.Expression] | None:
     return found
 
 
-def _ungrouped(node: exp.Expression, keys: list[exp.Expression]) -> Iterable[exp.Column]:
+def _ungrouped(node: exp.Expr, keys: list[exp.Expr]) -> Iterable[exp.Column]:
     if isinstance(node, exp.Query) or is_aggregate_call(node) or any(_same(node, key) for key in keys):
         return
-    if isinstance(node, exp.Anonymous) and node.name.lower() in WINDOW_BOUNDS | TIME_WINDOWS | {"grouping", "grouping_id"}:
+    if isinstance(node, exp.Anonymous) and node.name.lower() in WINDOW_BOUNDS | TIME_WINDOWS | {
+        "grouping",
+        "grouping_id",
+    }:
         return
     if isinstance(node, exp.Lambda):
         parameters = {parameter.name for parameter in node.expressions}
@@ -144,7 +158,10 @@ def _ungrouped(node: exp.Expression, keys: list[exp.Expression]) -> Iterable[exp
     if isinstance(node, exp.Column):
         # `window.start` belongs to a grouped window(…), `s.field` to a grouped struct.
         root = node.parts[0].name.lower()
-        if any(isinstance(key, exp.Column) and key.name.lower() == root for key in keys) or root in TIME_WINDOWS:
+        if (
+            any(isinstance(key, exp.Column) and key.name.lower() == root for key in keys)
+            or root in TIME_WINDOWS
+        ):
             return
         yield node
         return
@@ -152,10 +169,9 @@ def _ungrouped(node: exp.Expression, keys: list[exp.Expression]) -> Iterable[exp
         yield from _ungrouped(child, keys)
 
 
-def _same(node: exp.Expression, key: exp.Expression) -> bool:
+def _same(node: exp.Expr, key: exp.Expr) -> bool:
     if isinstance(node, exp.Column) and isinstance(key, exp.Column):
         if node.name.lower() != key.name.lower():
             return False
         return not node.table or not key.table or node.table.lower() == key.table.lower()
     return type(node) is type(key) and node.sql("spark").lower() == key.sql("spark").lower()
-

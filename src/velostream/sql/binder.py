@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -26,7 +25,6 @@ from velostream.sql import properties as props
 from velostream.sql import structure
 from velostream.sql import syntax as raw
 from velostream.sql.catalog import ConnectorInfo, Relation, RelationKind
-from velostream.sql.context import Context
 from velostream.sql.functions import HEADER_FUNCTIONS
 from velostream.sql.places import anchor
 from velostream.sql.queries import Bound, QueryBinder, check_source
@@ -36,6 +34,11 @@ from velostream.sql.script import URI_MARK
 from velostream.sql.shapes import Shape, source_shape
 from velostream.sql.types import arrow_type, parse_columns
 from velostream.sql.windows import interval_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from velostream.sql.context import Context
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,15 @@ class Binder:
     def create(self, node: raw.RawCreate) -> Result:
         """CREATE TABLE, STREAM, SOURCE or VIEW."""
         if node.name.text.startswith("__"):
-            self.context.report(SqlSyntaxError("names that begin with __ are ours", location=node.name.location))
+            self.context.report(
+                SqlSyntaxError("names that begin with __ are ours", location=node.name.location)
+            )
         columns, key = self._columns(node.schema)
-        options: dict[str, Any] = {"or_replace": node.or_replace, "if_not_exists": node.if_not_exists, **self.common}
+        options: dict[str, Any] = {
+            "or_replace": node.or_replace,
+            "if_not_exists": node.if_not_exists,
+            **self.common,
+        }
         if node.kind is model.ObjectKind.SOURCE:
             return self._create_source(node, columns, key, options)
         if node.query is None:
@@ -104,7 +113,11 @@ class Binder:
         return Result(statement, relation)
 
     def _create_by_hand(
-        self, node: raw.RawCreate, columns: tuple[model.ColumnDef, ...], key: tuple[str, ...], options: dict[str, Any]
+        self,
+        node: raw.RawCreate,
+        columns: tuple[model.ColumnDef, ...],
+        key: tuple[str, ...],
+        options: dict[str, Any],
     ) -> Result:
         found = self._only_common(node.properties)
         key = self._key(key, found, tuple(column.name for column in columns), node.name)
@@ -149,7 +162,9 @@ class Binder:
             if found:
                 self.context.report(
                     SqlSyntaxError(
-                        f"a view cannot have {wrong}", hint="make it a table or a stream", location=node.name.location
+                        f"a view cannot have {wrong}",
+                        hint="make it a table or a stream",
+                        location=node.name.location,
                     )
                 )
         if bound.properties:
@@ -157,13 +172,19 @@ class Binder:
                 SqlSyntaxError("a view has no properties of its own", location=node.name.location)
             )
         statement = model.CreateView(node.name.text, bound.query, **options)
-        return Result(statement, Relation(RelationKind.VIEW, node.name.text, names=bound.output, view=bound.query))
+        return Result(
+            statement, Relation(RelationKind.VIEW, node.name.text, names=bound.output, view=bound.query)
+        )
 
     def _create_source(
-        self, node: raw.RawCreate, columns: tuple[model.ColumnDef, ...], key: tuple[str, ...], options: dict[str, Any]
+        self,
+        node: raw.RawCreate,
+        columns: tuple[model.ColumnDef, ...],
+        key: tuple[str, ...],
+        options: dict[str, Any],
     ) -> Result:
         relation = node.relation
-        assert relation is not None  # noqa: S101 - the parser made it
+        assert relation is not None
         anchor(relation, self.context.piece)
         uri, connector = self._uri_of(relation)
         checked = props.Checked(self.context.report)
@@ -208,7 +229,9 @@ class Binder:
         if isinstance(relation.this, exp.Anonymous):
             connector = self.context.connectors.by_function(relation.this.name.lower())
             if connector is None:
-                raise UnknownNameError(f'unknown function "{relation.this.name}"', location=self.context.place(relation))
+                raise UnknownNameError(
+                    f'unknown function "{relation.this.name}"', location=self.context.place(relation)
+                )
             return function_uri(relation.this, connector), connector
         if name.startswith(URI_MARK):
             uri = Uri(self.context.piece.uris[int(name[1:])])
@@ -216,7 +239,9 @@ class Binder:
             uri = Uri(name)
         else:
             raise SqlSyntaxError(
-                f'"{name}" is not a URI', hint="write one such as kafka://topic", location=self.context.place(relation)
+                f'"{name}" is not a URI',
+                hint="write one such as kafka://topic",
+                location=self.context.place(relation),
             )
         try:
             return uri, connector_of(self.context, uri)
@@ -233,12 +258,14 @@ class Binder:
         anchor(expression, self.context.piece)
         if columns and name.text.lower() not in {column.name.lower() for column in columns}:
             hint = did_you_mean(name.text, [column.name for column in columns])
-            self.context.report(UnknownNameError(f'unknown column "{name.text}"', hint=hint, location=name.location))
+            self.context.report(
+                UnknownNameError(f'unknown column "{name.text}"', hint=hint, location=name.location)
+            )
         try:
             if isinstance(expression, exp.Column) and expression.name.lower() == name.text.lower():
                 return model.Watermark(name.text, interval_duration(_no_interval()))
             if not isinstance(expression, exp.Sub) or expression.this.name.lower() != name.text.lower():
-                raise ValueError("expected the column minus an interval")  # noqa: TRY301
+                raise ValueError("expected the column minus an interval")
             return model.Watermark(name.text, interval_duration(expression.expression))
         except ValueError as exc:
             hint = f"write WATERMARK FOR {name.text} AS {name.text} - INTERVAL '5' SECOND"
@@ -250,7 +277,9 @@ class Binder:
         for column in schema.columns:
             if any(column.name.text.lower() == other.name.lower() for other in columns):
                 self.context.report(
-                    DuplicateNameError(f'column "{column.name.text}" stands twice', location=column.name.location)
+                    DuplicateNameError(
+                        f'column "{column.name.text}" stands twice', location=column.name.location
+                    )
                 )
             try:
                 kind = arrow_type(column.type)
@@ -266,7 +295,9 @@ class Binder:
         for name in schema.key:
             if name.text.lower() not in by_name:
                 hint = did_you_mean(name.text, by_name.values())
-                self.context.report(UnknownNameError(f'unknown column "{name.text}"', hint=hint, location=name.location))
+                self.context.report(
+                    UnknownNameError(f'unknown column "{name.text}"', hint=hint, location=name.location)
+                )
             key.append(by_name.get(name.text.lower(), name.text))
         return tuple(columns), inline or tuple(key)
 
@@ -281,7 +312,9 @@ class Binder:
             if names is not None and name.lower() not in by_name:
                 hint = did_you_mean(name, names)
                 self.context.report(
-                    UnknownNameError(f'unknown column "{name}" in property "key"', hint=hint, location=at.location)
+                    UnknownNameError(
+                        f'unknown column "{name}" in property "key"', hint=hint, location=at.location
+                    )
                 )
         return tuple(by_name.get(name.lower(), name) for name in given)
 
@@ -294,7 +327,9 @@ class Binder:
         name = target.name
         if isinstance(target.this, exp.Anonymous) or name.startswith(URI_MARK) or "://" in name:
             return self._insert_into_sink(node)
-        relation = self._by_hand(raw.Name(name, self.context.place(target) or self.context.location), "INSERT INTO")
+        relation = self._by_hand(
+            raw.Name(name, self.context.place(target) or self.context.location), "INSERT INTO"
+        )
         columns = self._insert_columns(node, relation)
         if node.query is not None:
             bound = self._query(node.query, node.properties, parameters=True)
@@ -306,7 +341,9 @@ class Binder:
             )
             return Result(statement)
         rows = tuple(self._row(row, relation, columns) for row in node.rows)
-        return Result(model.InsertInto(relation.name, self._names(node), rows, None, node.or_replace, **self.common))
+        return Result(
+            model.InsertInto(relation.name, self._names(node), rows, None, node.or_replace, **self.common)
+        )
 
     def _names(self, node: raw.RawInsert) -> tuple[str, ...]:
         return tuple(name.text for name in node.columns)
@@ -324,12 +361,14 @@ class Binder:
 
     def _unknown_column(self, name: raw.Name, known: Iterable[str]) -> None:
         self.context.report(
-            UnknownNameError(f'unknown column "{name.text}"', hint=did_you_mean(name.text, known), location=name.location)
+            UnknownNameError(
+                f'unknown column "{name.text}"', hint=did_you_mean(name.text, known), location=name.location
+            )
         )
 
     def _row(
-        self, row: tuple[exp.Expression, ...], relation: Relation, columns: tuple[str, ...] | None
-    ) -> tuple[exp.Expression, ...]:
+        self, row: tuple[exp.Expr, ...], relation: Relation, columns: tuple[str, ...] | None
+    ) -> tuple[exp.Expr, ...]:
         bound = tuple(self._expression(value, None) for value in row)
         if columns is not None and len(row) != len(columns):
             place = self.context.place(row[0])
@@ -401,7 +440,7 @@ class Binder:
             )
         return relation
 
-    def _expression(self, node: exp.Expression, relation: Relation | None) -> exp.Expression:
+    def _expression(self, node: exp.Expr, relation: Relation | None) -> exp.Expr:
         """An expression outside of a query; it sees the columns of the table, if any."""
         anchor(node, self.context.piece)
         structure.check(node, self.context)
@@ -411,7 +450,9 @@ class Binder:
         relations = Relations(self.context)
         relations.resolve(holder)
         if relations.outside:
-            self.context.report(SqlSyntaxError("a source cannot be read here", hint="make it a table first"), node)
+            self.context.report(
+                SqlSyntaxError("a source cannot be read here", hint="make it a table first"), node
+            )
         scope = Scope()
         if relation is not None:
             scope.relations[relation.name.lower()] = Shape(relation.column_names, (), relation.name)
@@ -452,7 +493,9 @@ class Binder:
     def _refuse_sink(self, bound: Bound) -> None:
         if "sink" in bound.properties:
             self.context.report(
-                PropertyError('property "sink" belongs to CREATE STREAM', hint="or write INSERT INTO uri SELECT …")
+                PropertyError(
+                    'property "sink" belongs to CREATE STREAM', hint="or write INSERT INTO uri SELECT …"
+                )
             )
 
     def _only_common(self, with_: raw.RawWith | None) -> dict[str, str]:
@@ -471,7 +514,12 @@ class Binder:
         connector = None
         if node.connector is not None:
             connector = next(
-                (name for name in self.context.connectors.names() if name.lower() == node.connector.text.lower()), None
+                (
+                    name
+                    for name in self.context.connectors.names()
+                    if name.lower() == node.connector.text.lower()
+                ),
+                None,
             )
             by_scheme = self.context.connectors.by_scheme(node.connector.text.lower())
             connector = connector or (by_scheme.name if by_scheme is not None else None)
@@ -479,7 +527,8 @@ class Binder:
                 names = [*self.context.connectors.names(), *self.context.connectors.schemes()]
                 raise UnknownNameError(
                     f'unknown connector "{node.connector.text}"',
-                    hint=did_you_mean(node.connector.text, names) or f"connectors are {', '.join(sorted(set(names)))}",
+                    hint=did_you_mean(node.connector.text, names)
+                    or f"connectors are {', '.join(sorted(set(names)))}",
                     location=node.connector.location,
                 )
         return Result(model.Show(node.kind, connector, **self.common))
@@ -490,7 +539,9 @@ class Binder:
         if relation is None:
             hint = did_you_mean(node.name.text, self.context.names())
             raise UnknownNameError(
-                f'unknown table, stream, source or view "{node.name.text}"', hint=hint, location=node.name.location
+                f'unknown table, stream, source or view "{node.name.text}"',
+                hint=hint,
+                location=node.name.location,
             )
         kind = model.ShowCreate if node.create else model.Describe
         return Result(kind(relation.name, **self.common))
@@ -510,7 +561,9 @@ class Binder:
         if relation is None and not node.if_exists:
             hint = did_you_mean(node.name.text, self.context.names())
             raise UnknownNameError(
-                f'unknown {node.kind} "{node.name.text}"', hint=hint or "write IF EXISTS", location=node.name.location
+                f'unknown {node.kind} "{node.name.text}"',
+                hint=hint or "write IF EXISTS",
+                location=node.name.location,
             )
         if relation is not None and relation.kind.value != node.kind.value:
             raise SqlSyntaxError(
@@ -518,7 +571,11 @@ class Binder:
                 hint=f"write DROP {relation.kind.upper()} {relation.name}",
                 location=node.name.location,
             )
-        return Result(model.Drop(node.kind, relation.name if relation else node.name.text, node.if_exists, **self.common))
+        return Result(
+            model.Drop(
+                node.kind, relation.name if relation else node.name.text, node.if_exists, **self.common
+            )
+        )
 
     def replay(self, node: raw.RawReplay) -> Result:
         """REPLAY DEAD LETTERS."""

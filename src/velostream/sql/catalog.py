@@ -5,12 +5,13 @@ Both are protocols, so that `velo check`, the runtime and tests can answer in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from velostream.model.options import Options
     from velostream.model.statements import ColumnDef, CreateSource, Query
     from velostream.model.uri import Uri

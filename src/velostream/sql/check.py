@@ -8,7 +8,14 @@ from typing import Any
 
 from sqlglot import exp
 
-from velostream.errors import CycleError, DuplicateNameError, InternalError, SqlError, SqlSyntaxError, VelostreamError
+from velostream.errors import (
+    CycleError,
+    DuplicateNameError,
+    InternalError,
+    SqlError,
+    SqlSyntaxError,
+    VelostreamError,
+)
 from velostream.model.location import SourceText
 from velostream.model.statements import Query, Statement
 from velostream.sql.binder import Binder, Result
@@ -84,7 +91,11 @@ def bind_one(
 ) -> Statement:
     """The one statement of a text; raises its first error."""
     checked = check_script(
-        SourceText(text), catalog or EmptyCatalog(), connectors or NoConnectors(), udfs=udfs, environment=environment
+        SourceText(text),
+        catalog or EmptyCatalog(),
+        connectors or NoConnectors(),
+        udfs=udfs,
+        environment=environment,
     )
     if checked.errors:
         raise checked.errors[0]
@@ -156,7 +167,9 @@ class ScriptBinder:
                 )
             if name in BUILT_IN:
                 self.errors.append(
-                    DuplicateNameError(f'"{statement.name.text}" always exists', location=statement.name.location)
+                    DuplicateNameError(
+                        f'"{statement.name.text}" always exists', location=statement.name.location
+                    )
                 )
             dropped.discard(name)
             self._creators.setdefault(name, index)
@@ -195,7 +208,9 @@ class ScriptBinder:
                 kind = RelationKind.TABLE if kind in (RelationKind.SOURCE, RelationKind.VIEW) else kind
                 relation = Relation(kind, name, by_hand=True)
             elif context.errors and relation.view is None and relation.source is None:
-                relation = Relation(relation.kind, relation.name, relation.columns, relation.key, by_hand=relation.by_hand)
+                relation = Relation(
+                    relation.kind, relation.name, relation.columns, relation.key, by_hand=relation.by_hand
+                )
             self._relations.setdefault(name.lower(), relation)
         self._results[index] = None if context.errors else result
 
@@ -252,8 +267,8 @@ def parameters_of(statement: Statement) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _expressions_of(value: object) -> Iterable[exp.Expression]:
-    if isinstance(value, exp.Expression):
+def _expressions_of(value: object) -> Iterable[exp.Expr]:
+    if isinstance(value, exp.Expr):
         yield value
     elif isinstance(value, Query):
         yield value.tree
@@ -268,7 +283,11 @@ def _expressions_of(value: object) -> Iterable[exp.Expression]:
 def _check_parameters(
     statements: Iterable[Statement], params: Mapping[str, Any] | Sequence[Any]
 ) -> Iterable[VelostreamError]:
-    given = {str(name) for name in params} if isinstance(params, Mapping) else {str(i + 1) for i in range(len(params))}
+    given = (
+        {str(name) for name in params}
+        if isinstance(params, Mapping)
+        else {str(i + 1) for i in range(len(params))}
+    )
     used: set[str] = set()
     for statement in statements:
         for name in parameters_of(statement):
@@ -284,7 +303,9 @@ def _holds_error(piece: Piece, errors: Iterable[VelostreamError]) -> bool:
     if not piece.text:
         return False
     place = piece.location(0, len(piece.text))
-    return any(error.location is not None and place.start <= error.location.start < place.end for error in errors)
+    return any(
+        error.location is not None and place.start <= error.location.start < place.end for error in errors
+    )
 
 
 def _in_order(errors: Iterable[VelostreamError]) -> list[VelostreamError]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
-from velostream.errors import VelostreamError
-from velostream.model.location import Location, SourceText
-from velostream.sql.catalog import Connectors, Relation
 from velostream.sql.places import locate
-from velostream.sql.script import Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sqlglot import exp
+
+    from velostream.errors import VelostreamError
+    from velostream.model.location import Location, SourceText
+    from velostream.sql.catalog import Connectors, Relation
+    from velostream.sql.script import Piece
 
 
 @dataclass
@@ -34,7 +38,7 @@ class Context:
         """The user's whole text."""
         return self.piece.source
 
-    def report(self, error: VelostreamError, node: exp.Expression | None = None) -> None:
+    def report(self, error: VelostreamError, node: exp.Expr | None = None) -> None:
         """Collect an error, placed at a node if it has no place of its own."""
         if node is not None:
             error.at(self.place(node))
@@ -42,7 +46,7 @@ class Context:
         if all(known.message != error.message or _start(known) != _start(error) for known in self.errors):
             self.errors.append(error)
 
-    def place(self, node: exp.Expression) -> Location | None:
+    def place(self, node: exp.Expr) -> Location | None:
         """Where a node stands."""
         return locate(node, self.source, self.location)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
 from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
 
 from velostream.errors import CycleError
 from velostream.model import statements as model
 from velostream.sql.check import queries_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _CREATES = (model.CreateTable, model.CreateStream, model.CreateSource, model.CreateView)
 
@@ -80,7 +84,7 @@ def _edges(given: tuple[model.Statement, ...]) -> dict[int, set[int]]:
     for folded in dropped:
         # The same name before and after DROP means different things: only the file's order is right.
         named = mentions.get(folded, [])
-        for earlier, later in zip(named, named[1:], strict=False):
+        for earlier, later in itertools.pairwise(named):
             edges[later].add(earlier)
     _keep_changes_in_order(given, edges)
     return edges

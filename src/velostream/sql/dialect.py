@@ -6,19 +6,22 @@ Spark gets must be what the user wrote. Only those of `TYPED` become typed nodes
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from velostream.errors import SqlSyntaxError
-from velostream.sql.script import Piece
 from velostream.sql.syntax import RawEmit, RawProperty, RawWindow, RawWith
 from velostream.sql.windows import WINDOW_WORDS, parse_emit, parse_window
+
+if TYPE_CHECKING:
+    from velostream.model.location import Location
+    from velostream.sql.script import Piece
 
 TYPED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE"})
 """Functions that become sqlglot's own nodes; Spark's text is generated from them unchanged."""
@@ -48,11 +51,14 @@ class VelostreamParser(SparkParser):
     """Parses one statement's tokens; `piece` gives the way back to the user's text."""
 
     piece: Piece
+    _rows_buffer: exp.Literal | None = None
 
     FUNCTIONS = {name: build for name, build in SparkParser.FUNCTIONS.items() if name in TYPED}
     FUNCTION_PARSERS = {name: SparkParser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX}
     NO_PAREN_FUNCTION_PARSERS = {
-        name: parse for name, parse in SparkParser.NO_PAREN_FUNCTION_PARSERS.items() if name in ("CASE", "TRANSFORM")
+        name: parse
+        for name, parse in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
+        if name in ("CASE", "TRANSFORM")
     }
     QUERY_MODIFIER_PARSERS = {
         **SparkParser.QUERY_MODIFIER_PARSERS,
@@ -62,19 +68,95 @@ class VelostreamParser(SparkParser):
     ALIAS_TOKENS = SparkParser.ALIAS_TOKENS
     NO_PAREN_IF_COMMANDS = False
 
+    # --- doors for those who parse statements and clauses -----------------------------------------
+
+    def start(self, piece: Piece, tokens: list[Token]) -> None:
+        """Begin at the first token."""
+        self.reset()
+        self.piece, self.sql, self._chunks = piece, piece.text, [tokens]
+        self._advance_chunk()
+
+    @property
+    def current(self) -> Token:
+        """The next token to be read; false at the end."""
+        return self._curr
+
+    @property
+    def following(self) -> Token:
+        """The token after the current one."""
+        return self._next
+
+    @property
+    def previous(self) -> Token:
+        """The token read last."""
+        return self._prev
+
+    def advance(self, times: int = 1) -> None:
+        """Read tokens."""
+        self._advance(times)
+
+    def match(self, kind: TokenType) -> bool:
+        """Read the token if it is of this kind."""
+        return self._match(kind)
+
+    def words(self, *words: str) -> bool:
+        """Read these words, all or none."""
+        return self._match_text_seq(*words)
+
+    def at_with(self) -> bool:
+        """Whether a WITH (…) comes next."""
+        return self._match_pair(TokenType.WITH, TokenType.L_PAREN, advance=False)
+
+    def close(self) -> None:
+        """Read a closing parenthesis."""
+        self._match_r_paren()
+
+    def connected(self) -> bool:
+        """Whether nothing stands between the token read last and the current one."""
+        return self._is_connected()
+
+    def partition_by(self) -> tuple[exp.Expr, ...]:
+        """PARTITION BY, if it is there."""
+        return tuple(self._parse_partition_by())
+
+    def interval(self) -> exp.Expr | None:
+        """INTERVAL …."""
+        return self._parse_interval()
+
+    def column(self) -> exp.Expr | None:
+        """A column with its qualifiers."""
+        return self._parse_column()
+
+    def condition(self) -> exp.Expr | None:
+        """Any expression."""
+        return self._parse_disjunction()
+
+    def data_type(self) -> exp.Expr | None:
+        """The type of a column."""
+        return self._parse_types(schema=True)
+
+    def relation(self, *, name_only: bool = False) -> exp.Expr | None:
+        """A URI, a name or a function call, without alias."""
+        relation: exp.Expr | None = self._parse_table_parts(schema=name_only)
+        return relation
+
     # --- errors -----------------------------------------------------------------------------------
 
-    def raise_error(self, message: str, token: Token | None = None) -> None:  # type: ignore[override]
+    def raise_error(self, message: str, token: Token | None = None) -> None:
         """sqlglot's own exception, with the token kept so that the caller can place it."""
         error = ParseError(message)
         error.token = token or self._curr or self._prev  # type: ignore[attr-defined]
         raise error
 
-    def syntax_error(self, message: str, token: Token | None = None, hint: str | None = None) -> SqlSyntaxError:
+    def syntax_error(
+        self, message: str, token: Token | None = None, hint: str | None = None
+    ) -> SqlSyntaxError:
         """An error of ours at a token (default: the current one, or the end)."""
-        return SqlSyntaxError(message, hint=hint, location=self.token_location(token or self._curr or self._prev))
+        return SqlSyntaxError(
+            message, hint=hint, location=self.token_location(token or self._curr or self._prev)
+        )
 
-    def token_location(self, first: Token, last: Token | None = None) -> Any:
+    def token_location(self, first: Token, last: Token | None = None) -> Location:
         """The place of the tokens from `first` to `last`."""
         return self.piece.location(first.start, (last or first).end + 1)
 
@@ -83,20 +165,21 @@ class VelostreamParser(SparkParser):
     def _parse_table_parts(self, schema: bool = False, *args: Any, **kwargs: Any) -> Any:
         table = super()._parse_table_parts(schema, *args, **kwargs)
         if isinstance(table, exp.Table) and not schema:
-            self._attach_with(table)
+            self.attach_with(table)
         return table
 
-    def _parse_table_hints(self) -> list[exp.Expression] | None:
+    def _parse_table_hints(self) -> list[exp.Expr] | None:
         return None
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
         table = super()._parse_table(*args, **kwargs)
         if isinstance(table, exp.Table):
-            self._attach_with(table)
+            self.attach_with(table)
         return table
 
-    def _attach_with(self, table: exp.Table) -> None:
-        if table.args.get(WITH) is None and self._match_pair(TokenType.WITH, TokenType.L_PAREN, advance=False):
+    def attach_with(self, table: exp.Table) -> None:
+        """Read a WITH (…) that belongs to a relation."""
+        if table.args.get(WITH) is None and self.at_with():
             table.set(WITH, Clause(this=self.parse_with()))
 
     def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
@@ -137,7 +220,7 @@ class VelostreamParser(SparkParser):
         start = self._curr
         if self._at_emit():
             key, value = EMIT, Clause(this=RawEmit(parse_emit(self), self.token_location(start, self._prev)))
-        elif self._match_pair(TokenType.WITH, TokenType.L_PAREN, advance=False):
+        elif self.at_with():
             key, value = WITH, Clause(this=self.parse_with())
         else:
             return False
@@ -156,9 +239,10 @@ class VelostreamParser(SparkParser):
         return WINDOW, Clause(this=RawWindow(spec, location))
 
     def _parse_window(self, this: Any, alias: bool = False) -> Any:
-        outer, self._rows_buffer = getattr(self, "_rows_buffer", None), None
-        window = super()._parse_window(this, alias)
-        buffer, self._rows_buffer = self._rows_buffer, outer
+        outer, self._rows_buffer = self._rows_buffer, None
+        window: Any = super()._parse_window(this, alias)
+        buffer: Any = self._rows_buffer
+        self._rows_buffer = outer
         if buffer is not None and isinstance(window, exp.Window):
             window.set(BUFFER, buffer)
             if window.args.get("spec") is None:
@@ -253,9 +337,9 @@ class VelostreamGenerator(SparkGenerator):
         head, _, tail = text.partition(" OVER (")
         return f"{head} OVER (ROWS WINDOW BUFFER {buffer.name} ROWS {tail}"
 
-    def join_sql(self, expression: exp.Join) -> str:
+    def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
         """WITHIN INTERVAL comes back after the condition."""
-        text = super().join_sql(expression)
+        text = super().join_sql(expression, join_op)
         within = expression.args.get(WITHIN)
         return f"{text} WITHIN {self.sql(within)}" if within is not None else text
 

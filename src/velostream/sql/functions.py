@@ -7,13 +7,15 @@ checking needs no Spark.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from velostream.errors import UnknownNameError, UnsafeError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 UNSAFE = {
     "reflect": "it calls any Java method",
@@ -28,7 +30,15 @@ UNSAFE = {
 """Functions that run code, reach files, or get around these checks."""
 
 CLOCK = frozenset(
-    {"now", "current_timestamp", "current_date", "curdate", "current_time", "localtimestamp", "unix_timestamp"}
+    {
+        "now",
+        "current_timestamp",
+        "current_date",
+        "curdate",
+        "current_time",
+        "localtimestamp",
+        "unix_timestamp",
+    }
 )
 """Functions of the clock: the same within one batch, another in the next."""
 
@@ -89,7 +99,7 @@ def functions() -> dict[str, Function]:
             entry["min"],
             3 if name in UNIT_FIRST and entry["max"] == 2 else entry["max"],
             entry["usage"],
-            aggregate=entry["group"] == "agg_funcs",
+            aggregate=entry.get("aggregate", entry["group"] == "agg_funcs"),
             window_only=entry["group"] == "window_funcs",
             generator=entry["group"] == "generator_funcs",
             deterministic=entry["deterministic"] is not False and name not in CLOCK,
@@ -151,5 +161,6 @@ def _check_count(name: str, function: Function, arguments: int) -> None:
         wanted = f"{least} to {most}"
     plural = "argument" if wanted == "1" else "arguments"
     raise UnknownNameError(
-        f'function "{name}" takes {wanted} {plural}, not {arguments}', hint=function.usage.split(". ")[0] or None
+        f'function "{name}" takes {wanted} {plural}, not {arguments}',
+        hint=function.usage.split(". ")[0] or None,
     )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from velostream.errors import InternalError
 from velostream.model import statements as model
 from velostream.model.durations import format_duration
-from velostream.model.uri import Uri
 from velostream.sql.dialect import Velostream
 from velostream.sql.types import quote, spark_ddl
 from velostream.sql.windows import emit_text, window_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from velostream.model.uri import Uri
 
 
 def generate(statement: model.Statement) -> str:
@@ -25,7 +28,7 @@ def generate(statement: model.Statement) -> str:
     return write(statement)
 
 
-def _expression(node: exp.Expression) -> str:
+def _expression(node: exp.Expr) -> str:
     return node.sql(dialect=Velostream)
 
 
@@ -155,12 +158,14 @@ def _update(statement: model.Update) -> str:
     return f"UPDATE {quote(statement.table)} SET {assignments}{_where(statement.where)}"
 
 
-def _where(where: exp.Expression | None) -> str:
+def _where(where: exp.Expr | None) -> str:
     return f" WHERE {_expression(where)}" if where is not None else ""
 
 
 def _show(statement: model.Show) -> str:
-    return f"SHOW {statement.kind.upper()}" + (f" FOR {quote(statement.connector)}" if statement.connector else "")
+    return f"SHOW {statement.kind.upper()}" + (
+        f" FOR {quote(statement.connector)}" if statement.connector else ""
+    )
 
 
 def _drop(statement: model.Drop) -> str:

@@ -7,12 +7,16 @@ sqlglot's tokenizer cannot do this, because inside a bare URI `//`, `--` and `/*
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from velostream.errors import SqlSyntaxError
-from velostream.model.location import SourceText
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from velostream.model.location import SourceText
 
 _INTERESTING = re.compile(
     r"""(?P<comment>--|/\*(?!\+))

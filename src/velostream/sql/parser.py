@@ -5,20 +5,23 @@ The first words decide which statement it is; queries and expressions inside are
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from velostream.errors import SqlSyntaxError, UnsafeError, did_you_mean
-from velostream.model.location import Location
 from velostream.model.statements import JobAction, ObjectKind, ShowKind
 from velostream.sql import syntax as raw
-from velostream.sql.dialect import WITH, Velostream, VelostreamParser
+from velostream.sql.dialect import Velostream, VelostreamParser
 from velostream.sql.script import URI_MARK, Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from velostream.model.location import Location
 
 _DIALECT = Velostream()
 _KINDS = {kind.upper(): kind for kind in ObjectKind}
@@ -62,23 +65,27 @@ class StatementParser:
         self.piece = piece
         self.tokens = tokens
         self.parser = VelostreamParser(error_level=ErrorLevel.IMMEDIATE, dialect=_DIALECT)
-        self.parser.piece = piece
-        self.parser.reset()
-        self.parser.sql = piece.text
-        self.parser._chunks = [tokens]
-        self.parser._advance_chunk()
+        self.parser.start(piece, tokens)
 
     def parse(self) -> raw.Raw:
         """The whole of it; leftovers are an error."""
         try:
             statement = self._statement()
-            if self.parser._curr:
+            if self.parser.current:
                 raise self._unexpected()
         except ParseError as exc:
             raise self._translated(exc) from exc
         except RecursionError as exc:
             raise SqlSyntaxError("the statement is nested too deeply", location=self._whole()) from exc
-        except (AttributeError, TypeError, ValueError, AssertionError, IndexError, KeyError, ArithmeticError) as exc:
+        except (
+            AttributeError,
+            TypeError,
+            ValueError,
+            AssertionError,
+            IndexError,
+            KeyError,
+            ArithmeticError,
+        ) as exc:
             # sqlglot trips over some malformed text in ways of its own; for the user it is bad syntax.
             raise self.parser.syntax_error("the statement cannot be understood here") from exc
         return replace(statement, text=self._text(), location=self._whole(), end=self.tokens[-1].end + 1)
@@ -89,21 +96,21 @@ class StatementParser:
             schema = self._schema(kind)
         except ParseError as exc:
             raise self._translated(exc) from exc
-        if self._curr:
+        if self._current:
             raise self._unexpected()
         return schema
 
     def _statement(self) -> raw.Raw:
-        word = self._curr.text.upper() if self._curr.token_type != TokenType.STRING else ""
+        word = self._current.text.upper() if self._current.token_type != TokenType.STRING else ""
         parse = _STATEMENTS.get(word)
         if parse is not None:
             return parse(self)
         if word in _UNSAFE:
             raise UnsafeError(f"{word} is not allowed", detail=_UNSAFE[word], location=self._place())
-        if self._curr.token_type == TokenType.L_PAREN:
+        if self._current.token_type == TokenType.L_PAREN:
             return self._select()
         raise SqlSyntaxError(
-            f'"{self._curr.text}" does not begin a statement',
+            f'"{self._current.text}" does not begin a statement',
             hint=did_you_mean(word, _STATEMENTS) or f"statements begin with {', '.join(_LISTED)}",
             location=self._place(),
         )
@@ -112,15 +119,15 @@ class StatementParser:
 
     def _create(self) -> raw.Raw:
         self._take("CREATE")
-        or_replace = self.parser._match_text_seq("OR", "REPLACE")
+        or_replace = self.parser.words("OR", "REPLACE")
         kind = self._kind("CREATE")
-        if_not_exists = self.parser._match_text_seq("IF", "NOT", "EXISTS")
+        if_not_exists = self.parser.words("IF", "NOT", "EXISTS")
         name = self._name(kind)
-        schema = self._schema(kind) if self._curr.token_type == TokenType.L_PAREN else raw.RawSchema()
+        schema = self._schema(kind) if self._current.token_type == TokenType.L_PAREN else raw.RawSchema()
         query, relation, properties = None, None, None
         if kind is ObjectKind.SOURCE:
             relation = self._source_relation()
-        elif kind is not ObjectKind.TABLE or self._curr.text.upper() == "AS":
+        elif kind is not ObjectKind.TABLE or self._current.text.upper() == "AS":
             self._take("AS", hint=f"CREATE {kind.upper()} {name.text} AS SELECT …")
             query = self._query()
         properties = self._with()
@@ -131,50 +138,61 @@ class StatementParser:
                 location=name.location,
             )
         return raw.RawCreate(
-            kind, name, schema, query, relation, properties, bool(or_replace), bool(if_not_exists), **_PLACELESS
+            kind,
+            name,
+            schema,
+            query,
+            relation,
+            properties,
+            bool(or_replace),
+            bool(if_not_exists),
+            **_PLACELESS,
         )
 
     def _source_relation(self) -> exp.Table:
         self._take("FROM", hint="CREATE SOURCE name FROM kafka://topic")
-        table = self.parser._parse_table_parts()
+        table = self.parser.relation()
         if not isinstance(table, exp.Table):
             raise self._unexpected("a URI")
         return table
 
     def _insert(self) -> raw.Raw:
         self._take("INSERT")
-        or_replace = self.parser._match_text_seq("OR", "REPLACE")
+        or_replace = self.parser.words("OR", "REPLACE")
         self._take("INTO", hint="INSERT INTO table VALUES (…)")
-        self.parser._match_text_seq("TABLE")
-        target = self.parser._parse_table_parts(schema=self.parser._next.token_type == TokenType.L_PAREN)
+        self.parser.words("TABLE")
+        target = self.parser.relation(name_only=self.parser.following.token_type == TokenType.L_PAREN)
         if not isinstance(target, exp.Table):
             raise self._unexpected("a table or URI")
-        self.parser._attach_with(target)
+        self.parser.attach_with(target)
         columns: tuple[raw.Name, ...] = ()
-        if self._curr.token_type == TokenType.L_PAREN and self.parser._next.token_type not in _QUERY_STARTS:
+        if (
+            self._current.token_type == TokenType.L_PAREN
+            and self.parser.following.token_type not in _QUERY_STARTS
+        ):
             columns = tuple(self._name_list())
-        rows: tuple[tuple[exp.Expression, ...], ...] = ()
+        rows: tuple[tuple[exp.Expr, ...], ...] = ()
         query = None
-        if self._curr.token_type == TokenType.VALUES:
-            self.parser._advance()
+        if self._current.token_type == TokenType.VALUES:
+            self.parser.advance()
             rows = tuple(self._rows())
         else:
             query = self._query()
         return raw.RawInsert(target, columns, rows, query, self._with(), bool(or_replace), **_PLACELESS)
 
-    def _rows(self) -> list[tuple[exp.Expression, ...]]:
+    def _rows(self) -> list[tuple[exp.Expr, ...]]:
         rows = [self._row()]
-        while self.parser._match(TokenType.COMMA):
+        while self.parser.match(TokenType.COMMA):
             rows.append(self._row())
         return rows
 
-    def _row(self) -> tuple[exp.Expression, ...]:
-        if not self.parser._match(TokenType.L_PAREN):
+    def _row(self) -> tuple[exp.Expr, ...]:
+        if not self.parser.match(TokenType.L_PAREN):
             raise self._unexpected("( and the values of a row")
         values = [self._expression()]
-        while self.parser._match(TokenType.COMMA):
+        while self.parser.match(TokenType.COMMA):
             values.append(self._expression())
-        self.parser._match_r_paren()
+        self.parser.close()
         return tuple(values)
 
     def _update(self) -> raw.Raw:
@@ -182,13 +200,13 @@ class StatementParser:
         table = self._name(ObjectKind.TABLE)
         self._take("SET")
         assignments = [self._assignment()]
-        while self.parser._match(TokenType.COMMA):
+        while self.parser.match(TokenType.COMMA):
             assignments.append(self._assignment())
         return raw.RawUpdate(table, tuple(assignments), self._where(), **_PLACELESS)
 
-    def _assignment(self) -> tuple[raw.Name, exp.Expression]:
+    def _assignment(self) -> tuple[raw.Name, exp.Expr]:
         column = self._any_name("a column")
-        if not self.parser._match(TokenType.EQ):
+        if not self.parser.match(TokenType.EQ):
             raise self._unexpected("=")
         return column, self._expression()
 
@@ -202,51 +220,52 @@ class StatementParser:
 
     def _show(self) -> raw.Raw:
         self._take("SHOW")
-        if self.parser._match_text_seq("CREATE"):
+        if self.parser.words("CREATE"):
             for word in _KINDS:
-                if self._curr.text.upper() == word and self.parser._next:
-                    self.parser._advance()
+                if self._current.text.upper() == word and self.parser.following:
+                    self.parser.advance()
                     break
             return raw.RawNamed(self._any_name("a name"), True, **_PLACELESS)
-        kind = _SHOWN.get(self._curr.text.upper())
+        kind = _SHOWN.get(self._current.text.upper())
         if kind is None:
             raise SqlSyntaxError(
-                f'SHOW "{self._curr.text}" is not known',
-                hint=did_you_mean(self._curr.text, _SHOWN) or f"SHOW takes {', '.join([*_SHOWN, 'CREATE'])}",
+                f'SHOW "{self._current.text}" is not known',
+                hint=did_you_mean(self._current.text, _SHOWN)
+                or f"SHOW takes {', '.join([*_SHOWN, 'CREATE'])}",
                 location=self._place(),
             )
-        self.parser._advance()
+        self.parser.advance()
         connector = None
-        if kind is ShowKind.PROPERTIES and self.parser._match_text_seq("FOR"):
+        if kind is ShowKind.PROPERTIES and self.parser.words("FOR"):
             connector = self._any_name("a connector")
         return raw.RawShow(kind, connector, **_PLACELESS)
 
     def _describe(self) -> raw.Raw:
-        self.parser._advance()
+        self.parser.advance()
         for word in _KINDS:
-            if self._curr.text.upper() == word and self.parser._next:
-                self.parser._advance()
+            if self._current.text.upper() == word and self.parser.following:
+                self.parser.advance()
                 break
         return raw.RawNamed(self._any_name("a name"), False, **_PLACELESS)
 
     def _explain(self) -> raw.Raw:
         self._take("EXPLAIN")
-        if not self._curr:
+        if not self._current:
             raise self._unexpected("a statement")
-        first = self._curr
+        first = self._current
         inner = self._statement()
         location = self.parser.token_location(first, self.tokens[-1])
         inner = replace(inner, text=location.text, location=location, end=self.tokens[-1].end + 1)
         return raw.RawExplain(inner, **_PLACELESS)
 
     def _control(self) -> raw.Raw:
-        action = JobAction(self._curr.text.lower())
-        self.parser._advance()
+        action = JobAction(self._current.text.lower())
+        self.parser.advance()
         self._take("JOB", hint=f"{action.upper()} JOB id")
-        first = last = self._curr
-        while self._curr:
-            last = self._curr
-            self.parser._advance()
+        first = last = self._current
+        while self._current:
+            last = self._current
+            self.parser.advance()
         if not first:
             raise self._unexpected("the id of a job")
         place = self.parser.token_location(first, last)
@@ -258,7 +277,7 @@ class StatementParser:
     def _drop(self) -> raw.Raw:
         self._take("DROP")
         kind = self._kind("DROP")
-        if_exists = self.parser._match_text_seq("IF", "EXISTS")
+        if_exists = self.parser.words("IF", "EXISTS")
         return raw.RawDrop(kind, self._name(kind), bool(if_exists), **_PLACELESS)
 
     def _replay(self) -> raw.Raw:
@@ -270,109 +289,111 @@ class StatementParser:
     # --- parts ------------------------------------------------------------------------------------
 
     def _query(self) -> raw.RawQuery:
-        start = self._curr
+        start = self._current
         if not start:
             raise self._unexpected("a SELECT")
         tree = self.parser.parse_query()
-        return raw.RawQuery(tree, self.parser.token_location(start, self.parser._prev))
+        return raw.RawQuery(tree, self.parser.token_location(start, self.parser.previous))
 
     def _with(self) -> raw.RawWith | None:
-        if self.parser._match_pair(TokenType.WITH, TokenType.L_PAREN, advance=False):
+        if self.parser.at_with():
             return self.parser.parse_with()
         return None
 
-    def _where(self) -> exp.Expression | None:
-        return self._expression() if self.parser._match(TokenType.WHERE) else None
+    def _where(self) -> exp.Expr | None:
+        return self._expression() if self.parser.match(TokenType.WHERE) else None
 
-    def _expression(self) -> exp.Expression:
-        expression = self.parser._parse_disjunction()
-        if not isinstance(expression, exp.Expression):
+    def _expression(self) -> exp.Expr:
+        expression = self.parser.condition()
+        if not isinstance(expression, exp.Expr):
             raise self._unexpected("an expression")
         return expression
 
     def _schema(self, kind: ObjectKind) -> raw.RawSchema:
-        self.parser._advance()
+        self.parser.advance()
         columns: list[raw.RawColumn] = []
         key: tuple[raw.Name, ...] = ()
         watermark = None
         while True:
-            if self.parser._match_text_seq("PRIMARY", "KEY") or self.parser._match(TokenType.PRIMARY_KEY):
+            if self.parser.words("PRIMARY", "KEY") or self.parser.match(TokenType.PRIMARY_KEY):
                 key = tuple(self._name_list())
-            elif self._curr.text.upper() == "WATERMARK" and self.parser._next.text.upper() == "FOR":
+            elif self._current.text.upper() == "WATERMARK" and self.parser.following.text.upper() == "FOR":
                 watermark = self._watermark(kind)
             else:
                 columns.append(self._column())
-            if not self.parser._match(TokenType.COMMA):
+            if not self.parser.match(TokenType.COMMA):
                 break
-        if not self.parser._match(TokenType.R_PAREN):
+        if not self.parser.match(TokenType.R_PAREN):
             raise self._unexpected(", or )")
         return raw.RawSchema(tuple(columns), key, watermark)
 
     def _column(self) -> raw.RawColumn:
         name = self._any_name("a column")
-        kind = self.parser._parse_types(schema=True)
+        kind = self.parser.data_type()
         if not isinstance(kind, exp.DataType):
             raise self._unexpected(f'the type of column "{name.text}"')
-        primary = self.parser._match_text_seq("PRIMARY", "KEY") or self.parser._match(TokenType.PRIMARY_KEY)
+        primary = self.parser.words("PRIMARY", "KEY") or self.parser.match(TokenType.PRIMARY_KEY)
         return raw.RawColumn(name, kind, bool(primary))
 
-    def _watermark(self, kind: ObjectKind) -> tuple[raw.Name, exp.Expression]:
+    def _watermark(self, kind: ObjectKind) -> tuple[raw.Name, exp.Expr]:
         if kind is not ObjectKind.SOURCE:
             raise SqlSyntaxError("WATERMARK belongs to CREATE SOURCE", location=self._place())
-        self.parser._advance(2)
+        self.parser.advance(2)
         column = self._any_name("a column")
         self._take("AS")
         return column, self._expression()
 
     def _kind(self, verb: str) -> ObjectKind:
-        kind = _KINDS.get(self._curr.text.upper())
+        kind = _KINDS.get(self._current.text.upper())
         if kind is None:
             raise SqlSyntaxError(
-                f'{verb} "{self._curr.text}" is not known' if self._curr else f"expected a kind after {verb}",
-                hint=did_you_mean(self._curr.text, _KINDS) or f"{verb} takes {', '.join(_KINDS)}",
+                f'{verb} "{self._current.text}" is not known'
+                if self._current
+                else f"expected a kind after {verb}",
+                hint=did_you_mean(self._current.text, _KINDS) or f"{verb} takes {', '.join(_KINDS)}",
                 location=self._place(),
             )
-        self.parser._advance()
+        self.parser.advance()
         return kind
 
     def _name(self, kind: ObjectKind) -> raw.Name:
         name = self._any_name(f"the name of the {kind}")
-        if self._curr.token_type == TokenType.DOT:
+        if self._current.token_type == TokenType.DOT:
             raise SqlSyntaxError(f"a {kind} has one name, without dots", location=self._place())
         if URI_MARK in name.text:
             raise SqlSyntaxError(f"expected the name of the {kind}, not a URI", location=name.location)
         return name
 
     def _any_name(self, expected: str) -> raw.Name:
-        token = self._curr
+        token = self._current
         if token.token_type in _NEVER_NAMES or not token:
             raise self._unexpected(expected)
-        self.parser._advance()
+        self.parser.advance()
         return raw.Name(token.text, self.parser.token_location(token))
 
     def _name_list(self) -> list[raw.Name]:
-        if not self.parser._match(TokenType.L_PAREN):
+        if not self.parser.match(TokenType.L_PAREN):
             raise self._unexpected("(")
         names = [self._any_name("a column")]
-        while self.parser._match(TokenType.COMMA):
+        while self.parser.match(TokenType.COMMA):
             names.append(self._any_name("a column"))
-        if not self.parser._match(TokenType.R_PAREN):
+        if not self.parser.match(TokenType.R_PAREN):
             raise self._unexpected(", or )")
         return names
 
     def _take(self, word: str, hint: str | None = None) -> None:
-        if not self.parser._match_text_seq(word):
+        if not self.parser.words(word):
             raise self._unexpected(word, hint)
 
     # --- places and errors ------------------------------------------------------------------------
 
     @property
-    def _curr(self) -> Token:
-        return self.parser._curr
+    def _current(self) -> Token:
+        return self.parser.current
 
     def _place(self) -> Location:
-        if self._curr:
-            return self.parser.token_location(self._curr)
+        if self._current:
+            return self.parser.token_location(self._current)
         last = self.tokens[-1]
         return self.piece.location(last.end, last.end + 1)
 
@@ -383,7 +404,7 @@ class StatementParser:
         return self._whole().text
 
     def _unexpected(self, expected: str | None = None, hint: str | None = None) -> SqlSyntaxError:
-        found = f'"{self._show_token(self._curr)}"' if self._curr else "the end of the statement"
+        found = f'"{self._show_token(self._current)}"' if self._current else "the end of the statement"
         message = f"expected {expected}, found {found}" if expected else f"{found} is not expected here"
         return SqlSyntaxError(message, hint=hint, location=self._place())
 
@@ -391,12 +412,12 @@ class StatementParser:
         return self.parser.token_location(token).text
 
     def _translated(self, exc: ParseError) -> SqlSyntaxError:
-        token = getattr(exc, "token", None) or self._curr or self.tokens[-1]
+        token = getattr(exc, "token", None) or self._current or self.tokens[-1]
         message = str(exc)
         if message.startswith(("Expecting", "Expected")):
-            at_end = not self._curr
+            at_end = not self._current
             expected = message.split(" ", 1)[1].split(" but got")[0].strip()
-            found = "the end of the statement" if at_end else f'"{self._show_token(self._curr)}"'
+            found = "the end of the statement" if at_end else f'"{self._show_token(self._current)}"'
             return SqlSyntaxError(f"expected {expected}, found {found}", location=self._place())
         if message.startswith("Required argument"):
             message = f'"{self._show_token(token)}" is incomplete'
@@ -434,4 +455,3 @@ _STATEMENTS: dict[str, Callable[[StatementParser], raw.Raw]] = {
     "REPLAY": StatementParser._replay,
 }
 _LISTED = tuple(word for word in _STATEMENTS if word not in ("WITH", "DESC", "VALUES"))
-__all__ = ["WITH", "StatementParser", "parse_piece"]

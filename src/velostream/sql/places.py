@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlglot import exp
 
-from velostream.model.location import Location, SourceText
-from velostream.sql.script import Piece
+if TYPE_CHECKING:
+    from velostream.model.location import Location, SourceText
+    from velostream.sql.script import Piece
 
 _START, _END = "start", "end"
 
 
-def anchor(tree: exp.Expression, piece: Piece) -> None:
+def anchor(tree: exp.Expr, piece: Piece) -> None:
     """Turn sqlglot's positions within the piece into positions within the user's text."""
     for node in tree.walk():
         meta = node._meta
@@ -19,7 +22,7 @@ def anchor(tree: exp.Expression, piece: Piece) -> None:
             meta[_START], meta[_END], meta["anchored"] = place.start, place.end, True
 
 
-def span(node: exp.Expression) -> tuple[int, int] | None:
+def span(node: exp.Expr) -> tuple[int, int] | None:
     """The first and last character of a node (end excluded), from it and its children."""
     starts, ends = [], []
     for child in node.walk():
@@ -30,15 +33,15 @@ def span(node: exp.Expression) -> tuple[int, int] | None:
     return (min(starts), max(ends)) if starts else None
 
 
-def locate(node: exp.Expression, source: SourceText, fallback: Location | None = None) -> Location | None:
+def locate(node: exp.Expr, source: SourceText, fallback: Location | None = None) -> Location | None:
     """The node's place in the user's text; the nearest known ancestor's, then `fallback`, if it has none."""
     own = node._meta
     if isinstance(node, exp.Func) and own and "anchored" in own:
         return source.location(own[_START], own[_END])  # the function's name, without its arguments
-    current: exp.Expression | None = node
+    current: exp.Expr | None = node
     while current is not None:
         found = span(current)
         if found is not None:
             return source.location(*found)
-        current = current.parent  # type: ignore[assignment]
+        current = current.parent
     return fallback

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import AliasChoices, ValidationError
 
 from velostream.errors import PropertyError, SqlError, UnknownNameError, did_you_mean
-from velostream.model.location import Location
 from velostream.model.options import CommonOptions, Options
-from velostream.sql.catalog import ConnectorInfo
-from velostream.sql.syntax import RawProperty, RawWith
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from velostream.model.location import Location
+    from velostream.sql.catalog import ConnectorInfo
+    from velostream.sql.syntax import RawProperty, RawWith
 
 _LATER = ("${env:", "${file:")
 _SECRETS = ("password", "secret", "token", "auth", "key.password", "sasl.jaas.config")
@@ -97,7 +100,7 @@ def validate(
             checked.report(_friendly(name, values, error, checked, fallback, about))
 
 
-def _friendly(  # noqa: PLR0913
+def _friendly(
     name: str,
     values: Mapping[str, str],
     error: Mapping[str, Any],
@@ -117,7 +120,9 @@ def _friendly(  # noqa: PLR0913
         return PropertyError(f"properties of {about} do not fit: {text}", location=fallback)
     shown = "***" if any(secret in name for secret in _SECRETS) else values.get(name, "")
     return PropertyError(
-        f'property "{name}" cannot be "{shown}"', hint=text, location=checked.location(name, fallback, value=True)
+        f'property "{name}" cannot be "{shown}"',
+        hint=text,
+        location=checked.location(name, fallback, value=True),
     )
 
 
@@ -133,7 +138,11 @@ def _detail(kind: str, context: Mapping[str, Any], message: str) -> str:
     if kind.startswith(("float", "decimal")):
         return "it is a number"
     text = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    text = text.removeprefix("Input should be ") if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal") else text
+    text = (
+        text.removeprefix("Input should be ")
+        if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
+        else text
+    )
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         return f"it must be {text}"
     return text[:1].lower() + text[1:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -11,14 +12,16 @@ from velostream.model.options import CommonOptions
 from velostream.model.statements import Emit, EmitMode, Query, SourceRef, WindowKind, WindowSpec
 from velostream.sql import aggregation, structure
 from velostream.sql import properties as props
-from velostream.sql.catalog import ConnectorInfo
-from velostream.sql.context import Context
 from velostream.sql.dialect import EMIT, WINDOW, WITH
 from velostream.sql.places import anchor
 from velostream.sql.relations import Outside, Relations
 from velostream.sql.scopes import Analysis
 from velostream.sql.shapes import WINDOW_COLUMNS
 from velostream.sql.syntax import RawEmit, RawProperty, RawQuery, RawWindow, RawWith
+
+if TYPE_CHECKING:
+    from velostream.sql.catalog import ConnectorInfo
+    from velostream.sql.context import Context
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class QueryBinder:
         return Bound(query, self.properties, output)
 
     def _take_clauses(
-        self, tree: exp.Expression, top: exp.Expression
+        self, tree: exp.Expr, top: exp.Expr
     ) -> tuple[WindowSpec | None, Emit | None, RawWith | None]:
         found: dict[str, object] = {}
         for node in {id(tree): tree, id(top): top}.values():
@@ -87,16 +90,18 @@ class QueryBinder:
             for expression in window.partition_by:
                 anchor(expression, self.context.piece)
                 structure.check(expression, self.context)
-            window = replace(window, partition_by=tuple(structure.rewrite(part) for part in window.partition_by))
+            window = replace(
+                window, partition_by=tuple(structure.rewrite(part) for part in window.partition_by)
+            )
         emit = raw_emit.emit if isinstance(raw_emit, RawEmit) else None
         return window, emit, with_ if isinstance(with_, RawWith) else None
 
     # --- columns ----------------------------------------------------------------------------------
 
     def _columns(
-        self, tree: exp.Expression, top: exp.Expression, relations: Relations, window: WindowSpec | None
+        self, tree: exp.Expr, top: exp.Expr, relations: Relations, window: WindowSpec | None
     ) -> tuple[str, ...] | None:
-        def report(error: SqlError, node: exp.Expression) -> None:
+        def report(error: SqlError, node: exp.Expr) -> None:
             self.context.report(error, node)
 
         extra = WINDOW_COLUMNS if window is not None and window.kind is not WindowKind.ROWS else ()
@@ -108,12 +113,14 @@ class QueryBinder:
                 probe.args.pop(key, None)
             quiet = Analysis(relations.shapes, report, extra=extra, top=probe)
             quiet.query(probe, None, {})
-        analysis = Analysis(relations.shapes, report, extra=extra, top=top if isinstance(top, exp.Query) else None)
+        analysis = Analysis(
+            relations.shapes, report, extra=extra, top=top if isinstance(top, exp.Query) else None
+        )
         return analysis.query(tree, None, {}).names
 
-    def _parameters(self, tree: exp.Expression) -> tuple[str, ...]:
+    def _parameters(self, tree: exp.Expr) -> tuple[str, ...]:
         names: list[str] = []
-        nodes = sorted(tree.find_all(exp.Placeholder), key=lambda node: (node.meta.get("start", 0)))
+        nodes = sorted(tree.find_all(exp.Placeholder), key=lambda node: node.meta.get("start", 0))
         for node in nodes:
             name = node.name or f"{len(names) + 1}"
             if name not in names:
@@ -121,7 +128,8 @@ class QueryBinder:
         if names and not self.parameters_allowed:
             self.context.report(
                 SqlSyntaxError(
-                    "parameters stand in SELECT, INSERT, UPDATE and DELETE only", hint="write the value itself"
+                    "parameters stand in SELECT, INSERT, UPDATE and DELETE only",
+                    hint="write the value itself",
                 ),
                 nodes[0],
             )
@@ -156,9 +164,7 @@ class QueryBinder:
         for name in props.as_mapping(statement, checked):
             self._give(checked.places[name], direct, written)
         common = {name: value for name, value in self.properties.items() if name in props.COMMON}
-        props.validate(
-            CommonOptions, common, checked, fallback=self.context.location, about="the statement"
-        )
+        props.validate(CommonOptions, common, checked, fallback=self.context.location, about="the statement")
         if self.sink is not None:
             self._validate_sink(checked)
         return tuple(self._finished(source, written.get(source.ref.id)) for source in outside)
@@ -171,7 +177,11 @@ class QueryBinder:
             source.own[key] = item.value
             written[source.ref.id].places[key] = item
 
-        if only is not None and only.connector is not None and name in props.own_names(only.connector.options):
+        if (
+            only is not None
+            and only.connector is not None
+            and name in props.own_names(only.connector.options)
+        ):
             to_source(only, name)
         elif name in props.COMMON:
             self.properties[name] = item.value
@@ -240,7 +250,7 @@ class QueryBinder:
         return replace(source.ref, properties=merged)
 
 
-def check_source(  # noqa: PLR0913
+def check_source(
     connector: ConnectorInfo,
     values: dict[str, str],
     checked: props.Checked,
@@ -264,27 +274,27 @@ def check_source(  # noqa: PLR0913
         context.report(error)
 
 
-def _time_columns(window: WindowSpec) -> list[exp.Expression]:
+def _time_columns(window: WindowSpec) -> list[exp.Expr]:
     if window.time_column is None:
         return []
     parts = window.time_column.split(".")
     return [exp.column(parts[-1], table=parts[-2] if len(parts) > 1 else None)]
 
 
-def _top(tree: exp.Expression) -> exp.Expression:
+def _top(tree: exp.Expr) -> exp.Expr:
     while isinstance(tree, exp.Subquery):
         tree = tree.this
     return tree
 
 
-def _as_query(tree: exp.Expression) -> exp.Query:
+def _as_query(tree: exp.Expr) -> exp.Query:
     if not isinstance(tree, exp.Query):
         raise SqlSyntaxError("expected a query")
     tree.parent = None
     return tree
 
 
-def _default_emit(top: exp.Expression, window: WindowSpec | None) -> Emit:
+def _default_emit(top: exp.Expr, window: WindowSpec | None) -> Emit:
     by_time = window is not None and window.kind is not WindowKind.ROWS
     by_time = by_time or (isinstance(top, exp.Select) and aggregation.groups_by_time(top))
     return Emit(EmitMode.FINAL if by_time else EmitMode.CHANGES)

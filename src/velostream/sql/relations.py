@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -15,20 +16,35 @@ from velostream.errors import (
     VelostreamError,
     did_you_mean,
 )
-from velostream.model.location import Location
 from velostream.model.statements import Query, SourceRef
 from velostream.model.uri import Uri
 from velostream.sql import properties as props
 from velostream.sql.catalog import ConnectorInfo, Relation, RelationKind
-from velostream.sql.context import Context
 from velostream.sql.dialect import WITH
 from velostream.sql.functions import UNSAFE, WINDOW_TABLES, table_functions
 from velostream.sql.script import URI_MARK
 from velostream.sql.shapes import OPEN, Shape, source_shape
 from velostream.sql.syntax import RawWith
 
+if TYPE_CHECKING:
+    from velostream.model.location import Location
+    from velostream.sql.context import Context
+
 _FILE_TABLES = frozenset(
-    {"csv", "json", "parquet", "orc", "text", "avro", "delta", "binaryfile", "jdbc", "xml", "libsvm", "iceberg"}
+    {
+        "csv",
+        "json",
+        "parquet",
+        "orc",
+        "text",
+        "avro",
+        "delta",
+        "binaryfile",
+        "jdbc",
+        "xml",
+        "libsvm",
+        "iceberg",
+    }
 )
 _SHORT_NAME = re.compile(r"[A-Za-z_]\w*\Z")
 BUILT_IN = {"dead_letters": Relation(RelationKind.TABLE, "dead_letters")}
@@ -62,9 +78,11 @@ class Relations:
     views: list[str] = field(default_factory=list)
     shapes: dict[str, Shape] = field(default_factory=dict)
 
-    def resolve(self, tree: exp.Expression) -> exp.Expression:
+    def resolve(self, tree: exp.Expr) -> exp.Expr:
         """Replace every relation of the tree by a plain table; returns the tree (a view may replace its root)."""
-        nodes = [node for node in tree.find_all(exp.Table, bfs=False) if not isinstance(node.parent, exp.Column)]
+        nodes = [
+            node for node in tree.find_all(exp.Table, bfs=False) if not isinstance(node.parent, exp.Column)
+        ]
         nodes.sort(key=lambda node: (self._start(node), id(node)))
         for node in nodes:
             try:
@@ -155,7 +173,7 @@ class Relations:
             node.this.set("this", relation.name)
         self.shapes[relation.name.lower()] = Shape(relation.column_names, (), relation.name)
 
-    def _add_outside(  # noqa: PLR0913
+    def _add_outside(
         self,
         node: exp.Table,
         uri: Uri,
@@ -193,7 +211,8 @@ class Relations:
     def _expand(self, node: exp.Table, relation: Relation, view: Query) -> None:
         if view.window is not None:
             raise UnsupportedError(
-                f'view "{relation.name}" has a WINDOW and cannot be expanded', hint="make it a table: CREATE TABLE … AS"
+                f'view "{relation.name}" has a WINDOW and cannot be expanded',
+                hint="make it a table: CREATE TABLE … AS",
             )
         tree = view.tree.copy()
         renumbered = {}
@@ -235,10 +254,10 @@ class Relations:
             self.shapes.setdefault(name.lower(), Shape(relation.column_names if relation else None, (), name))
 
 
-def visible_ctes(node: exp.Expression) -> set[str]:
+def visible_ctes(node: exp.Expr) -> set[str]:
     """Lowercase names of the CTEs that a relation at this place can mean."""
     names: set[str] = set()
-    child: exp.Expression = node
+    child: exp.Expr = node
     parent = node.parent
     while parent is not None:
         with_ = parent.args.get("with_")
@@ -248,7 +267,7 @@ def visible_ctes(node: exp.Expression) -> set[str]:
             names.update(cte.alias.lower() for cte in visible)
         elif isinstance(with_, exp.With) and with_ is not child:
             names.update(cte.alias.lower() for cte in with_.expressions)
-        child, parent = parent, parent.parent  # type: ignore[assignment]
+        child, parent = parent, parent.parent
     return names
 
 
@@ -271,7 +290,7 @@ def connector_of(context: Context, uri: Uri) -> ConnectorInfo:
 
 
 def uri_properties(
-    context: Context, uri: Uri, connector: ConnectorInfo | None, node: exp.Expression
+    context: Context, uri: Uri, connector: ConnectorInfo | None, node: exp.Expr
 ) -> dict[str, str]:
     """What the URI itself says; a URI that the connector cannot read is reported."""
     if connector is None:

@@ -15,7 +15,7 @@ from velostream.errors import AmbiguousNameError, SqlError, UnknownNameError, di
 from velostream.sql.functions import functions
 from velostream.sql.shapes import OPEN, WINDOW_COLUMNS, Shape
 
-Report = Callable[[SqlError, exp.Expression], None]
+Report = Callable[[SqlError, exp.Expr], None]
 Usage = dict[str, set[str] | None]
 _SINGLE_GENERATORS = frozenset({"explode", "explode_outer"})
 _CLAUSES_WITH_ALIASES = ("group", "having", "qualify", "order", "sort", "cluster", "distribute")
@@ -64,7 +64,12 @@ class Analysis:
     """Walks a bound tree, resolves every column, and records what is used."""
 
     def __init__(
-        self, shapes: Mapping[str, Shape], report: Report, *, extra: Iterable[str] = (), top: exp.Query | None = None
+        self,
+        shapes: Mapping[str, Shape],
+        report: Report,
+        *,
+        extra: Iterable[str] = (),
+        top: exp.Query | None = None,
     ) -> None:
         self.shapes = shapes
         self.report = report
@@ -76,7 +81,7 @@ class Analysis:
 
     # --- queries ----------------------------------------------------------------------------------
 
-    def query(self, node: exp.Expression, outer: Scope | None, ctes: Mapping[str, Shape]) -> Shape:
+    def query(self, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Shape]) -> Shape:
         """Resolve a query and give the shape of its result."""
         ctes = self._with(node, outer, dict(ctes))
         if isinstance(node, exp.Subquery):
@@ -98,9 +103,11 @@ class Analysis:
             return Shape(next(iter(scope.relations.values()), OPEN).names)
         return OPEN
 
-    def _with(self, node: exp.Expression, outer: Scope | None, ctes: dict[str, Shape]) -> dict[str, Shape]:
+    def _with(self, node: exp.Expr, outer: Scope | None, ctes: dict[str, Shape]) -> dict[str, Shape]:
         with_ = node.args.get("with_")
-        for cte in with_.expressions if with_ is not None else ():
+        if with_ is None:
+            return ctes
+        for cte in with_.expressions:
             name = cte.alias.lower()
             inner = {**ctes, name: OPEN} if with_.args.get("recursive") else ctes
             shape = self.query(cte.this, outer, inner)
@@ -108,7 +115,7 @@ class Analysis:
             ctes[name] = Shape(tuple(columns)) if columns else Shape(shape.names)
         return ctes
 
-    def _order_of(self, node: exp.Expression, shape: Shape, outer: Scope | None, ctes: Mapping[str, Shape]) -> None:
+    def _order_of(self, node: exp.Expr, shape: Shape, outer: Scope | None, ctes: Mapping[str, Shape]) -> None:
         scope = Scope(outer, {"": Shape(shape.names)})
         for key in ("order", "limit", "offset", "sort"):
             self._expression(node.args.get(key), scope, ctes)
@@ -154,13 +161,13 @@ class Analysis:
                 self._expression(projection, scope, ctes)
             scope.aliases.update(name.lower() for name in _alias_names(projection))
 
-    def expression(self, node: exp.Expression, scope: Scope) -> None:
+    def expression(self, node: exp.Expr, scope: Scope) -> None:
         """Resolve an expression that stands outside of a query."""
         self._expression(node, scope, {})
 
     # --- relations --------------------------------------------------------------------------------
 
-    def _relation(self, node: exp.Expression, scope: Scope, ctes: Mapping[str, Shape]) -> None:
+    def _relation(self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> None:
         alias, columns = _alias_of(node)
         shape = self._shape(node, scope, ctes)
         if columns:
@@ -179,7 +186,7 @@ class Analysis:
         for join in node.args.get("joins") or ():
             self._join(join, scope, ctes)
 
-    def _shape(self, node: exp.Expression, scope: Scope, ctes: Mapping[str, Shape]) -> Shape:
+    def _shape(self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> Shape:
         if isinstance(node, exp.Table):
             if isinstance(node.this, exp.Identifier):
                 name = node.name.lower()
@@ -211,7 +218,7 @@ class Analysis:
         if join.args.get("kind") in _SEMI or join.side in _SEMI:
             scope.invisible |= added
 
-    def _using(self, column: exp.Expression, scope: Scope, added: set[str]) -> None:
+    def _using(self, column: exp.Expr, scope: Scope, added: set[str]) -> None:
         name = column.name
         scope.merged.add(name.lower())
         left = {alias: shape for alias, shape in scope.relations.items() if alias not in added}
@@ -219,17 +226,20 @@ class Analysis:
         for side in (left, right):
             if all(shape.offers(name) is False for shape in side.values()):
                 names = [known for shape in side.values() for known in shape.names or ()]
-                self.report(UnknownNameError(f'unknown column "{name}" in USING', hint=did_you_mean(name, names)), column)
+                self.report(
+                    UnknownNameError(f'unknown column "{name}" in USING', hint=did_you_mean(name, names)),
+                    column,
+                )
             for shape in side.values():
                 if shape.offers(name) is not False:
                     self._use(shape, name)
 
-    def _lateral(self, lateral: exp.Expression, scope: Scope, ctes: Mapping[str, Shape]) -> None:
+    def _lateral(self, lateral: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> None:
         alias, _ = _alias_of(lateral)
         shape = self._lateral_shape(lateral, scope, ctes)
         scope.relations[(alias or f"#{len(scope.relations)}").lower()] = shape
 
-    def _lateral_shape(self, node: exp.Expression, scope: Scope, ctes: Mapping[str, Shape]) -> Shape:
+    def _lateral_shape(self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> Shape:
         _, columns = _alias_of(node)
         if isinstance(node.this, exp.Subquery | exp.Query):
             shape = self.query(node.this, scope, ctes)
@@ -239,7 +249,7 @@ class Analysis:
 
     # --- expressions ------------------------------------------------------------------------------
 
-    def _expression(self, node: exp.Expression | None, scope: Scope, ctes: Mapping[str, Shape]) -> None:
+    def _expression(self, node: exp.Expr | None, scope: Scope, ctes: Mapping[str, Shape]) -> None:
         if node is None:
             return
         if isinstance(node, exp.Column):
@@ -280,7 +290,10 @@ class Analysis:
         if len(parts) > 1:
             aliases = [alias for alias in _visible_relations(scope) if not alias.startswith("#")]
             hint = did_you_mean(parts[0].name, [*aliases, *scope.candidates()])
-            self.report(UnknownNameError(f'unknown relation or column "{parts[0].name}" in "{name}"', hint=hint), parts[0])
+            self.report(
+                UnknownNameError(f'unknown relation or column "{parts[0].name}" in "{name}"', hint=hint),
+                parts[0],
+            )
         else:
             self.report(_unknown(name, scope.candidates()), node)
 
@@ -291,7 +304,10 @@ class Analysis:
         elif parts and not self._plain(parts[0], scope, qualifier=True):
             aliases = [alias for alias in _visible_relations(scope) if not alias.startswith("#")]
             self.report(
-                UnknownNameError(f'unknown relation "{parts[0].name}"', hint=did_you_mean(parts[0].name, aliases)), parts[0]
+                UnknownNameError(
+                    f'unknown relation "{parts[0].name}"', hint=did_you_mean(parts[0].name, aliases)
+                ),
+                parts[0],
             )
 
     def _qualified(self, parts: list[exp.Identifier], scope: Scope) -> bool:
@@ -374,7 +390,7 @@ class Analysis:
             names.extend(found)
         return Shape(tuple(names))
 
-    def _projected(self, node: exp.Expression, scope: Scope) -> list[str] | None:
+    def _projected(self, node: exp.Expr, scope: Scope) -> list[str] | None:
         if isinstance(node, exp.Star):
             return _star_names(node, list(scope.relations.values()), scope)
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
@@ -390,7 +406,7 @@ class Analysis:
         return [node.sql("spark")]
 
 
-def _star_names(star: exp.Expression, shapes: list[Shape], scope: Scope) -> list[str] | None:
+def _star_names(star: exp.Expr, shapes: list[Shape], scope: Scope) -> list[str] | None:
     if scope.natural or any(shape.names is None for shape in shapes):
         return None
     removed = {column.name.lower() for column in star.args.get("except_") or ()}
@@ -407,7 +423,7 @@ def _star_names(star: exp.Expression, shapes: list[Shape], scope: Scope) -> list
     return names
 
 
-def _alias_names(node: exp.Expression) -> list[str]:
+def _alias_names(node: exp.Expr) -> list[str]:
     if isinstance(node, exp.Aliases):
         return [part.name for part in node.expressions]
     if isinstance(node, exp.Alias):
@@ -419,7 +435,7 @@ def _alias_names(node: exp.Expression) -> list[str]:
     return []
 
 
-def _alias_of(node: exp.Expression) -> tuple[str, tuple[str, ...]]:
+def _alias_of(node: exp.Expr) -> tuple[str, tuple[str, ...]]:
     alias = node.args.get("alias")
     if isinstance(alias, exp.TableAlias):
         columns = tuple(column.name for column in alias.columns)

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from velostream.errors import SqlError, SqlSyntaxError, UnknownNameError, VelostreamError, did_you_mean
 from velostream.model.location import Location, SourceText
 from velostream.sql.lexemes import Kind, Lexeme, scan
 from velostream.sql.positions import Rewriter, Rewritten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 URI_MARK = "\ue000"
 """First character of the identifier that stands for a bare URI while sqlglot parses."""
@@ -78,8 +81,9 @@ def _unique(errors: list[VelostreamError]) -> list[VelostreamError]:
 
 
 def _set_aside(text: str, lexemes: list[Lexeme]) -> tuple[Rewritten, tuple[str, ...], list[int]]:
-    rewriter, uris = Rewriter(text), []
-    cuts, shift = [], 0
+    rewriter, shift = Rewriter(text), 0
+    uris: list[str] = []
+    cuts: list[int] = []
     for lexeme in lexemes:
         if lexeme.kind is Kind.SEMICOLON:
             cuts.append(lexeme.start + shift)
@@ -119,7 +123,8 @@ def _value(reference: str, environment: Mapping[str, str]) -> str:
     name, colon, default = reference.partition(":")
     if not _NAME.match(name):
         raise SqlSyntaxError(
-            f'"${{{reference}}}" is not a variable', hint="write ${NAME}, ${NAME:default}, ${env:NAME} or ${file:path}"
+            f'"${{{reference}}}" is not a variable',
+            hint="write ${NAME}, ${NAME:default}, ${env:NAME} or ${file:path}",
         )
     if name in environment:
         return environment[name]

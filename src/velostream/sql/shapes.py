@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from velostream.model.changes import KAFKA_COLUMNS, SYSTEM_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 WINDOW_COLUMNS = ("window_start", "window_end", "_window_start", "_window_end")
 
@@ -32,7 +35,11 @@ class Shape:
         if any(folded == known.lower() for known in self.names):
             return True
         # Spark names an unnamed expression after its text; such a name can only be trusted.
-        return None if not name.isidentifier() and any(not known.isidentifier() for known in self.names) else False
+        return (
+            None
+            if not name.isidentifier() and any(not known.isidentifier() for known in self.names)
+            else False
+        )
 
     def renamed(self, columns: Iterable[str]) -> Shape:
         """The same relation with other column names, as in `t(a, b)`."""

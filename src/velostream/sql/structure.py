@@ -6,13 +6,16 @@ sqlglot reads the syntax of thirty dialects; whatever is not known here is refus
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from velostream.errors import SqlError, SqlSyntaxError, UnsafeError
-from velostream.sql.context import Context
 from velostream.sql.dialect import BUFFER, EMIT, WINDOW, WITH, WITHIN, Clause
 from velostream.sql.functions import UNIT_FIRST, check_call
+
+if TYPE_CHECKING:
+    from velostream.sql.context import Context
 
 _ALLOWED = frozenset(
     """
@@ -26,11 +29,32 @@ _ALLOWED = frozenset(
     Window WindowSpec Distinct Filter WithinGroup IgnoreNulls RespectNulls Lambda Placeholder Exists Any All
     TableSample Pivot PivotAlias PivotAny UnpivotColumns Qualify Hint JoinHint Cube Rollup GroupingSets
     HexString RawString National Collate Sort Cluster Distribute Clause Fetch LimitOptions
-    """.split()  # noqa: SIM905
+    """.split()
 )
-_FORBIDDEN_ARGS = {
-    exp.Select: ("into", "kind", "match", "prewhere", "connect", "locks", "exclude", "operation_modifiers", "settings", "format"),
-    exp.Table: ("version", "when", "changes", "only", "partition", "rows_from", "ordinality", "indexed", "hints"),
+_FORBIDDEN_ARGS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Select: (
+        "into",
+        "kind",
+        "match",
+        "prewhere",
+        "connect",
+        "locks",
+        "exclude",
+        "operation_modifiers",
+        "settings",
+        "format",
+    ),
+    exp.Table: (
+        "version",
+        "when",
+        "changes",
+        "only",
+        "partition",
+        "rows_from",
+        "ordinality",
+        "indexed",
+        "hints",
+    ),
     exp.Distinct: ("on",),
     exp.Join: ("match_condition", "directed"),
 }
@@ -47,12 +71,12 @@ _KEYWORDS = frozenset(
     range references regexp replace right rlike rollup row rows second select semi session set sliding some sort
     start struct table tablesample then time timestamp to trailing transform trim true truncate tumbling union
     unique unknown update user using values view when where window with within year
-    """.split()  # noqa: SIM905
+    """.split()
 )
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
-def check(tree: exp.Expression, context: Context) -> None:
+def check(tree: exp.Expr, context: Context) -> None:
     """Report every node, clause and function that has no place in a query; record the UDFs used."""
     for node in tree.walk():
         try:
@@ -61,7 +85,7 @@ def check(tree: exp.Expression, context: Context) -> None:
             context.report(error, node)
 
 
-def _check_node(node: exp.Expression, context: Context) -> None:
+def _check_node(node: exp.Expr, context: Context) -> None:
     name = type(node).__name__
     if name == "QueryTransform":
         raise UnsafeError("TRANSFORM … USING is not allowed", detail="it runs a program on the server")
@@ -83,18 +107,18 @@ def _check_call(node: exp.Anonymous, context: Context) -> None:
         raise SqlSyntaxError(f'function "{node.name}" needs OVER (…)')
 
 
-def _unwrapped(node: exp.Expression) -> exp.Expression | None:
+def _unwrapped(node: exp.Expr) -> exp.Expr | None:
     parent = node.parent
     while isinstance(parent, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
         parent = parent.parent
-    return parent  # type: ignore[return-value]
+    return parent
 
 
 def _words(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").strip().upper()
 
 
-def rewrite(tree: exp.Expression) -> exp.Expression:
+def rewrite(tree: exp.Expr) -> exp.Expr:
     """Give Spark what it understands: units as words, ANY and ALL as IN and EXISTS, names quoted where needed."""
     holder = exp.Paren(this=tree)
     for node in list(holder.walk()):
@@ -116,7 +140,7 @@ def _unit(node: exp.Anonymous) -> None:
         unit.replace(exp.Var(this=unit.name.upper()))
 
 
-def _quantified(node: exp.Binary, quantifier: exp.Expression) -> None:
+def _quantified(node: exp.Binary, quantifier: exp.Expr) -> None:
     query = quantifier.this
     query = query.this if isinstance(query, exp.Subquery) else query
     if not isinstance(query, exp.Query):
@@ -130,14 +154,16 @@ def _quantified(node: exp.Binary, quantifier: exp.Expression) -> None:
         node.replace(exp.Not(this=exp.In(this=left, query=exp.Subquery(this=query))))
         return
     value = exp.TableAlias(this=exp.to_identifier("__any"), columns=[exp.to_identifier("__value")])
-    condition: exp.Expression = type(node)(this=left.copy(), expression=exp.column("__value", table="__any"))
+    condition: exp.Expr = type(node)(this=left.copy(), expression=exp.column("__value", table="__any"))
     if every:
-        condition = exp.Not(this=exp.Paren(this=exp.NullSafeEQ(this=exp.Paren(this=condition), expression=exp.true())))
+        condition = exp.Not(
+            this=exp.Paren(this=exp.NullSafeEQ(this=exp.Paren(this=condition), expression=exp.true()))
+        )
     found = exp.Exists(this=exp.select("1").from_(exp.Subquery(this=query, alias=value)).where(condition))
     node.replace(exp.Not(this=found) if every else found)
 
 
-def leftover_clauses(tree: exp.Expression, context: Context) -> None:
+def leftover_clauses(tree: exp.Expr, context: Context) -> None:
     """Report our clauses where they cannot stand: in a subquery or CTE."""
     for node in tree.walk():
         for key, words in ((EMIT, "EMIT"), (WINDOW, "WINDOW"), (WITH, "WITH (…)")):

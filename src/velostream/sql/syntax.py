@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from velostream.model.location import Location
-
 if TYPE_CHECKING:
     from sqlglot import exp
 
+    from velostream.model.location import Location
     from velostream.model.statements import (
         Emit,
         JobAction,
@@ -61,7 +60,7 @@ class RawSchema:
 
     columns: tuple[RawColumn, ...] = ()
     key: tuple[Name, ...] = ()
-    watermark: tuple[Name, exp.Expression] | None = None
+    watermark: tuple[Name, exp.Expr] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class RawInsert(Raw):
 
     target: exp.Table
     columns: tuple[Name, ...]
-    rows: tuple[tuple[exp.Expression, ...], ...]
+    rows: tuple[tuple[exp.Expr, ...], ...]
     query: RawQuery | None
     properties: RawWith | None
     or_replace: bool
@@ -112,8 +111,8 @@ class RawUpdate(Raw):
     """UPDATE t SET … WHERE …."""
 
     table: Name
-    assignments: tuple[tuple[Name, exp.Expression], ...]
-    where: exp.Expression | None
+    assignments: tuple[tuple[Name, exp.Expr], ...]
+    where: exp.Expr | None
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class RawDelete(Raw):
     """DELETE FROM t WHERE …."""
 
     table: Name
-    where: exp.Expression | None
+    where: exp.Expr | None
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ class RawDrop(Raw):
 class RawReplay(Raw):
     """REPLAY DEAD LETTERS."""
 
-    where: exp.Expression | None
+    where: exp.Expr | None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
@@ -10,6 +10,9 @@ from sqlglot import exp
 from velostream.errors import SqlSyntaxError, TypeMismatchError
 from velostream.model.location import SourceText
 from velostream.model.statements import ColumnDef
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 _T = exp.DType
@@ -55,13 +58,13 @@ def arrow_type(node: exp.DataType) -> pa.DataType:
     raise TypeMismatchError(f'type "{node.sql("spark").lower()}" is not known', hint=f"types are {_NAMES}")
 
 
-def _nested(node: exp.Expression) -> pa.DataType:
+def _nested(node: exp.Expr) -> pa.DataType:
     if isinstance(node, exp.DataType):
         return arrow_type(node)
     raise TypeMismatchError(f'type "{node.sql("spark").lower()}" is not known', hint=f"types are {_NAMES}")
 
 
-def _field(node: exp.Expression) -> pa.Field:
+def _field(node: exp.Expr) -> pa.Field:
     if isinstance(node, exp.ColumnDef) and isinstance(node.kind, exp.DataType):
         return pa.field(node.name, arrow_type(node.kind))
     raise TypeMismatchError("a field of a STRUCT is written name: type")
@@ -72,7 +75,8 @@ def _decimal(node: exp.DataType) -> pa.DataType:
     precision, scale = (*sizes, *(10, 0)[len(sizes) :]) if len(sizes) < 2 else sizes[:2]
     if not 1 <= precision <= 38 or scale > precision:
         raise TypeMismatchError(
-            f"decimal({precision}, {scale}) is not possible", hint="precision is 1 to 38 and scale at most the precision"
+            f"decimal({precision}, {scale}) is not possible",
+            hint="precision is 1 to 38 and scale at most the precision",
         )
     return pa.decimal128(precision, scale)
 

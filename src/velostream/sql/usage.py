@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.errors import SqlError
 from velostream.model.statements import Query, WindowKind
 from velostream.sql.scopes import Analysis
 from velostream.sql.shapes import WINDOW_COLUMNS, Shape, source_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from velostream.errors import SqlError
 
 
 def column_usage(
@@ -24,7 +28,9 @@ def column_usage(
     return {name: frozenset(used) if used is not None else None for name, used in analysis.usage.items()}
 
 
-def system_usage(query: Query, columns: Mapping[str, Collection[str]] | None = None) -> Mapping[str, frozenset[str]]:
+def system_usage(
+    query: Query, columns: Mapping[str, Collection[str]] | None = None
+) -> Mapping[str, frozenset[str]]:
     """System columns that are named, per relation, also where `*` takes everything else."""
     analysis = _analysed(query, columns or {})
     found = {name: set(used) for name, used in analysis.system.items()}
@@ -36,14 +42,16 @@ def system_usage(query: Query, columns: Mapping[str, Collection[str]] | None = N
 def _analysed(query: Query, columns: Mapping[str, Collection[str]]) -> Analysis:
     shapes: dict[str, Shape] = {}
     for source in query.sources:
-        declared = tuple(columns.get(source.id) or ()) or tuple(column.name for column in source.columns) or None
+        declared = (
+            tuple(columns.get(source.id) or ()) or tuple(column.name for column in source.columns) or None
+        )
         shapes[source.id] = source_shape(declared, source.id, source.uri.scheme)
     for name in (*query.tables, *query.streams):
         shapes[name.lower()] = Shape(tuple(columns[name]) if name in columns else None, (), name)
     window = query.window
     extra = WINDOW_COLUMNS if window is not None and window.kind is not WindowKind.ROWS else ()
     tree = query.tree
-    top: exp.Expression = tree
+    top: exp.Expr = tree
     while isinstance(top, exp.Subquery):
         top = top.this
     if window is not None and isinstance(top, exp.Select):
@@ -57,7 +65,7 @@ def _with_window_columns(query: Query, top: exp.Select) -> exp.Select:
     """The query with the columns of its WINDOW clause in the list, so that they count as used."""
     window = query.window
     extended = top.copy()
-    parts: list[exp.Expression] = [part.copy() for part in window.partition_by] if window else []
+    parts: list[exp.Expr] = [part.copy() for part in window.partition_by] if window else []
     if window is not None and window.time_column:
         names = window.time_column.split(".")
         parts.append(exp.column(names[-1], table=names[-2] if len(names) > 1 else None))
@@ -65,5 +73,5 @@ def _with_window_columns(query: Query, top: exp.Select) -> exp.Select:
     return extended
 
 
-def _ignore(error: SqlError, node: exp.Expression) -> None:
+def _ignore(error: SqlError, node: exp.Expr) -> None:
     """The binder has reported it already."""

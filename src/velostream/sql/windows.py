@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
-from velostream.errors import SqlSyntaxError
 from velostream.model.durations import format_duration, parse_duration
 from velostream.model.statements import Emit, EmitMode, WindowKind, WindowSpec
 
 if TYPE_CHECKING:
+    from velostream.errors import SqlSyntaxError
     from velostream.sql.dialect import VelostreamParser
 
 WINDOW_WORDS = ("TUMBLING", "SLIDING", "HOPPING", "SESSION", "ROWS")
@@ -42,20 +42,20 @@ _FORMS = {
 
 def parse_window(parser: VelostreamParser) -> WindowSpec:
     """The rest of a WINDOW clause, from its kind on."""
-    start = parser._curr
+    start = parser.current
     kind = _KINDS[start.text.upper()]
-    parser._advance()
+    parser.advance()
     if kind is WindowKind.ROWS:
         return _parse_rows(parser)
-    column, durations = _parse_arguments(parser) if parser._match(TokenType.L_PAREN) else (None, [])
-    partition_by: tuple[exp.Expression, ...] = ()
+    column, durations = _parse_arguments(parser) if parser.match(TokenType.L_PAREN) else (None, [])
+    partition_by: tuple[exp.Expr, ...] = ()
     named: dict[str, timedelta] = {}
     while True:
-        word = parser._curr.text.upper()
+        word = parser.current.text.upper()
         if word == "PARTITION BY" and not partition_by:
-            partition_by = tuple(parser._parse_partition_by())
+            partition_by = parser.partition_by()
         elif word in ("EVERY", "SIZE", "ADVANCE", "GAP") and word not in named:
-            parser._advance()
+            parser.advance()
             named[word] = parse_duration_token(parser)
         else:
             break
@@ -63,39 +63,40 @@ def parse_window(parser: VelostreamParser) -> WindowSpec:
 
 
 def _parse_rows(parser: VelostreamParser) -> WindowSpec:
-    parenthesis = parser._match(TokenType.L_PAREN)
-    token = parser._curr
+    parenthesis = parser.match(TokenType.L_PAREN)
+    token = parser.current
     if token.token_type != TokenType.NUMBER or not token.text.isdigit() or token.text == "0":
         raise parser.syntax_error("WINDOW ROWS needs a number of rows", hint=_FORMS[WindowKind.ROWS])
-    parser._advance()
-    parser._match_text_seq("ROWS")
+    parser.advance()
+    parser.words("ROWS")
     if parenthesis:
-        parser._match_r_paren()
-    return WindowSpec(WindowKind.ROWS, rows=int(token.text), partition_by=tuple(parser._parse_partition_by()))
+        parser.close()
+    return WindowSpec(WindowKind.ROWS, rows=int(token.text), partition_by=parser.partition_by())
 
 
 def _parse_arguments(parser: VelostreamParser) -> tuple[str | None, list[timedelta]]:
-    column, durations = None, []
+    column: str | None = None
+    durations: list[timedelta] = []
     while True:
         if not durations and column is None and _at_column(parser):
             column = _parse_column(parser)
         else:
             durations.append(parse_duration_token(parser))
-        if not parser._match(TokenType.COMMA):
+        if not parser.match(TokenType.COMMA):
             break
-    parser._match_r_paren()
+    parser.close()
     return column, durations
 
 
 def _at_column(parser: VelostreamParser) -> bool:
-    token, after = parser._curr, parser._next
+    token, after = parser.current, parser.following
     if token.token_type in (TokenType.INTERVAL, TokenType.NUMBER, TokenType.STRING):
         return False
     return not token.text[:1].isdigit() and after.token_type in (TokenType.COMMA, TokenType.DOT)
 
 
 def _parse_column(parser: VelostreamParser) -> str:
-    column = parser._parse_column()
+    column = parser.column()
     if not isinstance(column, exp.Column):
         raise parser.syntax_error("expected the column that holds the time")
     return ".".join(part.name for part in column.parts)
@@ -103,22 +104,22 @@ def _parse_column(parser: VelostreamParser) -> str:
 
 def parse_duration_token(parser: VelostreamParser) -> timedelta:
     """`INTERVAL '5' MINUTE`, `5 MINUTES`, `5m` or `'5m'`."""
-    token = parser._curr
+    token = parser.current
     if token.token_type == TokenType.INTERVAL:
-        interval = parser._parse_interval()
+        interval = parser.interval()
         try:
             return interval_duration(interval)
         except ValueError as exc:
             raise parser.syntax_error(str(exc), token) from exc
-    parser._advance()
-    unit = _UNITS.get(parser._curr.text.upper().removesuffix("S"))
+    parser.advance()
+    unit = _UNITS.get(parser.current.text.upper().removesuffix("S"))
     if token.token_type == TokenType.NUMBER and unit is not None:
-        parser._advance()
+        parser.advance()
         return _times(unit, token.text)
     text = token.text
-    if token.token_type == TokenType.NUMBER and parser._is_connected():
-        text += parser._curr.text
-        parser._advance()
+    if token.token_type == TokenType.NUMBER and parser.connected():
+        text += parser.current.text
+        parser.advance()
     try:
         return parse_duration(text)
     except ValueError as exc:
@@ -127,7 +128,7 @@ def parse_duration_token(parser: VelostreamParser) -> timedelta:
         ) from exc
 
 
-def interval_duration(node: exp.Expression | None) -> timedelta:
+def interval_duration(node: exp.Expr | None) -> timedelta:
     """The length of an interval literal (or a sum of them); ValueError for months, years and anything else."""
     if isinstance(node, exp.Add):
         return interval_duration(node.this) + interval_duration(node.expression)
@@ -137,7 +138,9 @@ def interval_duration(node: exp.Expression | None) -> timedelta:
         unit = _UNITS.get(node.unit.name.upper().removesuffix("S"))
         if unit is not None:
             return _times(unit, node.this.name)
-        raise ValueError(f"an interval of {node.unit.name.lower()} has no fixed length; write days, hours or less")
+        raise ValueError(
+            f"an interval of {node.unit.name.lower()} has no fixed length; write days, hours or less"
+        )
     raise ValueError("expected an interval such as INTERVAL '5' MINUTE")
 
 
@@ -148,14 +151,14 @@ def _times(unit: timedelta, count: str) -> timedelta:
         raise ValueError(f'"{count}" is not a number of units') from exc
 
 
-def _checked(  # noqa: PLR0913
+def _checked(
     parser: VelostreamParser,
     start: object,
     kind: WindowKind,
     column: str | None,
     durations: list[timedelta],
     named: dict[str, timedelta],
-    partition_by: tuple[exp.Expression, ...],
+    partition_by: tuple[exp.Expr, ...],
 ) -> WindowSpec:
     def wrong(message: str) -> SqlSyntaxError:
         return parser.syntax_error(message, start, hint=f"write {_FORMS[kind]}")  # type: ignore[arg-type]
@@ -192,11 +195,11 @@ def _checked(  # noqa: PLR0913
 
 def parse_emit(parser: VelostreamParser) -> Emit:
     """EMIT FINAL, EMIT CHANGES or EMIT CHANGES EVERY 5 SECONDS."""
-    parser._advance()
-    mode = EmitMode(parser._curr.text.lower())
-    parser._advance()
+    parser.advance()
+    mode = EmitMode(parser.current.text.lower())
+    parser.advance()
     every = None
-    if mode is EmitMode.CHANGES and parser._match_text_seq("EVERY"):
+    if mode is EmitMode.CHANGES and parser.words("EVERY"):
         every = parse_duration_token(parser)
     return Emit(mode, every, explicit=True)
 
