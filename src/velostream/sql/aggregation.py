@@ -144,7 +144,7 @@ def _grouping(select: exp.Select) -> list[exp.Expr] | None:
 
 
 def _ungrouped(node: exp.Expr, keys: list[exp.Expr]) -> Iterable[exp.Column]:
-    if isinstance(node, exp.Query) or is_aggregate_call(node) or any(_same(node, key) for key in keys):
+    if isinstance(node, exp.Query) or _aggregated(node) or any(_same(node, key) for key in keys):
         return
     if isinstance(node, exp.Anonymous) and node.name.lower() in WINDOW_BOUNDS | TIME_WINDOWS | {
         "grouping",
@@ -167,6 +167,13 @@ def _ungrouped(node: exp.Expr, keys: list[exp.Expr]) -> Iterable[exp.Column]:
         return
     for child in node.iter_expressions():
         yield from _ungrouped(child, keys)
+
+
+def _aggregated(node: exp.Expr) -> bool:
+    """Whether a node is an aggregate, with FILTER, WITHIN GROUP or IGNORE NULLS around it if need be."""
+    while isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        node = node.this
+    return is_aggregate_call(node)
 
 
 def _same(node: exp.Expr, key: exp.Expr) -> bool:

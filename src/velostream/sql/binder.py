@@ -443,12 +443,13 @@ class Binder:
     def _expression(self, node: exp.Expr, relation: Relation | None) -> exp.Expr:
         """An expression outside of a query; it sees the columns of the table, if any."""
         anchor(node, self.context.piece)
-        structure.check(node, self.context)
         node = structure.rewrite(node)
+        structure.check(node, self.context)
         node.parent = None
         holder = exp.Paren(this=node)
         relations = Relations(self.context)
         relations.resolve(holder)
+        structure.quote_names(holder)
         if relations.outside:
             self.context.report(
                 SqlSyntaxError("a source cannot be read here", hint="make it a table first"), node

@@ -65,7 +65,6 @@ class VelostreamParser(SparkParser):
         TokenType.WINDOW: lambda self: self._parse_any_window(),
     }
     SET_OP_MODIFIERS = SparkParser.SET_OP_MODIFIERS | {EMIT, WITH}
-    ALIAS_TOKENS = SparkParser.ALIAS_TOKENS
     NO_PAREN_IF_COMMANDS = False
 
     # --- doors for those who parse statements and clauses -----------------------------------------
@@ -167,6 +166,12 @@ class VelostreamParser(SparkParser):
         if isinstance(table, exp.Table) and not schema:
             self.attach_with(table)
         return table
+
+    def _parse_table_part(self, schema: bool = False) -> exp.Expr | None:
+        if not schema and self._next.token_type == TokenType.L_PAREN and self._curr.text.isidentifier():
+            # Any word may name a function here; `file` is a keyword elsewhere.
+            return self._parse_function(anonymous=True, any_token=True, optional_parens=False)
+        return super()._parse_table_part(schema)
 
     def _parse_table_hints(self) -> list[exp.Expr] | None:
         return None
@@ -296,6 +301,8 @@ class VelostreamParser(SparkParser):
         """A whole query with its modifiers."""
         start = self._curr
         query = self._parse_select(nested=True)
+        if isinstance(query, exp.Values):
+            query = self._values_to_select(query)
         query = self._parse_query_modifiers(self._parse_set_operations(query)) if query else None
         if not isinstance(query, exp.Query):
             raise self.syntax_error("expected a SELECT", start)
@@ -326,7 +333,9 @@ def _last_rows(count: int) -> exp.WindowSpec:
 
 
 class VelostreamGenerator(SparkGenerator):
-    """Writes our clauses back."""
+    """Writes our clauses back, and nothing differently from how it was read."""
+
+    TRANSFORMS = {kind: write for kind, write in SparkGenerator.TRANSFORMS.items() if kind is not exp.Select}
 
     def window_sql(self, expression: exp.Window) -> str:
         """ROWS WINDOW BUFFER comes back in front."""

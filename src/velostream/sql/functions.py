@@ -45,6 +45,9 @@ CLOCK = frozenset(
 UNIT_FIRST = frozenset({"timestampadd", "timestampdiff", "dateadd", "datediff", "date_add", "date_diff"})
 """Functions whose first of three arguments is a unit such as DAY, not a column."""
 
+_OPERATORS = frozenset({"and", "or", "not", "in", "between", "when", "case", "cast"})
+"""Spark lists them as functions, but they have a syntax of their own."""
+
 HEADER_FUNCTIONS = frozenset({"header", "has_header", "header_keys", "set_header", "remove_header"})
 WINDOW_BOUNDS = frozenset(
     f"{kind}_{side}" for kind in ("tumble", "hop", "session") for side in ("start", "end")
@@ -105,7 +108,7 @@ def functions() -> dict[str, Function]:
             deterministic=entry["deterministic"] is not False and name not in CLOCK,
         )
         for name, entry in _data()["functions"].items()
-        if name not in UNSAFE
+        if name not in UNSAFE and name.isidentifier() and name not in _OPERATORS
     }
     return {**known, **_own()}
 

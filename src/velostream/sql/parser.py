@@ -17,6 +17,7 @@ from velostream.model.statements import JobAction, ObjectKind, ShowKind
 from velostream.sql import syntax as raw
 from velostream.sql.dialect import Velostream, VelostreamParser
 from velostream.sql.script import URI_MARK, Piece
+from velostream.sql.windows import WINDOW_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,9 +54,19 @@ def tokenize(piece: Piece) -> list[Token]:
         raise SqlSyntaxError(
             "the text cannot be read as SQL", location=piece.location(0, max(1, len(piece.text)))
         ) from exc
-    for token in tokens:
+    end = Token(TokenType.SENTINEL, "")
+    for token, after, later in zip(tokens, [*tokens[1:], end], [*tokens[2:], end, end], strict=False):
         token.comments.clear()
+        if token.token_type in _CLAUSE_OR_NAME and not _begins_clause(token, after, later):
+            token.token_type = TokenType.VAR
     return tokens
+
+
+def _begins_clause(token: Token, after: Token, later: Token) -> bool:
+    """Whether WINDOW or OFFSET is the clause; otherwise it is somebody's column or Spark's window(…)."""
+    if token.token_type is TokenType.OFFSET:
+        return after.token_type in (TokenType.NUMBER, TokenType.PLACEHOLDER, TokenType.COLON)
+    return after.text.upper() in WINDOW_WORDS or later.token_type is TokenType.ALIAS
 
 
 class StatementParser:
@@ -419,13 +430,18 @@ class StatementParser:
             expected = message.split(" ", 1)[1].split(" but got")[0].strip()
             found = "the end of the statement" if at_end else f'"{self._show_token(self._current)}"'
             return SqlSyntaxError(f"expected {expected}, found {found}", location=self._place())
-        if message.startswith("Required argument"):
-            message = f'"{self._show_token(token)}" is incomplete'
+        if message.startswith("Required"):
+            message = (
+                f'something is missing before "{self._show_token(token)}"'
+                if self._current
+                else "the statement is incomplete"
+            )
         else:
             message = message[:1].lower() + message[1:].rstrip(".")
         return SqlSyntaxError(message, location=self.parser.token_location(token))
 
 
+_CLAUSE_OR_NAME = (TokenType.WINDOW, TokenType.OFFSET)
 _PLACELESS: dict[str, Any] = {"text": "", "location": None}
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES, TokenType.FROM)
 _NEVER_NAMES = frozenset(

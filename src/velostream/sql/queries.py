@@ -51,11 +51,12 @@ class QueryBinder:
         top = _top(tree)
         window, emit, with_ = self._take_clauses(tree, top)
         structure.leftover_clauses(tree, context)
-        structure.check(tree, context)
         tree = _as_query(structure.rewrite(tree))
+        structure.check(tree, context)
         top = _top(tree)
         relations = Relations(context)
         relations.resolve(tree)
+        structure.quote_names(tree)
         statement_with = self._statement_with(relations, with_)
         sources = self._distribute(relations.outside, statement_with)
         output = self._columns(tree, top, relations, window)
@@ -93,6 +94,8 @@ class QueryBinder:
             window = replace(
                 window, partition_by=tuple(structure.rewrite(part) for part in window.partition_by)
             )
+            for expression in window.partition_by:
+                structure.quote_names(expression)
         emit = raw_emit.emit if isinstance(raw_emit, RawEmit) else None
         return window, emit, with_ if isinstance(with_, RawWith) else None
 

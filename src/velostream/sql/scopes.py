@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from velostream.errors import AmbiguousNameError, SqlError, UnknownNameError, did_you_mean
-from velostream.sql.functions import functions
+from velostream.sql.functions import TIME_WINDOWS, functions
 from velostream.sql.shapes import OPEN, WINDOW_COLUMNS, Shape
 
 Report = Callable[[SqlError, exp.Expr], None]
@@ -132,6 +132,10 @@ class Analysis:
 
     def _select(self, node: exp.Select, outer: Scope | None, ctes: Mapping[str, Shape]) -> Shape:
         scope = Scope(outer, extra=set(self._extra) if node is self._top else set())
+        group = node.args.get("group")
+        for call in group.find_all(exp.Anonymous) if group is not None else ():
+            if call.name.lower() in TIME_WINDOWS:  # GROUP BY window(…) makes a column of that name
+                scope.extra.add(call.name.lower())
         from_ = node.args.get("from_")
         if from_ is not None:
             self._relation(from_.this, scope, ctes)

@@ -73,6 +73,12 @@ _KEYWORDS = frozenset(
     unique unknown update user using values view when where window with within year
     """.split()
 )
+_NO_PARENTHESES: dict[type[exp.Expr], str] = {
+    exp.CurrentDate: "CURRENT_DATE",
+    exp.CurrentTimestamp: "CURRENT_TIMESTAMP",
+    exp.CurrentUser: "CURRENT_USER",
+    exp.SessionUser: "SESSION_USER",
+}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
@@ -119,17 +125,50 @@ def _words(name: str) -> str:
 
 
 def rewrite(tree: exp.Expr) -> exp.Expr:
-    """Give Spark what it understands: units as words, ANY and ALL as IN and EXISTS, names quoted where needed."""
+    """Give Spark what it understands: units as words, ANY and ALL as IN and EXISTS."""
     holder = exp.Paren(this=tree)
     for node in list(holder.walk()):
+        plainer = _plainer(node)
+        if plainer is not None:
+            node.replace(plainer)
+            continue
         if isinstance(node, exp.Anonymous) and node.name.lower() in UNIT_FIRST and len(node.expressions) == 3:
             _unit(node)
         elif isinstance(node, _COMPARISONS) and isinstance(node.expression, exp.Any | exp.All):
             _quantified(node, node.expression)
-    for identifier in holder.find_all(exp.Identifier):
+    return holder.this  # type: ignore[no-any-return]
+
+
+def _plainer(node: exp.Expr) -> exp.Expr | None:
+    """The same in the form that parsing the generated text gives."""
+    if isinstance(node, exp.TryCast) and not node.args.get("safe"):
+        return exp.Cast(this=node.this, to=node.args["to"])
+    if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
+        return exp.Cast(this=node.this, to=node.args["to"]) if len(node.args) > 2 else None
+    if isinstance(node, exp.Concat) and all(isinstance(part, exp.Literal) for part in node.expressions):
+        return exp.Literal.string("".join(part.name for part in node.expressions))  # 'a' 'b' is one text
+    if isinstance(node, exp.RawString):
+        return exp.Literal.string(node.name)
+    if type(node) in _NO_PARENTHESES:
+        return _call(_NO_PARENTHESES[type(node)], node, [])
+    if isinstance(node, exp.Substring):
+        arguments = [node.this, node.args.get("start"), node.args.get("length")]
+        return _call("SUBSTRING", node, arguments)
+    if isinstance(node, exp.StrPosition):
+        return _call("LOCATE", node, [node.args.get("substr"), node.this, node.args.get("position")])
+    return None
+
+
+def _call(name: str, node: exp.Expr, arguments: list[exp.Expr | None]) -> exp.Anonymous:
+    call = exp.Anonymous(this=name, expressions=[argument for argument in arguments if argument is not None])
+    return call.update_positions(node)
+
+
+def quote_names(tree: exp.Expr) -> None:
+    """Put every name in backticks that needs them, and no other, so that equal names are equal nodes."""
+    for identifier in tree.find_all(exp.Identifier):
         plain = bool(_PLAIN.match(identifier.name)) and identifier.name.lower() not in _KEYWORDS
         identifier.set("quoted", not plain)
-    return holder.this  # type: ignore[no-any-return]
 
 
 def _unit(node: exp.Anonymous) -> None:

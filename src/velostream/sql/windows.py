@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ _UNITS = {
     "DAY": timedelta(days=1),
     "WEEK": timedelta(weeks=1),
 }
+_SHORT = re.compile(r"[\d.]+[A-Za-z]+")
 _FORMS = {
     WindowKind.TUMBLING: "WINDOW TUMBLING(INTERVAL '5' MINUTE) or WINDOW TUMBLING EVERY 5 MINUTES",
     WindowKind.SLIDING: "WINDOW SLIDING(INTERVAL '10' MINUTE, INTERVAL '2' MINUTE) (size, advance)",
@@ -117,9 +119,11 @@ def parse_duration_token(parser: VelostreamParser) -> timedelta:
         parser.advance()
         return _times(unit, token.text)
     text = token.text
-    if token.token_type == TokenType.NUMBER and parser.connected():
-        text += parser.current.text
-        parser.advance()
+    if token.token_type == TokenType.NUMBER and (form := _SHORT.match(parser.piece.text, token.start)):
+        # `30s` is several tokens, because Spark has numbers such as 30S (a SMALLINT).
+        text = form[0]
+        while parser.current and parser.current.start < form.end():
+            parser.advance()
     try:
         return parse_duration(text)
     except ValueError as exc:

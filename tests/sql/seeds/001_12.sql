@@ -1,0 +1,3 @@
+-- Wildcard field discovery (automatically discovers all fields)
+CREATE TABLE user_profiles AS
+SELECT * FROM kafka_users;

@@ -1,0 +1,2 @@
+-- Direct table access:
+SELECT * FROM postgresql://host/db?table=tablename;

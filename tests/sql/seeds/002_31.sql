@@ -1,0 +1,2 @@
+-- With schema:
+SELECT * FROM postgresql://host/db?schema=public&table=users;

@@ -1,0 +1,2 @@
+-- With filters:
+SELECT * FROM mysql://host/db?table=orders&where="status='active'";

@@ -1,0 +1,3 @@
+-- Parameterized query:
+SELECT * FROM mysql://host/db?query="SELECT * FROM orders WHERE date >= ?"
+WITH ("query.params" = "2024-01-01");

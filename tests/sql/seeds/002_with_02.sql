@@ -1,0 +1,5 @@
+-- Real-time change capture:
+WITH (
+    "cdc" = "true",
+    "cdc.format" = "debezium"  -- or "native"
+);

@@ -1,0 +1,6 @@
+-- Initial load + CDC:
+WITH (
+    "initial.load" = "full",
+    "cdc" = "true",
+    "cdc.start" = "latest"
+);

@@ -1,0 +1,1 @@
+WITH ("topic.wait.timeout" = "30s");

@@ -1,0 +1,1 @@
+WITH ("file.wait.timeout" = "30s");

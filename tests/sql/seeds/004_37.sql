@@ -1,0 +1,1 @@
+SELECT symbol, price FROM trades WHERE volume > 1000;
