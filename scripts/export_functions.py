@@ -20,7 +20,7 @@ _REFUSED = ("WRONG_NUM_ARGS", "requires 0 arguments", "Invalid number of argumen
 def accepts(spark: Any, call: str) -> tuple[bool, bool | None]:
     """Whether the analyzer takes this many arguments, and whether the result is deterministic."""
     try:
-        plan = spark.sql(call)._jdf.queryExecution().analyzed()
+        plan = spark.sql(call)._jdf.queryExecution().analyzed()  # noqa: SLF001
     except Exception as exc:
         return not any(mark in str(exc) for mark in _REFUSED), None
     expressions = plan.expressions()
@@ -50,7 +50,6 @@ def describe(spark: Any, info: Any) -> dict[str, Any]:
     taken, deterministic = counts(spark, template)
     return {
         "group": group,
-        "aggregate": ".aggregate." in info.getClassName(),
         "usage": " ".join(info.getUsage().replace("_FUNC_", name).split()),
         "min": min(taken, default=None),
         "max": None if MOST in taken else max(taken, default=None),
@@ -67,9 +66,9 @@ def main() -> None:
     logging.getLogger("SQLQueryContextLogger").disabled = True
     infos = {
         info.getName(): info
-        for info in spark._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos()
+        for info in spark._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos()  # noqa: SLF001
     }
-    table_functions = spark._jsparkSession.sessionState().tableFunctionRegistry().listFunction()
+    table_functions = spark._jsparkSession.sessionState().tableFunctionRegistry().listFunction()  # noqa: SLF001
     tables = sorted({table_functions.apply(i).funcName() for i in range(table_functions.size())})
     functions = {name: describe(spark, info) for name, info in sorted(infos.items())}
     data = {"spark": spark.version, "functions": functions, "table_functions": tables}

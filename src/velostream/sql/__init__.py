@@ -14,10 +14,11 @@ if TYPE_CHECKING:
         Relation,
         RelationKind,
     )
-    from velostream.sql.check import Checked, Parsed, bind_one, check_script, parameters_of, parse_script
+    from velostream.sql.check import Checked, Parsed, bind_one, check_script, parse_script
     from velostream.sql.dependencies import dependency_order
     from velostream.sql.functions import is_aggregate, is_deterministic
     from velostream.sql.generator import generate
+    from velostream.sql.parameters import parameters_of
     from velostream.sql.types import arrow_type, parse_columns, spark_ddl
     from velostream.sql.usage import column_usage
 
@@ -38,7 +39,7 @@ _HOMES = {
     "generate": "generator",
     "is_aggregate": "functions",
     "is_deterministic": "functions",
-    "parameters_of": "check",
+    "parameters_of": "parameters",
     "parse_columns": "types",
     "parse_script": "check",
     "spark_ddl": "types",

@@ -115,7 +115,7 @@ def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Cont
 
 
 def _grouping(select: exp.Select) -> list[exp.Expr] | None:
-    """The grouping expressions with aliases and positions resolved; None when anything goes (GROUP BY ALL)."""
+    """The grouping expressions, aliases and positions resolved; None when anything goes (GROUP BY ALL)."""
     group = select.args.get("group")
     if group is None:
         return []

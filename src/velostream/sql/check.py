@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from sqlglot import exp
+from typing import TYPE_CHECKING, Any
 
 from velostream.errors import (
     CycleError,
     DuplicateNameError,
-    InternalError,
-    SqlError,
     SqlSyntaxError,
     VelostreamError,
 )
 from velostream.model.location import SourceText
 from velostream.model.statements import Query, Statement
-from velostream.sql.binder import Binder, Result
+from velostream.sql import parameters
+from velostream.sql.binder import bind
 from velostream.sql.catalog import Catalog, Connectors, EmptyCatalog, Relation, RelationKind
 from velostream.sql.context import Context
 from velostream.sql.parser import parse_piece
 from velostream.sql.relations import BUILT_IN
 from velostream.sql.script import Piece, split
 from velostream.sql.syntax import Raw, RawCreate, RawDrop
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from velostream.sql.binding import Result
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def check_script(
     statements = binding.bind()
     errors = [*parsed.errors, *binding.errors]
     if params is not None:
-        errors.extend(_check_parameters(statements, params))
+        errors.extend(parameters.check(statements, params))
     return Checked(statements, tuple(_in_order(errors)))
 
 
@@ -185,7 +186,7 @@ class ScriptBinder:
         self._active.add(index)
         self._path.append(name)
         try:
-            result: Result | None = Binder(context, statement).bind(statement)
+            result: Result | None = bind(context, statement)
         except VelostreamError as error:
             context.report(error)
             result = None
@@ -256,49 +257,6 @@ def queries_of(statement: Statement) -> Iterable[Query]:
         yield from queries_of(inner)
 
 
-def parameters_of(statement: Statement) -> tuple[str, ...]:
-    """Names of the parameters of a statement in order; `?` are numbered from "1"."""
-    names: list[str] = []
-    for node in _expressions_of(statement):
-        for placeholder in node.find_all(exp.Placeholder):
-            name = placeholder.name or str(len(names) + 1)
-            if name not in names:
-                names.append(name)
-    return tuple(names)
-
-
-def _expressions_of(value: object) -> Iterable[exp.Expr]:
-    if isinstance(value, exp.Expr):
-        yield value
-    elif isinstance(value, Query):
-        yield value.tree
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _expressions_of(item)
-    elif isinstance(value, Statement):
-        for name in ("query", "values", "assignments", "where", "statement"):
-            yield from _expressions_of(getattr(value, name, None))
-
-
-def _check_parameters(
-    statements: Iterable[Statement], params: Mapping[str, Any] | Sequence[Any]
-) -> Iterable[VelostreamError]:
-    given = (
-        {str(name) for name in params}
-        if isinstance(params, Mapping)
-        else {str(i + 1) for i in range(len(params))}
-    )
-    used: set[str] = set()
-    for statement in statements:
-        for name in parameters_of(statement):
-            used.add(name)
-            if name not in given:
-                shown = f":{name}" if not name.isdigit() else f"?{name}"
-                yield SqlError(f"parameter {shown} has no value", location=statement.location)
-    for name in sorted(given - used):
-        yield SqlError(f'parameter "{name}" is not used')
-
-
 def _holds_error(piece: Piece, errors: Iterable[VelostreamError]) -> bool:
     if not piece.text:
         return False
@@ -310,6 +268,3 @@ def _holds_error(piece: Piece, errors: Iterable[VelostreamError]) -> bool:
 
 def _in_order(errors: Iterable[VelostreamError]) -> list[VelostreamError]:
     return sorted(errors, key=lambda error: error.location.start if error.location else -1)
-
-
-__all__ = ["Checked", "InternalError", "Parsed", "bind_one", "check_script", "parse_script"]

@@ -64,6 +64,10 @@ class VelostreamParser(SparkParser):
         **SparkParser.QUERY_MODIFIER_PARSERS,
         TokenType.WINDOW: lambda self: self._parse_any_window(),
     }
+    PLACEHOLDER_PARSERS = {
+        TokenType.PLACEHOLDER: lambda self: self.expression(exp.Placeholder(), token=self._prev),
+        TokenType.COLON: lambda self: self._parse_named_placeholder(),
+    }
     SET_OP_MODIFIERS = SparkParser.SET_OP_MODIFIERS | {EMIT, WITH}
     NO_PAREN_IF_COMMANDS = False
 
@@ -239,9 +243,9 @@ class VelostreamParser(SparkParser):
         if not self._at_streaming_window():
             return "windows", self._parse_window_clause()
         self._advance()
-        spec = parse_window(self)
+        spec, time_column = parse_window(self)
         location = self.token_location(start, self._prev)
-        return WINDOW, Clause(this=RawWindow(spec, location))
+        return WINDOW, Clause(this=RawWindow(spec, location, time_column))
 
     def _parse_window(self, this: Any, alias: bool = False) -> Any:
         outer, self._rows_buffer = self._rows_buffer, None
@@ -291,6 +295,11 @@ class VelostreamParser(SparkParser):
         self._advance()
         return RawProperty(key.text, value.text, self.token_location(key), self.token_location(value))
 
+    def _parse_named_placeholder(self) -> exp.Expr | None:
+        if not self._match_set(self.COLON_PLACEHOLDER_TOKENS):
+            return None
+        return self.expression(exp.Placeholder(this=self._prev.text), token=self._prev)
+
     # --- queries inside of other things -----------------------------------------------------------
 
     def _parse_statement(self) -> Any:
@@ -311,7 +320,12 @@ class VelostreamParser(SparkParser):
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> Any:
         if self._curr.text.upper() == "TRIM" and not self._trim_has_keywords():
             kwargs["anonymous"] = True
-        return super()._parse_function_call(*args, **kwargs)
+        token = self._curr
+        call = super()._parse_function_call(*args, **kwargs)
+        inner = call.this if isinstance(call, exp.Window) else call
+        if isinstance(inner, exp.Func) and "start" not in inner.meta:
+            inner.update_positions(token)
+        return call
 
     def _trim_has_keywords(self) -> bool:
         depth = 0

@@ -45,6 +45,9 @@ CLOCK = frozenset(
 UNIT_FIRST = frozenset({"timestampadd", "timestampdiff", "dateadd", "datediff", "date_add", "date_diff"})
 """Functions whose first of three arguments is a unit such as DAY, not a column."""
 
+_OF_GROUPS = frozenset({"grouping", "grouping_id"})
+"""They tell about the grouping and aggregate nothing, though Spark lists them with the aggregates."""
+
 _OPERATORS = frozenset({"and", "or", "not", "in", "between", "when", "case", "cast"})
 """Spark lists them as functions, but they have a syntax of their own."""
 
@@ -102,7 +105,7 @@ def functions() -> dict[str, Function]:
             entry["min"],
             3 if name in UNIT_FIRST and entry["max"] == 2 else entry["max"],
             entry["usage"],
-            aggregate=entry.get("aggregate", entry["group"] == "agg_funcs"),
+            aggregate=entry["group"] == "agg_funcs" and name not in _OF_GROUPS,
             window_only=entry["group"] == "window_funcs",
             generator=entry["group"] == "generator_funcs",
             deterministic=entry["deterministic"] is not False and name not in CLOCK,
@@ -163,7 +166,8 @@ def _check_count(name: str, function: Function, arguments: int) -> None:
     else:
         wanted = f"{least} to {most}"
     plural = "argument" if wanted == "1" else "arguments"
+    signature = function.usage.partition(" - ")[0]
     raise UnknownNameError(
         f'function "{name}" takes {wanted} {plural}, not {arguments}',
-        hint=function.usage.split(". ")[0] or None,
+        hint=f"write {signature}" if signature else None,
     )

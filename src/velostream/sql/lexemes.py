@@ -136,7 +136,7 @@ def _variable_end(source: SourceText, start: int, errors: list[SqlSyntaxError] |
 
 
 def uri_end(text: str, position: int) -> int:
-    """Where a URI that goes on at `position` ends: white space, `;`, or `)` or `,` outside quotes and braces."""
+    """Where a URI ends: at white space, `;`, or a `)` or `,` outside quotes and braces."""
     braces = 0
     while match := _URI_STEP.match(text, position):
         step = match[0]

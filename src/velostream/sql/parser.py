@@ -116,10 +116,11 @@ class StatementParser:
         parse = _STATEMENTS.get(word)
         if parse is not None:
             return parse(self)
-        if word in _UNSAFE:
-            raise UnsafeError(f"{word} is not allowed", detail=_UNSAFE[word], location=self._place())
+        first = word.partition(" ")[0]  # sqlglot reads ADD JAR as one word
+        if first in _UNSAFE:
+            raise UnsafeError(f"{first} is not allowed", detail=_UNSAFE[first], location=self._place())
         if self._current.token_type == TokenType.L_PAREN:
-            return self._select()
+            return self.select()
         raise SqlSyntaxError(
             f'"{self._current.text}" does not begin a statement',
             hint=did_you_mean(word, _STATEMENTS) or f"statements begin with {', '.join(_LISTED)}",
@@ -128,7 +129,8 @@ class StatementParser:
 
     # --- the statements ---------------------------------------------------------------------------
 
-    def _create(self) -> raw.Raw:
+    def create(self) -> raw.Raw:
+        """CREATE TABLE, STREAM, SOURCE or VIEW."""
         self._take("CREATE")
         or_replace = self.parser.words("OR", "REPLACE")
         kind = self._kind("CREATE")
@@ -145,7 +147,7 @@ class StatementParser:
         if kind is ObjectKind.TABLE and query is None and not schema.columns:
             raise SqlSyntaxError(
                 f'table "{name.text}" has neither columns nor a query',
-                hint=f"write CREATE TABLE {name.text} (column type, …) or CREATE TABLE {name.text} AS SELECT …",
+                hint=f"write CREATE TABLE {name.text} (column type, …) or … AS SELECT …",
                 location=name.location,
             )
         return raw.RawCreate(
@@ -167,7 +169,8 @@ class StatementParser:
             raise self._unexpected("a URI")
         return table
 
-    def _insert(self) -> raw.Raw:
+    def insert(self) -> raw.Raw:
+        """INSERT INTO a table or a URI."""
         self._take("INSERT")
         or_replace = self.parser.words("OR", "REPLACE")
         self._take("INTO", hint="INSERT INTO table VALUES (…)")
@@ -206,7 +209,8 @@ class StatementParser:
         self.parser.close()
         return tuple(values)
 
-    def _update(self) -> raw.Raw:
+    def update(self) -> raw.Raw:
+        """UPDATE t SET …."""
         self._take("UPDATE")
         table = self._name(ObjectKind.TABLE)
         self._take("SET")
@@ -221,15 +225,18 @@ class StatementParser:
             raise self._unexpected("=")
         return column, self._expression()
 
-    def _delete(self) -> raw.Raw:
+    def delete(self) -> raw.Raw:
+        """DELETE FROM t."""
         self._take("DELETE")
         self._take("FROM")
         return raw.RawDelete(self._name(ObjectKind.TABLE), self._where(), **_PLACELESS)
 
-    def _select(self) -> raw.Raw:
+    def select(self) -> raw.Raw:
+        """A bare query."""
         return raw.RawSelect(self._query(), self._with(), **_PLACELESS)
 
-    def _show(self) -> raw.Raw:
+    def show(self) -> raw.Raw:
+        """SHOW …."""
         self._take("SHOW")
         if self.parser.words("CREATE"):
             for word in _KINDS:
@@ -251,7 +258,8 @@ class StatementParser:
             connector = self._any_name("a connector")
         return raw.RawShow(kind, connector, **_PLACELESS)
 
-    def _describe(self) -> raw.Raw:
+    def describe(self) -> raw.Raw:
+        """DESCRIBE name."""
         self.parser.advance()
         for word in _KINDS:
             if self._current.text.upper() == word and self.parser.following:
@@ -259,7 +267,8 @@ class StatementParser:
                 break
         return raw.RawNamed(self._any_name("a name"), False, **_PLACELESS)
 
-    def _explain(self) -> raw.Raw:
+    def explain(self) -> raw.Raw:
+        """EXPLAIN of another statement."""
         self._take("EXPLAIN")
         if not self._current:
             raise self._unexpected("a statement")
@@ -269,7 +278,8 @@ class StatementParser:
         inner = replace(inner, text=location.text, location=location, end=self.tokens[-1].end + 1)
         return raw.RawExplain(inner, **_PLACELESS)
 
-    def _control(self) -> raw.Raw:
+    def control(self) -> raw.Raw:
+        """PAUSE, RESUME or STOP JOB."""
         action = JobAction(self._current.text.lower())
         self.parser.advance()
         self._take("JOB", hint=f"{action.upper()} JOB id")
@@ -285,13 +295,15 @@ class StatementParser:
             raise SqlSyntaxError("expected one id after JOB", location=place)
         return raw.RawControl(action, job, **_PLACELESS)
 
-    def _drop(self) -> raw.Raw:
+    def drop(self) -> raw.Raw:
+        """DROP …."""
         self._take("DROP")
         kind = self._kind("DROP")
         if_exists = self.parser.words("IF", "EXISTS")
         return raw.RawDrop(kind, self._name(kind), bool(if_exists), **_PLACELESS)
 
-    def _replay(self) -> raw.Raw:
+    def replay(self) -> raw.Raw:
+        """REPLAY DEAD LETTERS."""
         self._take("REPLAY")
         self._take("DEAD", hint="REPLAY DEAD LETTERS")
         self._take("LETTERS", hint="REPLAY DEAD LETTERS")
@@ -427,7 +439,7 @@ class StatementParser:
         message = str(exc)
         if message.startswith(("Expecting", "Expected")):
             at_end = not self._current
-            expected = message.split(" ", 1)[1].split(" but got")[0].strip()
+            expected = message.split(" ", 1)[1].split(" but got", maxsplit=1)[0].strip()
             found = "the end of the statement" if at_end else f'"{self._show_token(self._current)}"'
             return SqlSyntaxError(f"expected {expected}, found {found}", location=self._place())
         if message.startswith("Required"):
@@ -453,21 +465,21 @@ _NEVER_NAMES = frozenset(
 )
 
 _STATEMENTS: dict[str, Callable[[StatementParser], raw.Raw]] = {
-    "SELECT": StatementParser._select,
-    "WITH": StatementParser._select,
-    "VALUES": StatementParser._select,
-    "CREATE": StatementParser._create,
-    "INSERT": StatementParser._insert,
-    "UPDATE": StatementParser._update,
-    "DELETE": StatementParser._delete,
-    "SHOW": StatementParser._show,
-    "DESCRIBE": StatementParser._describe,
-    "DESC": StatementParser._describe,
-    "EXPLAIN": StatementParser._explain,
-    "PAUSE": StatementParser._control,
-    "RESUME": StatementParser._control,
-    "STOP": StatementParser._control,
-    "DROP": StatementParser._drop,
-    "REPLAY": StatementParser._replay,
+    "SELECT": StatementParser.select,
+    "WITH": StatementParser.select,
+    "VALUES": StatementParser.select,
+    "CREATE": StatementParser.create,
+    "INSERT": StatementParser.insert,
+    "UPDATE": StatementParser.update,
+    "DELETE": StatementParser.delete,
+    "SHOW": StatementParser.show,
+    "DESCRIBE": StatementParser.describe,
+    "DESC": StatementParser.describe,
+    "EXPLAIN": StatementParser.explain,
+    "PAUSE": StatementParser.control,
+    "RESUME": StatementParser.control,
+    "STOP": StatementParser.control,
+    "DROP": StatementParser.drop,
+    "REPLAY": StatementParser.replay,
 }
 _LISTED = tuple(word for word in _STATEMENTS if word not in ("WITH", "DESC", "VALUES"))

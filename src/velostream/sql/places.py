@@ -16,8 +16,8 @@ _START, _END = "start", "end"
 def anchor(tree: exp.Expr, piece: Piece) -> None:
     """Turn sqlglot's positions within the piece into positions within the user's text."""
     for node in tree.walk():
-        meta = node._meta
-        if meta and _START in meta and "anchored" not in meta:
+        meta = node.meta
+        if _START in meta and "anchored" not in meta:
             place = piece.location(meta[_START], meta[_END] + 1)
             meta[_START], meta[_END], meta["anchored"] = place.start, place.end, True
 
@@ -26,8 +26,8 @@ def span(node: exp.Expr) -> tuple[int, int] | None:
     """The first and last character of a node (end excluded), from it and its children."""
     starts, ends = [], []
     for child in node.walk():
-        meta = child._meta
-        if meta and "anchored" in meta:
+        meta = child.meta
+        if "anchored" in meta:
             starts.append(meta[_START])
             ends.append(meta[_END])
     return (min(starts), max(ends)) if starts else None
@@ -35,8 +35,8 @@ def span(node: exp.Expr) -> tuple[int, int] | None:
 
 def locate(node: exp.Expr, source: SourceText, fallback: Location | None = None) -> Location | None:
     """The node's place in the user's text; the nearest known ancestor's, then `fallback`, if it has none."""
-    own = node._meta
-    if isinstance(node, exp.Func) and own and "anchored" in own:
+    own = node.meta
+    if isinstance(node, exp.Func) and "anchored" in own:
         return source.location(own[_START], own[_END])  # the function's name, without its arguments
     current: exp.Expr | None = node
     while current is not None:

@@ -13,6 +13,7 @@ from velostream.model.statements import Emit, EmitMode, Query, SourceRef, Window
 from velostream.sql import aggregation, structure
 from velostream.sql import properties as props
 from velostream.sql.dialect import EMIT, WINDOW, WITH
+from velostream.sql.parameters import names_of, placeholders
 from velostream.sql.places import anchor
 from velostream.sql.relations import Outside, Relations
 from velostream.sql.scopes import Analysis
@@ -43,6 +44,7 @@ class QueryBinder:
     parameters_allowed: bool = True
     properties: dict[str, str] = field(default_factory=dict)
     _near: Outside | None = None
+    _time_column: list[exp.Expr] = field(default_factory=list)
 
     def bind(self, raw: RawQuery) -> Bound:
         """Check everything about the query; errors go to the context."""
@@ -88,6 +90,9 @@ class QueryBinder:
         window = None
         if isinstance(raw_window, RawWindow):
             window = replace(raw_window.spec, location=raw_window.location)
+            if raw_window.time_column is not None:
+                anchor(raw_window.time_column, self.context.piece)
+                self._time_column.append(raw_window.time_column)
             for expression in window.partition_by:
                 anchor(expression, self.context.piece)
                 structure.check(expression, self.context)
@@ -108,26 +113,15 @@ class QueryBinder:
             self.context.report(error, node)
 
         extra = WINDOW_COLUMNS if window is not None and window.kind is not WindowKind.ROWS else ()
-        if window is not None and isinstance(top, exp.Select) and (window.partition_by or window.time_column):
-            # The clause's own columns are resolved as if they stood in the SELECT list.
-            probe = top.copy()
-            probe.set("expressions", [part.copy() for part in window.partition_by] + _time_columns(window))
-            for key in ("group", "having", "order", "where", "joins_on"):
-                probe.args.pop(key, None)
-            quiet = Analysis(relations.shapes, report, extra=extra, top=probe)
-            quiet.query(probe, None, {})
+        also = [*window.partition_by, *self._time_column] if window is not None else []
         analysis = Analysis(
-            relations.shapes, report, extra=extra, top=top if isinstance(top, exp.Query) else None
+            relations.shapes, report, extra=extra, top=top if isinstance(top, exp.Query) else None, also=also
         )
         return analysis.query(tree, None, {}).names
 
     def _parameters(self, tree: exp.Expr) -> tuple[str, ...]:
-        names: list[str] = []
-        nodes = sorted(tree.find_all(exp.Placeholder), key=lambda node: node.meta.get("start", 0))
-        for node in nodes:
-            name = node.name or f"{len(names) + 1}"
-            if name not in names:
-                names.append(name)
+        nodes = placeholders([tree])
+        names = names_of(nodes)
         if names and not self.parameters_allowed:
             self.context.report(
                 SqlSyntaxError(
@@ -136,7 +130,7 @@ class QueryBinder:
                 ),
                 nodes[0],
             )
-        return tuple(names)
+        return names
 
     # --- properties -------------------------------------------------------------------------------
 
@@ -275,13 +269,6 @@ def check_source(
         props.validate(CommonOptions, said, checked, fallback=fallback, about="the source")
     except VelostreamError as error:
         context.report(error)
-
-
-def _time_columns(window: WindowSpec) -> list[exp.Expr]:
-    if window.time_column is None:
-        return []
-    parts = window.time_column.split(".")
-    return [exp.column(parts[-1], table=parts[-2] if len(parts) > 1 else None)]
 
 
 def _top(tree: exp.Expr) -> exp.Expr:

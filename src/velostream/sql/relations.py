@@ -21,9 +21,9 @@ from velostream.model.uri import Uri
 from velostream.sql import properties as props
 from velostream.sql.catalog import ConnectorInfo, Relation, RelationKind
 from velostream.sql.dialect import WITH
-from velostream.sql.functions import UNSAFE, WINDOW_TABLES, table_functions
+from velostream.sql.functions import UNSAFE, table_functions
 from velostream.sql.script import URI_MARK
-from velostream.sql.shapes import OPEN, Shape, source_shape
+from velostream.sql.shapes import Shape, source_shape
 from velostream.sql.syntax import RawWith
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Relations:
     shapes: dict[str, Shape] = field(default_factory=dict)
 
     def resolve(self, tree: exp.Expr) -> exp.Expr:
-        """Replace every relation of the tree by a plain table; returns the tree (a view may replace its root)."""
+        """Replace every relation of the tree by a plain table, and views by subqueries."""
         nodes = [
             node for node in tree.find_all(exp.Table, bfs=False) if not isinstance(node.parent, exp.Column)
         ]
@@ -136,13 +136,6 @@ class Relations:
             known = [*table_functions(), "kafka_topic", "file"]
             raise UnknownNameError(f'unknown function "{call.name}" in FROM', hint=did_you_mean(name, known))
         _refuse_with(with_, f"{call.name} is a function")
-        if name in WINDOW_TABLES:
-            self._window_table(call)
-
-    def _window_table(self, call: exp.Anonymous) -> None:
-        for argument in call.expressions:
-            if isinstance(argument, exp.Column) and argument.name.lower() not in ("descriptor",):
-                return
 
     def _uri(self, node: exp.Table, uri: Uri, with_: RawWith | None, short: str | None) -> None:
         connector = connector_of(self.context, uri)
@@ -232,8 +225,7 @@ class Relations:
         self._adopt(view)
         self.views.append(relation.name)
         for child in tree.walk():
-            if child._meta:
-                child._meta.pop("anchored", None)
+            child.meta.pop("anchored", None)
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(relation.name))
         subquery = exp.Subquery(this=tree, alias=alias)
         for key in ("joins", "pivots", "sample", "laterals"):

@@ -70,6 +70,7 @@ class Analysis:
         *,
         extra: Iterable[str] = (),
         top: exp.Query | None = None,
+        also: Iterable[exp.Expr] = (),
     ) -> None:
         self.shapes = shapes
         self.report = report
@@ -78,6 +79,7 @@ class Analysis:
         """System columns that are used beside `*`, by relation."""
         self._extra = set(extra)
         self._top = top
+        self._also = tuple(also)
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -144,6 +146,8 @@ class Analysis:
         for lateral in node.args.get("laterals") or ():
             self._lateral(lateral, scope, ctes)
         self._expression(node.args.get("where"), scope, ctes)
+        for expression in self._also if node is self._top else ():
+            self._expression(expression, scope, ctes)
         for alias in scope.invisible:
             scope.relations.pop(alias, None)
         self._projections(node, scope, ctes)
@@ -294,6 +298,8 @@ class Analysis:
         if len(parts) > 1:
             aliases = [alias for alias in _visible_relations(scope) if not alias.startswith("#")]
             hint = did_you_mean(parts[0].name, [*aliases, *scope.candidates()])
+            if hint is None and aliases:
+                hint = f"relations are {', '.join(aliases)}"
             self.report(
                 UnknownNameError(f'unknown relation or column "{parts[0].name}" in "{name}"', hint=hint),
                 parts[0],

@@ -17,19 +17,25 @@ from velostream.sql.functions import UNIT_FIRST, check_call
 if TYPE_CHECKING:
     from velostream.sql.context import Context
 
-_ALLOWED = frozenset(
+
+def _set_of(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_ALLOWED = _set_of(
     """
-    Select From Join Where Group Having Order Ordered Limit Offset With CTE Subquery Union Except Intersect
-    Table TableAlias Identifier Column Star Alias Aliases Literal Null Boolean Paren Tuple Values Lateral
-    And Or Xor Not Neg BitwiseNot Add Sub Mul Div IntDiv Mod EQ NEQ NullSafeEQ NullSafeNEQ GT GTE LT LTE Is In
-    Between Like ILike RegexpLike Escape DPipe BitwiseAnd BitwiseOr BitwiseXor BitwiseLeftShift BitwiseRightShift
-    Dot Bracket Case If Cast TryCast DataType DataTypeParam ColumnDef Interval IntervalSpan Var Kwarg PropertyEQ
-    Anonymous Count Sum Avg Min Max Coalesce Transform Extract Overlay StrPosition Substring Trim
-    CurrentDate CurrentTimestamp CurrentUser SessionUser
-    Window WindowSpec Distinct Filter WithinGroup IgnoreNulls RespectNulls Lambda Placeholder Exists Any All
-    TableSample Pivot PivotAlias PivotAny UnpivotColumns Qualify Hint JoinHint Cube Rollup GroupingSets
-    HexString RawString National Collate Sort Cluster Distribute Clause Fetch LimitOptions
-    """.split()
+    Select From Join Where Group Having Order Ordered Limit Offset With CTE Subquery Union Except
+    Intersect Table TableAlias Identifier Column Star Alias Aliases Literal Null Boolean Paren Tuple
+    Values Lateral And Or Xor Not Neg BitwiseNot Add Sub Mul Div IntDiv Mod EQ NEQ NullSafeEQ
+    NullSafeNEQ GT GTE LT LTE Is In Between Like ILike RegexpLike Escape DPipe BitwiseAnd BitwiseOr
+    BitwiseXor BitwiseLeftShift BitwiseRightShift Dot Bracket Case If Cast TryCast DataType
+    DataTypeParam ColumnDef Interval IntervalSpan Var Kwarg PropertyEQ Anonymous Count Sum Avg Min Max
+    Coalesce Transform Extract Overlay StrPosition Substring Trim CurrentDate CurrentTimestamp
+    CurrentUser SessionUser Window WindowSpec Distinct Filter WithinGroup IgnoreNulls RespectNulls
+    Lambda Placeholder Exists Any All TableSample Pivot PivotAlias PivotAny UnpivotColumns Qualify Hint
+    JoinHint Cube Rollup GroupingSets HexString RawString National Collate Sort Cluster Distribute
+    Clause Fetch LimitOptions
+    """
 )
 _FORBIDDEN_ARGS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Select: (
@@ -60,18 +66,19 @@ _FORBIDDEN_ARGS: dict[type[exp.Expr], tuple[str, ...]] = {
 }
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Words that Spark, or our own grammar, could take for something else than a column.
-_KEYWORDS = frozenset(
+_KEYWORDS = _set_of(
     """
-    all and anti any array as asc asof at authorization between both by case cast check collate column commit
-    constraint create cross cube current current_date current_time current_timestamp current_user date day delete
-    desc describe distinct distribute div drop else emit end escape every except exists explain extract false
-    fetch filter for foreign from full function global grant group grouping having hour if in inner insert
-    intersect interval into is join key lateral leading left like limit local map match minus minute month natural
-    no not null nulls of offset on only or order outer over overlaps overlay partition position primary properties
-    range references regexp replace right rlike rollup row rows second select semi session set sliding some sort
-    start struct table tablesample then time timestamp to trailing transform trim true truncate tumbling union
-    unique unknown update user using values view when where window with within year
-    """.split()
+    all and anti any array as asc asof at authorization between both by case cast check collate column
+    commit constraint create cross cube current current_date current_time current_timestamp current_user
+    date day delete desc describe distinct distribute div drop else emit end escape every except exists
+    explain extract false fetch filter for foreign from full function global grant group grouping having
+    hour if in inner insert intersect interval into is join key lateral leading left like limit local
+    map match minus minute month natural no not null nulls of offset on only or order outer over
+    overlaps overlay partition position primary properties range references regexp replace right rlike
+    rollup row rows second select semi session set sliding some sort start struct table tablesample then
+    time timestamp to trailing transform trim true truncate tumbling union unique unknown update user
+    using values view when where window with within year
+    """
 )
 _NO_PARENTHESES: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "CURRENT_DATE",
@@ -84,7 +91,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 def check(tree: exp.Expr, context: Context) -> None:
     """Report every node, clause and function that has no place in a query; record the UDFs used."""
-    for node in tree.walk():
+    for node in tree.walk(prune=lambda node: type(node).__name__ not in _ALLOWED):
         try:
             _check_node(node, context)
         except SqlError as error:
@@ -161,7 +168,8 @@ def _plainer(node: exp.Expr) -> exp.Expr | None:
 
 def _call(name: str, node: exp.Expr, arguments: list[exp.Expr | None]) -> exp.Anonymous:
     call = exp.Anonymous(this=name, expressions=[argument for argument in arguments if argument is not None])
-    return call.update_positions(node)
+    call.meta.update(node.meta)
+    return call
 
 
 def quote_names(tree: exp.Expr) -> None:
@@ -173,9 +181,9 @@ def quote_names(tree: exp.Expr) -> None:
 
 def _unit(node: exp.Anonymous) -> None:
     unit = node.expressions[0]
-    if isinstance(unit, exp.Column) and not unit.table:
-        unit.replace(exp.Var(this=unit.name.upper()))
-    elif isinstance(unit, exp.Literal) and unit.is_string:
+    if (isinstance(unit, exp.Column) and not unit.table) or (
+        isinstance(unit, exp.Literal) and unit.is_string
+    ):
         unit.replace(exp.Var(this=unit.name.upper()))
 
 

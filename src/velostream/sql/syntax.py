@@ -192,3 +192,4 @@ class RawWindow:
 
     spec: WindowSpec
     location: Location
+    time_column: exp.Column | None

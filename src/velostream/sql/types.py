@@ -39,7 +39,10 @@ _SIMPLE: dict[exp.DType, pa.DataType] = {
     _T.TIME: pa.time64("us"),
     _T.NULL: pa.null(),
 }
-_NAMES = "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BINARY, DATE, TIMESTAMP, ARRAY<…>, MAP<…>, STRUCT<…>"
+_NAMES = (
+    "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BINARY, DATE, TIMESTAMP, "
+    "ARRAY<…>, MAP<…> and STRUCT<…>"
+)
 
 
 def arrow_type(node: exp.DataType) -> pa.DataType:

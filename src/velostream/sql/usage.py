@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.model.statements import Query, WindowKind
+from velostream.model.statements import Query, WindowKind, WindowSpec
 from velostream.sql.scopes import Analysis
 from velostream.sql.shapes import WINDOW_COLUMNS, Shape, source_shape
 
@@ -54,23 +54,21 @@ def _analysed(query: Query, columns: Mapping[str, Collection[str]]) -> Analysis:
     top: exp.Expr = tree
     while isinstance(top, exp.Subquery):
         top = top.this
-    if window is not None and isinstance(top, exp.Select):
-        tree = top = _with_window_columns(query, top)
-    analysis = Analysis(shapes, _ignore, extra=extra, top=top if isinstance(top, exp.Query) else None)
+    also = _window_columns(window) if window is not None else []
+    analysis = Analysis(
+        shapes, _ignore, extra=extra, top=top if isinstance(top, exp.Query) else None, also=also
+    )
     analysis.query(tree, None, {})
     return analysis
 
 
-def _with_window_columns(query: Query, top: exp.Select) -> exp.Select:
-    """The query with the columns of its WINDOW clause in the list, so that they count as used."""
-    window = query.window
-    extended = top.copy()
-    parts: list[exp.Expr] = [part.copy() for part in window.partition_by] if window else []
-    if window is not None and window.time_column:
+def _window_columns(window: WindowSpec) -> list[exp.Expr]:
+    """The columns that the WINDOW clause names."""
+    found = list(window.partition_by)
+    if window.time_column:
         names = window.time_column.split(".")
-        parts.append(exp.column(names[-1], table=names[-2] if len(names) > 1 else None))
-    extended.set("expressions", [*extended.expressions, *parts])
-    return extended
+        found.append(exp.column(names[-1], table=names[-2] if len(names) > 1 else None))
+    return found
 
 
 def _ignore(error: SqlError, node: exp.Expr) -> None:

@@ -42,13 +42,13 @@ _FORMS = {
 }
 
 
-def parse_window(parser: VelostreamParser) -> WindowSpec:
-    """The rest of a WINDOW clause, from its kind on."""
+def parse_window(parser: VelostreamParser) -> tuple[WindowSpec, exp.Column | None]:
+    """The rest of a WINDOW clause, from its kind on, and the column that holds the time."""
     start = parser.current
     kind = _KINDS[start.text.upper()]
     parser.advance()
     if kind is WindowKind.ROWS:
-        return _parse_rows(parser)
+        return _parse_rows(parser), None
     column, durations = _parse_arguments(parser) if parser.match(TokenType.L_PAREN) else (None, [])
     partition_by: tuple[exp.Expr, ...] = ()
     named: dict[str, timedelta] = {}
@@ -61,7 +61,8 @@ def parse_window(parser: VelostreamParser) -> WindowSpec:
             named[word] = parse_duration_token(parser)
         else:
             break
-    return _checked(parser, start, kind, column, durations, named, partition_by)
+    name = ".".join(part.name for part in column.parts) if column is not None else None
+    return _checked(parser, start, kind, name, durations, named, partition_by), column
 
 
 def _parse_rows(parser: VelostreamParser) -> WindowSpec:
@@ -76,8 +77,8 @@ def _parse_rows(parser: VelostreamParser) -> WindowSpec:
     return WindowSpec(WindowKind.ROWS, rows=int(token.text), partition_by=parser.partition_by())
 
 
-def _parse_arguments(parser: VelostreamParser) -> tuple[str | None, list[timedelta]]:
-    column: str | None = None
+def _parse_arguments(parser: VelostreamParser) -> tuple[exp.Column | None, list[timedelta]]:
+    column: exp.Column | None = None
     durations: list[timedelta] = []
     while True:
         if not durations and column is None and _at_column(parser):
@@ -97,11 +98,11 @@ def _at_column(parser: VelostreamParser) -> bool:
     return not token.text[:1].isdigit() and after.token_type in (TokenType.COMMA, TokenType.DOT)
 
 
-def _parse_column(parser: VelostreamParser) -> str:
+def _parse_column(parser: VelostreamParser) -> exp.Column:
     column = parser.column()
     if not isinstance(column, exp.Column):
         raise parser.syntax_error("expected the column that holds the time")
-    return ".".join(part.name for part in column.parts)
+    return column
 
 
 def parse_duration_token(parser: VelostreamParser) -> timedelta:
@@ -133,7 +134,7 @@ def parse_duration_token(parser: VelostreamParser) -> timedelta:
 
 
 def interval_duration(node: exp.Expr | None) -> timedelta:
-    """The length of an interval literal (or a sum of them); ValueError for months, years and anything else."""
+    """The length of an interval literal, or a sum of them; ValueError for months, years and all else."""
     if isinstance(node, exp.Add):
         return interval_duration(node.this) + interval_duration(node.expression)
     if isinstance(node, exp.Paren):

@@ -13,7 +13,7 @@ from velostream.sql import Checked, EmptyCatalog, check_script, generate
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "sql" / "parse").glob("*.sql"))
 REGISTRY = Registry()
-ENVIRONMENT = {"TABLE": "from_env", "BASE": "file:///data", "QUOTED": "it's \\ \"x\"", "TOPIC": "orders"}
+ENVIRONMENT = {"TABLE": "from_env", "BASE": "file:///data", "QUOTED": 'it\'s \\ "x"', "TOPIC": "orders"}
 
 
 def check(text: str) -> Checked:
