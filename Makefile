@@ -31,6 +31,7 @@ bench: prepare ## speed, beside hand-written PySpark
 	@$(BIN)/python -m benchmarks
 
 soak: prepare ## the long random tests with full counts; the result goes to benchmarks/soak.txt
+	@mkdir -p benchmarks
 	@VELOSTREAM_SOAK=1 $(BIN)/pytest -q --durations=0 --durations-min=1 --timeout=7200 | tee benchmarks/soak.txt
 
 setup: $(READY) ## the virtual environment, and Java where there is none
