@@ -94,11 +94,20 @@ class Source(ABC):
         """
 
     def frame(
-        self, spark: SparkSession, start: Offset | None, end: Offset, columns: Sequence[str] | None
+        self,
+        spark: SparkSession,
+        start: Offset | None,
+        end: Offset,
+        columns: Sequence[str] | None,
+        *,
+        careful: bool = False,
     ) -> DataFrame | None:
         """The same rows as `read` over all partitions, as a native Spark plan, or None to use `read`.
 
         `columns` are those the statement uses, system columns included; None means all but system ones.
+        Not `careful`: the plan must fail (Spark's FAILFAST) on the first row that cannot be decoded, so
+        that clean input pays nothing; the runtime then asks again, `careful`, and gets `_bad`.
+        The system column `_position`, a string, orders the rows of the source: a later row sorts after.
         A column `_weight` (+1, -1) is there only when the range takes rows back. A string column `_bad`
         may mark rows that could not be decoded: it is null in good rows, and in bad ones the other
         columns mean nothing (see `bad_rows`). Rows that are bad already have their place in `bad_rows`
@@ -109,6 +118,17 @@ class Source(ABC):
     def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
         """The rows of a range that could not be decoded; asked only when `_bad` was seen."""
         return iter(())
+
+    def has_bad_rows(self, start: Offset | None, end: Offset) -> bool:
+        """Whether the source itself set rows of the range aside, which no frame shows (cheap)."""
+        return False
+
+    def new_columns(self, start: Offset | None, end: Offset) -> bool:
+        """Whether rows of the range have columns that the schema lacks; asked before a range is read.
+
+        If so, `widen` gives the schema with them.
+        """
+        return False
 
     def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
         """A wider schema under which bad rows of the range decode, or None. Never for declared columns."""

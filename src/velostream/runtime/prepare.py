@@ -200,9 +200,9 @@ def _drop_old_archives(cache: Path) -> None:
 def main() -> int:
     """`python -m velostream.runtime.prepare`: what the Makefile runs after an install."""
     try:
-        prepare(say=lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
+        prepare(say=lambda line: print(line, file=sys.stderr, flush=True))
     except JavaError as exc:
-        print(exc, file=sys.stderr)  # noqa: T201
+        print(exc, file=sys.stderr)
         return exc.exit_code
     return 0
 

@@ -371,11 +371,11 @@ class Table:
             if not self.spec.key:
                 self._writer.rows(table, None, self._manual())
                 return int(table.num_rows)
-            self._check_new(table)
+            self.check_new(table)
             self._writer.keyed(table, [], self._manual())
         return int(table.num_rows)
 
-    def _check_new(self, rows: pa.Table) -> None:
+    def check_new(self, rows: pa.Table) -> None:
         version = self._version
         seen: set[Hashable] = set()
         keys = self._writer.codec.encode_columns(rows)

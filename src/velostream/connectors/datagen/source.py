@@ -64,11 +64,18 @@ class DatagenSource(Source):
             arrays = {name: values.array(ids, mix) for name, values, mix in self._mixed()}
             arrays["_timestamp"] = self._moment.array(ids, Mix(0))
             arrays["_partition"] = pa.array([PARTITION] * len(ids))
-            arrays["_offset"] = pa.array([str(number) for number in ids.tolist()])
+            arrays["_offset"] = pa.array(ids)
+            arrays["_position"] = pa.array([f"{number:020d}" for number in ids.tolist()])
             yield pa.RecordBatch.from_pydict(arrays)
 
     def frame(
-        self, spark: SparkSession, start: Offset | None, end: Offset, columns: Sequence[str] | None
+        self,
+        spark: SparkSession,
+        start: Offset | None,
+        end: Offset,
+        columns: Sequence[str] | None,
+        *,
+        careful: bool = False,
     ) -> DataFrame | None:
         """See `Source`."""
         first, last = int(start[PARTITION]) if start else 0, int(end[PARTITION])
@@ -76,7 +83,8 @@ class DatagenSource(Source):
         system = {
             "_timestamp": self._moment.sql(Mix(0)),
             "_partition": f"'{PARTITION}'",
-            "_offset": "CAST(id AS STRING)",
+            "_offset": "id",
+            "_position": "lpad(CAST(id AS STRING), 20, '0')",
         }
         wanted = list(available) if columns is None else [c for c in columns if c in {**available, **system}]
         expressions = [f"{({**system, **available})[name]} AS `{name}`" for name in wanted]

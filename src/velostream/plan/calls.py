@@ -1,0 +1,64 @@
+"""Function calls in a tree: which are aggregates, which need the clock or a die."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from velostream.sql.functions import is_aggregate, is_deterministic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def call_name(node: exp.Expr) -> str | None:
+    """The function's lowercase name as Spark knows it, or None when `node` is not a call."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    if isinstance(node, exp.AnonymousAggFunc):
+        return str(node.this).lower()
+    if isinstance(node, exp.Func):
+        text: str = node.sql(dialect="spark")
+        return text.split("(", 1)[0].strip().lower()
+    return None
+
+
+def aggregate_call(node: exp.Expr) -> bool:
+    """Whether `node` is a call of an aggregate function, outside of any OVER."""
+    if isinstance(node.parent, exp.Window) and node.arg_key == "this":
+        return False
+    if isinstance(node.parent, exp.Filter) and isinstance(node.parent.parent, exp.Window):
+        return False
+    if isinstance(node, exp.AggFunc):
+        return True
+    if isinstance(node, exp.Anonymous):
+        return is_aggregate(node.name.lower())
+    return False
+
+
+def aggregates_in(tree: exp.Expr) -> Iterator[exp.Expr]:
+    """The outermost aggregate calls of a tree, FILTER included, not looking into subqueries."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if aggregate_call(node):
+            yield node.parent if isinstance(node.parent, exp.Filter) else node
+            continue
+        if node is not tree and isinstance(node, exp.Query):
+            continue
+        stack.extend(reversed(list(node.iter_expressions())))
+
+
+def has_aggregates(select: exp.Select) -> bool:
+    """Whether the SELECT itself (not a subquery of it) aggregates."""
+    parts = [*select.selects, *filter(None, [select.args.get("having"), select.args.get("order")])]
+    return bool(select.args.get("group")) or any(True for part in parts for _ in aggregates_in(part))
+
+
+def volatile_calls(tree: exp.Expr) -> Iterator[str]:
+    """Names of functions that may answer differently when asked again."""
+    for node in tree.find_all(exp.Func):
+        name = call_name(node)
+        if name is not None and not is_deterministic(name):
+            yield name

@@ -1,0 +1,87 @@
+"""No digit is cut: arithmetic whose result type would have to drop digits is refused at creation.
+
+Spark widens decimals as far as 38 digits and then drops digits after the point. The types are Spark's own:
+for each SELECT one more SELECT, of the operands and results of its arithmetic, is analysed but never run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from velostream.errors import SqlError, TypeMismatchError
+from velostream.plan.calls import aggregates_in
+from velostream.plan.spark import query_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+
+def refuse_cut_digits(spark: SparkSession, tree: exp.Expr, views: Mapping[str, pa.Schema]) -> None:
+    """Raise TypeMismatchError for the first `+`, `-` or `*` of decimals that would lose digits."""
+    for select in tree.find_all(exp.Select):
+        nodes = list(_arithmetic(select))
+        per_row = [node for node in nodes if not any(True for _ in aggregates_in(node))]
+        per_group = [node for node in nodes if any(True for _ in aggregates_in(node))]
+        _check(spark, select, per_row, views, grouped=False)
+        _check(spark, select, per_group, views, grouped=True)
+
+
+def _arithmetic(select: exp.Select) -> Iterator[exp.Binary]:
+    for node in select.find_all(exp.Mul, exp.Add, exp.Sub):
+        if node.parent_select is select:
+            yield node
+
+
+def _check(
+    spark: SparkSession,
+    select: exp.Select,
+    nodes: list[exp.Binary],
+    views: Mapping[str, pa.Schema],
+    *,
+    grouped: bool,
+) -> None:
+    if not nodes:
+        return
+    probe = select.copy()
+    items = []
+    for number, node in enumerate(nodes):
+        for part, expression in (("l", node.left), ("r", node.right), ("v", node)):
+            items.append(exp.alias_(expression.copy(), f"{part}{number}"))
+    probe.set("expressions", items)
+    dropped = ("having", "distinct", "order", "limit", "qualify") + (() if grouped else ("group",))
+    for name in dropped:
+        probe.set(name, None)
+    try:
+        schema = query_schema(spark, probe.sql(dialect="spark"), views)
+    except SqlError:
+        # Correlated or otherwise not analysable by itself: Spark's own analysis of the whole decides.
+        return
+    for number, node in enumerate(nodes):
+        _check_one(node, *(schema.field(f"{part}{number}").type for part in "lrv"))
+
+
+def _check_one(node: exp.Binary, left: pa.DataType, right: pa.DataType, result: pa.DataType) -> None:
+    if not pa.types.is_decimal(result):
+        return
+    scales = [_scale(left), _scale(right)]
+    needed = sum(scales) if isinstance(node, exp.Mul) else max(scales)
+    if result.scale >= needed:
+        return
+    text = node.sql(dialect="spark")
+    half = max(1, 37 // 2)
+    raise TypeMismatchError(
+        f"the result of {text} would lose digits: it needs {needed} after the point and has room for "
+        f"{result.scale}",
+        detail=f"{left} {node.key} {right} gives {result}",
+        hint=f"cast the operands to what they hold, for example "
+        f"CAST({node.left.sql(dialect='spark')} AS DECIMAL({half},{min(scales[0], 6)}))",
+    )
+
+
+def _scale(kind: pa.DataType) -> int:
+    return int(kind.scale) if pa.types.is_decimal(kind) else 0

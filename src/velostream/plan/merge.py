@@ -1,0 +1,166 @@
+"""Merging groups: accumulators of a batch into those that are stored, and values out of them.
+
+Everything here is Arrow: exact, vectorised, and without Spark. Additions of decimals go through 256 bits and
+back, so that an overflow is an error and never a wrong digit.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.errors import InternalError, RowError
+from velostream.plan.aggregates import Accumulator, Aggregate, Finish, Merge
+from velostream.plan.plans import ROWS, GroupsPlan
+
+_WIDE = 75
+"""Digits in which decimals are added: far more than any stored type has, one less than Arrow can."""
+
+
+def accumulator_columns(plan: GroupsPlan) -> list[tuple[str, Merge]]:
+    """Hidden columns of the plan and how each merges."""
+    columns = [(ROWS, Merge.ADD)]
+    for aggregate in plan.aggregates:
+        columns += [(accumulator.name, accumulator.merge) for accumulator in aggregate.accumulators]
+    return columns
+
+
+def net(plan: GroupsPlan, plus: pa.Table, minus: pa.Table | None) -> pa.Table:
+    """One row per group touched: what the batch adds minus what it takes back."""
+    if minus is None or minus.num_rows == 0:
+        return plus
+    columns = accumulator_columns(plan)
+    negated = minus.select(list(plan.keys))
+    for name, merge in columns:
+        if merge is not Merge.ADD:
+            raise InternalError(f"accumulator {name} cannot be taken back")
+        negated = negated.append_column(name, _negate(minus.column(name)))
+    plus = plus.select([*plan.keys, *(name for name, _ in columns)])
+    both = pa.concat_tables([_widened(plus, columns), _widened(negated, columns)])
+    summed = both.group_by(list(plan.keys), use_threads=False).aggregate([(n, "sum") for n, _ in columns])
+    arrays = {name: summed.column(name) for name in plan.keys}
+    for name, _ in columns:
+        arrays[name] = _narrow(summed.column(f"{name}_sum"), plus.schema.field(name).type, name)
+    return pa.table(arrays)
+
+
+def merge(plan: GroupsPlan, stored: pa.Table, batch: pa.Table) -> pa.Table:
+    """The new accumulators of the groups in `batch`; `stored` has the same keys in the same order."""
+    arrays = {name: batch.column(name) for name in plan.keys}
+    for name, how in accumulator_columns(plan):
+        old, new = stored.column(name), batch.column(name)
+        if how is Merge.ADD:
+            arrays[name] = _add(old, new, name)
+        else:
+            arrays[name] = _extreme(old, new, how)
+    return pa.table(arrays)
+
+
+def _add(old: pa.ChunkedArray, new: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    kind = old.type
+    if pa.types.is_decimal(kind):
+        wide = pa.decimal256(_WIDE, kind.scale)
+        total = pc.add(_zero_for_null(old.cast(wide)), _zero_for_null(new.cast(wide)))
+        return _narrow(total, kind, name)
+    try:
+        return pc.add_checked(_zero_for_null(old), _zero_for_null(new.cast(kind)))
+    except pa.ArrowInvalid as exc:
+        raise _overflow(name, kind) from exc
+
+
+def _zero_for_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    zero = pa.scalar(Decimal(0) if pa.types.is_decimal(column.type) else 0, column.type)
+    return pc.fill_null(column, zero)
+
+
+def _negate(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_decimal(column.type):
+        return pc.negate(column)
+    return pc.negate_checked(column)
+
+
+def _widened(table: pa.Table, columns: list[tuple[str, Merge]]) -> pa.Table:
+    for name, _ in columns:
+        kind = table.schema.field(name).type
+        if pa.types.is_decimal(kind):
+            index = table.schema.get_field_index(name)
+            wide = table.column(name).cast(pa.decimal256(_WIDE, kind.scale))
+            table = table.set_column(index, name, wide)
+    return table
+
+
+def _narrow(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> pa.ChunkedArray:
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid as exc:
+        raise _overflow(name, kind) from exc
+
+
+def _overflow(name: str, kind: pa.DataType) -> RowError:
+    return RowError(
+        f"a sum does not fit into {kind}",
+        detail=f"accumulator {name}",
+        hint="cast the argument to a wider DECIMAL",
+    )
+
+
+def _extreme(old: pa.ChunkedArray, new: pa.ChunkedArray, how: Merge) -> pa.ChunkedArray:
+    if pa.types.is_boolean(old.type):
+        return _extreme(old.cast(pa.int8()), new.cast(pa.int8()), how).cast(pa.bool_())
+    choose = pc.min_element_wise if how is Merge.MIN else pc.max_element_wise
+    return choose(old, new.cast(old.type))
+
+
+# --- values -----------------------------------------------------------------------------------------
+
+
+def values(plan: GroupsPlan, state: pa.Table, types: pa.Schema) -> pa.Table:
+    """Keys and aggregate values (`__v…`) of the groups in `state`; `types` are Spark's for them."""
+    arrays = {name: state.column(name) for name in plan.keys}
+    for aggregate in plan.aggregates:
+        arrays[aggregate.value] = _value(aggregate, state, types.field(aggregate.value).type)
+    return pa.table(arrays)
+
+
+def _value(aggregate: Aggregate, state: pa.Table, kind: pa.DataType) -> pa.ChunkedArray:
+    if aggregate.finish is Finish.ROWS:
+        return state.column(ROWS).cast(kind)
+    first: Accumulator = aggregate.accumulators[0]
+    column = state.column(first.name)
+    if aggregate.finish in {Finish.COUNT, Finish.SAME}:
+        return column if column.type == kind else column.cast(kind)
+    count = state.column(aggregate.accumulators[1].name)
+    empty = pc.equal(count, 0)
+    if aggregate.finish is Finish.SUM:
+        return pc.if_else(empty, pa.scalar(None, column.type), column).cast(kind)
+    return _average(column, count, kind)
+
+
+def _average(total: pa.ChunkedArray, count: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if not pa.types.is_decimal(kind):
+        divisor = pc.if_else(pc.equal(count, 0), pa.scalar(None, count.type), count)
+        return pc.divide(total.cast(pa.float64()), divisor.cast(pa.float64())).cast(kind)
+    scale = total.type.scale if pa.types.is_decimal(total.type) else 0
+    results = [
+        None if not n else _spark_quotient(int(Decimal(s).scaleb(scale)), scale, n, kind.scale)
+        for s, n in zip(total.to_pylist(), count.to_pylist(), strict=True)
+    ]
+    return pa.chunked_array([pa.array(results, kind)])
+
+
+_DIVISION_SCALE = 39
+"""Spark divides decimals to this scale, half up, before it rounds to the result's."""
+
+
+def _spark_quotient(unscaled: int, scale: int, count: int, result_scale: int) -> Decimal:
+    quotient = _divide_half_up(unscaled * 10 ** (_DIVISION_SCALE - scale), count)
+    rounded = _divide_half_up(quotient, 10 ** (_DIVISION_SCALE - result_scale))
+    sign, digits = (1, str(-rounded)) if rounded < 0 else (0, str(rounded))
+    return Decimal((sign, tuple(map(int, digits)), -result_scale))
+
+
+def _divide_half_up(numerator: int, denominator: int) -> int:
+    magnitude = (2 * abs(numerator) + denominator) // (2 * denominator)
+    return -magnitude if numerator < 0 else magnitude

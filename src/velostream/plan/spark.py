@@ -1,0 +1,138 @@
+"""Asking Spark: types of a query, rows of a query, views over what we hold."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from velostream.errors import InternalError, SqlError, UnknownNameError, VelostreamError
+from velostream.sql.types import spark_ddl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def private_session(spark: SparkSession) -> SparkSession:
+    """A session of its own for one job: same functions and settings, its own temporary views."""
+    from pyspark.sql import SparkSession as Session
+
+    return Session(spark.sparkContext, spark._jsparkSession.cloneSession())
+
+
+def struct_ddl(schema: pa.Schema) -> str:
+    """The schema as Spark's DDL text."""
+    return ", ".join(f"`{f.name.replace('`', '``')}` {spark_ddl(f.type)}" for f in schema)
+
+
+def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
+    """A frame without rows, for analysis and for the absent half of a change."""
+    return spark.createDataFrame([], struct_ddl(schema))
+
+
+def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A frame over rows that we hold, with exactly their types."""
+    if table.num_rows == 0:
+        return empty_frame(spark, table.schema)
+    return spark.createDataFrame(_plain(table))
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Dictionary columns decoded: Spark's Arrow reader does not take them."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(index, field.name, table.column(index).cast(field.type.value_type))
+    return table
+
+
+def query_schema(spark: SparkSession, sql: str, views: Mapping[str, pa.Schema]) -> pa.Schema:
+    """The columns that Spark gives the query's result."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    for name, schema in views.items():
+        empty_frame(spark, schema).createOrReplaceTempView(name)
+    with translated():
+        struct = spark.sql(sql).schema
+    schema = to_arrow_schema(struct, timezone="UTC", error_on_duplicated_field_names_in_struct=False)
+    return pa.schema([pa.field(f.name, f.type, nullable=True) for f in schema])
+
+
+def rows_of(spark: SparkSession, sql: str, params: dict[str, Any] | list[Any] | None = None) -> pa.Table:
+    """Run a query, parameters bound as values, and bring its rows here."""
+    with translated():
+        return _nullable(spark.sql(sql, params).toArrow())
+
+
+def _nullable(table: pa.Table) -> pa.Table:
+    fields = [pa.field(f.name, f.type, nullable=True) for f in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+class translated:
+    """A context in which Spark's exceptions become ours."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: object) -> None:
+        if exc is None or isinstance(exc, VelostreamError) or not isinstance(exc, Exception):
+            return
+        error = translate(exc)
+        if error is not None:
+            raise error from exc
+
+
+_CONDITION = re.compile(r"\[([A-Z0-9_.]+)\]\s*(.*)")
+
+
+def error_condition(exc: BaseException) -> str | None:
+    """Spark's name for the innermost error it reports, such as DIVIDE_BY_ZERO."""
+    found = None
+    for match in _CONDITION.finditer(_text(exc)):
+        if match[1] not in {"FAILED_READ_FILE.NO_HINT", "INTERNAL_ERROR"}:
+            found = match[1]
+    return found
+
+
+def _text(exc: BaseException) -> str:
+    java = getattr(exc, "java_exception", None) or getattr(exc, "_origin", None)
+    return f"{exc}\n{java}" if java is not None else str(exc)
+
+
+def translate(exc: Exception) -> VelostreamError | None:
+    """Our error for one of Spark's, or None when the exception is not from there."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    if isinstance(exc, (AnalysisException, ParseException)):
+        message = _first_line(exc)
+        if (error_condition(exc) or "").startswith("UNRESOLVED_COLUMN"):
+            return UnknownNameError(message)
+        return SqlError(message)
+    if isinstance(exc, (PySparkException, Py4JError)):
+        from velostream.errors import JobError
+
+        return JobError(_first_line(exc))
+    return None
+
+
+def _first_line(exc: BaseException) -> str:
+    """What Spark says, without its codes, plans and stack."""
+    text = str(exc).strip()
+    matches = list(_CONDITION.finditer(text))
+    if matches:
+        text = matches[-1][2] or matches[-1][1]
+    text = re.sub(r"\s*SQLSTATE: \w+.*", "", text.splitlines()[0] if text else type(exc).__name__)
+    text = text.strip().rstrip(".;")
+    return text[:1].lower() + text[1:] if text else type(exc).__name__
+
+
+def checked_cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with the stored types; a value that does not fit is a bug of ours, not the user's."""
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, KeyError) as exc:
+        raise InternalError(f"rows do not fit the table: {exc}") from exc

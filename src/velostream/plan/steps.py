@@ -1,0 +1,27 @@
+"""What EXPLAIN says of each step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class StepKind(StrEnum):
+    """How a step is kept right when its input changes."""
+
+    SOURCE = "source"
+    STATELESS = "stateless"
+    MERGE = "merge"
+    AFFECTED_KEYS = "affected keys"
+    RECOMPUTE = "full recompute"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a plan: what it does, the kind of work per change, why, and the state it keeps."""
+
+    kind: StepKind
+    what: str
+    why: str
+    state: str = "none"

@@ -1,0 +1,93 @@
+"""A file of statements, run as one: checked whole, started in dependency order, resumed if run again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from velostream.errors import VelostreamError
+from velostream.model import statements as model
+from velostream.runtime.executor import Executor, sink_name
+from velostream.runtime.results import Result
+from velostream.sql.dependencies import dependency_order
+from velostream.sql.generator import generate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from velostream.runtime.database import Database
+
+_CHANGES = (model.InsertInto, model.Update, model.Delete)
+_MAKES = (model.CreateTable, model.CreateStream, model.CreateSource, model.CreateView, model.InsertIntoSink)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One statement of the file and what it gave."""
+
+    statement: model.Statement
+    result: Result
+
+
+class Application:
+    """The statements of one file on one database."""
+
+    def __init__(self, database: Database, text: str, name: str) -> None:
+        self._database = database
+        self.statements = database.check(text, name)
+        self._identities = _identities(self.statements)
+
+    def start(self, narrate: Callable[[Step], None] = lambda _: None) -> None:
+        """Carry out every statement in dependency order; what ran before is resumed, not repeated."""
+        for statement in self._checked_order():
+            narrate(Step(statement, self._run(statement)))
+
+    def _checked_order(self) -> Iterable[model.Statement]:
+        """Refuse a changed statement before any statement has had an effect."""
+        ordered = dependency_order(self.statements)
+        for statement in ordered:
+            if isinstance(statement, _MAKES) and not getattr(statement, "or_replace", False):
+                self._executor.made_before(statement, _name(statement))
+        return ordered
+
+    @property
+    def _executor(self) -> Executor:
+        return self._database.executor
+
+    def _run(self, statement: model.Statement) -> Result:
+        try:
+            if isinstance(statement, _CHANGES):
+                return self._executor.run(statement, identity=self._identities[id(statement)])
+            if isinstance(statement, _MAKES):
+                entry = self._executor.made_before(statement, _name(statement))
+                if entry is not None:
+                    return self._resumed(entry.name)
+            return self._executor.run(statement)
+        except VelostreamError as error:
+            raise error.at(statement.location) from error
+
+    def _resumed(self, name: str) -> Result:
+        job = self._database.jobs_by_name.get(name)
+        if job is not None:
+            self._executor.await_loaded(job)
+        return Result(message=f'"{name}" resumed' if job is not None else f'"{name}" is known')
+
+
+def _name(statement: model.Statement) -> str:
+    if isinstance(statement, model.InsertIntoSink):
+        return sink_name(statement)
+    return str(getattr(statement, "name", ""))
+
+
+def _identities(statements: Iterable[model.Statement]) -> dict[int, str]:
+    """What makes a change of the file itself: its text, and which of equal texts it is."""
+    seen: Counter[str] = Counter()
+    identities = {}
+    for statement in statements:
+        if isinstance(statement, _CHANGES):
+            text = generate(statement)
+            seen[text] += 1
+            identities[id(statement)] = blake2b(f"{seen[text]} {text}".encode(), digest_size=12).hexdigest()
+    return identities

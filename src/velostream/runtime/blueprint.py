@@ -1,0 +1,218 @@
+"""From a statement to work that a job can do: sources opened, plan chosen, result shaped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from velostream.plan.exactness import refuse_cut_digits
+from velostream.plan.planner import NeedsColumns, plan_query
+from velostream.plan.spark import private_session
+from velostream.runtime.inputs import Input, Inputs
+from velostream.runtime.opening import open_source, wait_for, waiting_of
+from velostream.runtime.shapes import ResultShape, shape_of
+from velostream.runtime.table_source import TableSource
+from velostream.sql.types import spark_ddl
+from velostream.sql.usage import column_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from threading import Event
+
+    from pyspark.sql import SparkSession
+
+    from velostream.config import Settings
+    from velostream.connectors.base import Source
+    from velostream.model.options import CommonOptions
+    from velostream.model.statements import Properties, Query
+    from velostream.plan.plans import Plan
+    from velostream.serving.store import TableStore
+
+
+@dataclass(frozen=True)
+class Site:
+    """What every job of a database shares."""
+
+    settings: Settings
+    store: TableStore
+    spark: Callable[[], SparkSession]
+    once: bool = False
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A statement's query, ready to run."""
+
+    spark: SparkSession
+    plan: Plan
+    shape: ResultShape
+    inputs: Inputs
+
+    @property
+    def columns(self) -> Mapping[str, pa.Schema]:
+        """What each source turned out to have."""
+        return {key: item.schema for key, item in self.inputs.all.items()}
+
+
+def open_query(
+    site: Site,
+    query: Query,
+    options: CommonOptions,
+    key: tuple[str, ...],
+    folder: Path,
+    *,
+    known: Mapping[str, pa.Schema],
+    table: bool,
+    reader: str,
+    stop: Event,
+    tell: Callable[[str], None],
+    declared: tuple[tuple[str, pa.DataType], ...] = (),
+) -> Opened:
+    """Open every input and plan the query; raises what is wrong with it, placed in the user's SQL."""
+    sources: dict[str, Source] = {}
+    try:
+        for ref in query.sources:
+            source = open_source(
+                ref,
+                site.settings,
+                folder / "sources" / ref.id,
+                known=known.get(ref.id),
+                once=site.once,
+                table=table,
+            )
+            sources[ref.id] = source
+            wait_for(source, *waiting_of(source), stop, tell)
+        for name in query.tables:
+            sources[name] = TableSource(site.store.open(name), reader)
+        return _plan(site, query, options, key, sources, known, declared)
+    except BaseException:
+        for source in sources.values():
+            source.close()
+        raise
+
+
+def _plan(
+    site: Site,
+    query: Query,
+    options: CommonOptions,
+    key: tuple[str, ...],
+    sources: Mapping[str, Source],
+    known: Mapping[str, pa.Schema],
+    declared: tuple[tuple[str, pa.DataType], ...],
+) -> Opened:
+    schemas = {name: known.get(name) or source.discover() for name, source in sources.items()}
+    if declared:
+        query = replace(query, tree=_declared_types(query.tree, declared))
+    own_key = key or _own_key(query, sources)
+    only_grows = all(source.only_grows for source in sources.values())
+    try:
+        plan = plan_query(query, own_key, only_grows=only_grows)
+    except NeedsColumns:
+        query = replace(query, tree=_expand_stars(query.tree, schemas))
+        plan = plan_query(query, own_key, only_grows=only_grows)
+    spark = private_session(site.spark())
+    views = {name: _with_system_columns(schema) for name, schema in schemas.items()}
+    refuse_cut_digits(spark, query.tree, views)
+    plan, shape = shape_of(spark, plan, schemas | _system_views(query, views), own_key)
+    usage = column_usage(query, {name: schema.names for name, schema in schemas.items()})
+    inputs = {
+        name: Input(name, source, schemas[name], usage.get(name), _description(query, name))
+        for name, source in sources.items()
+    }
+    return Opened(spark, plan, shape, Inputs(spark, inputs))
+
+
+def _description(query: Query, name: str) -> str:
+    return next((str(ref.uri) for ref in query.sources if ref.id == name), name)
+
+
+def _own_key(query: Query, sources: Mapping[str, Source]) -> tuple[str, ...]:
+    """The source's own key, where the query hands all of its columns through unchanged."""
+    if len(sources) != 1 or not isinstance(query.tree, exp.Select):
+        return ()
+    (source,) = sources.values()
+    if isinstance(source, TableSource) and source.key:
+        items = query.tree.selects
+        if query.tree.args.get("distinct") or query.tree.args.get("group"):
+            return ()
+        passed = {i.name for i in items if isinstance(i, exp.Column)} | {
+            i.alias for i in items if isinstance(i, exp.Alias) and i.this.name == i.alias
+        }
+        whole = any(isinstance(i, exp.Star) or (isinstance(i, exp.Column) and i.is_star) for i in items)
+        return source.key if whole or set(source.key) <= passed else ()
+    return source.key
+
+
+SYSTEM_TYPES = {
+    "_timestamp": pa.timestamp("us", tz="UTC"),
+    "_event_time": pa.timestamp("us", tz="UTC"),
+    "_partition": pa.string(),
+    "_offset": pa.string(),
+    "_position": pa.string(),
+}
+
+
+def _with_system_columns(schema: pa.Schema) -> pa.Schema:
+    missing = [(name, kind) for name, kind in SYSTEM_TYPES.items() if name not in schema.names]
+    return pa.schema([*schema, *(pa.field(name, kind) for name, kind in missing)])
+
+
+def _system_views(query: Query, views: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
+    """Views for analysis: with system columns only where the query names one, since `*` leaves them out."""
+    used = {column.name for column in query.tree.find_all(exp.Column)} & SYSTEM_TYPES.keys()
+    if not used:
+        return {}
+    return {
+        name: pa.schema([f for f in schema if f.name not in SYSTEM_TYPES or f.name in used])
+        for name, schema in views.items()
+    }
+
+
+def _declared_types(tree: exp.Query, declared: tuple[tuple[str, pa.DataType], ...]) -> exp.Query:
+    """The query with its columns cast and named as CREATE TABLE declares them."""
+    casts = [
+        exp.alias_(
+            exp.cast(exp.column(name, table="q", quoted=True), spark_ddl(kind), dialect="spark"),
+            name,
+            quoted=True,
+        )
+        for name, kind in declared
+    ]
+    if isinstance(tree, exp.Select) and len(tree.selects) == len(declared) and not tree.find(exp.Star):
+        renamed = tree.copy()
+        renamed.set(
+            "expressions",
+            [
+                exp.alias_(exp.cast(item.unalias(), spark_ddl(kind), dialect="spark"), name, quoted=True)
+                for item, (name, kind) in zip(renamed.selects, declared, strict=True)
+            ],
+        )
+        return renamed
+    return exp.Select(expressions=casts).from_(exp.Subquery(this=tree.copy(), alias=exp.TableAlias(this="q")))
+
+
+def _expand_stars(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> exp.Query:
+    """`*` replaced by the columns of the one relation it stands for."""
+    expanded = tree.copy()
+    if isinstance(expanded, exp.Select):
+        relation = expanded.args["from_"].this
+        names = schemas[relation.name].names if relation.name in schemas else []
+        items: list[exp.Expr] = []
+        for item in expanded.selects:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.is_star):
+                items += [exp.column(name, table=relation.alias_or_name, quoted=True) for name in names]
+            else:
+                items.append(item)
+        expanded.set("expressions", items)
+    return expanded
+
+
+def key_of(properties: Properties, declared: tuple[str, ...]) -> tuple[str, ...]:
+    """The key of a table: PRIMARY KEY, or the property `key`."""
+    if declared:
+        return declared
+    return tuple(part.strip() for part in properties.get("key", "").split(",") if part.strip())

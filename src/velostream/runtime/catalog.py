@@ -1,0 +1,226 @@
+"""The catalogue: every statement that made something, durable, and what was discovered for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.errors import DataDirError, UnknownNameError, did_you_mean
+from velostream.model.statements import (
+    ColumnDef,
+    CreateSource,
+    CreateStream,
+    CreateTable,
+    CreateView,
+    InsertIntoSink,
+    Query,
+)
+from velostream.runtime.datadir import FORMAT, read_json, write_json
+from velostream.sql.catalog import Relation, RelationKind
+from velostream.sql.types import parse_columns, spark_ddl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Made = CreateTable | CreateStream | CreateSource | CreateView | InsertIntoSink
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One statement that the data directory remembers."""
+
+    name: str
+    text: str
+    statement: Made = field(compare=False)
+    created_at: datetime
+    columns: Mapping[str, pa.Schema] = field(default_factory=dict)
+    """What each source of the statement was discovered to have, by its id."""
+    result: pa.Schema | None = None
+    paused: bool = False
+    job: str | None = None
+    """Id of the job that runs it, which is also its folder; None for what does not run."""
+    udfs: tuple[str, ...] = ()
+    """Python functions that it calls, and that a program must register before it can run."""
+
+
+class Catalog:
+    """All entries in the order of creation. Implements the SQL front end's view of it."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self._path = path
+        self._read_only = read_only
+        self._entries: dict[str, Entry] = {}
+        self._done: list[str] = []
+        self._jobs_made = 0
+
+    # --- keeping ------------------------------------------------------------------------------------
+
+    def stored(self) -> Sequence[Mapping[str, object]]:
+        """The entries as they stand in the file, to be bound by the caller and given to `restore`."""
+        data = read_json(self._path)
+        if data is None:
+            return ()
+        if data.get("format", 0) > FORMAT:
+            raise DataDirError(
+                f"data directory {self._path.parent} has format {data['format']}, this version reads {FORMAT}",
+                hint="use a newer velostream",
+            )
+        self._done = list(data.get("done", ()))
+        self._jobs_made = int(data.get("jobs_made", 0))
+        return list(data["entries"])
+
+    def restore(self, stored: Mapping[str, object], statement: Made) -> None:
+        """Put back one stored entry with its bound statement."""
+        columns = stored.get("columns") or {}
+        result = stored.get("result")
+        assert isinstance(columns, Mapping)
+        self._entries[str(stored["name"])] = Entry(
+            name=str(stored["name"]),
+            text=str(stored["text"]),
+            statement=statement,
+            created_at=datetime.fromisoformat(str(stored["created_at"])),
+            columns={key: schema_from_text(str(text)) for key, text in columns.items()},
+            result=schema_from_text(str(result)) if result else None,
+            paused=bool(stored.get("paused")),
+            job=str(stored["job"]) if stored.get("job") else None,
+            udfs=udfs_of(stored),
+        )
+
+    def _save(self) -> None:
+        if self._read_only:
+            raise DataDirError(f"{self._path.parent} is open for reading only")
+        entries = [
+            {
+                "name": e.name,
+                "text": e.text,
+                "created_at": e.created_at.isoformat(),
+                "columns": {key: schema_text(schema) for key, schema in e.columns.items()},
+                "result": schema_text(e.result) if e.result is not None else None,
+                "paused": e.paused,
+                "job": e.job,
+                "udfs": list(e.udfs),
+            }
+            for e in self._entries.values()
+        ]
+        write_json(
+            self._path,
+            {"format": FORMAT, "entries": entries, "done": self._done, "jobs_made": self._jobs_made},
+        )
+
+    # --- entries ------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(list(self._entries.values()))
+
+    def get(self, name: str) -> Entry | None:
+        """The entry of that name (any case), or None."""
+        return self._entries.get(name) or next(
+            (e for e in self._entries.values() if e.name.casefold() == name.casefold()), None
+        )
+
+    def require(self, name: str) -> Entry:
+        """The entry of that name; UnknownNameError names the nearest."""
+        entry = self.get(name)
+        if entry is None:
+            raise UnknownNameError(
+                f'"{name}" does not exist', hint=did_you_mean(name, self._entries) or self._what_there_is()
+            )
+        return entry
+
+    def _what_there_is(self) -> str:
+        names = ", ".join(self._entries)
+        return f"there is: {names}" if names else "nothing was created yet"
+
+    def add(self, statement: Made, name: str, *, job: str | None = None) -> Entry:
+        """Remember a statement under `name`."""
+        query = getattr(statement, "query", None)
+        udfs = query.udfs if isinstance(query, Query) else ()
+        entry = Entry(name, statement.text, statement, datetime.now(UTC), job=job, udfs=udfs)
+        self._entries[name] = entry
+        self._save()
+        return entry
+
+    def update(self, name: str, **changes: object) -> Entry:
+        """Replace fields of an entry."""
+        entry = replace(self._entries[name], **changes)  # type: ignore[arg-type]
+        self._entries[name] = entry
+        self._save()
+        return entry
+
+    def remove(self, name: str) -> None:
+        """Forget an entry."""
+        del self._entries[name]
+        self._save()
+
+    def new_job(self, name: str) -> str:
+        """A job id that was never used here: folders of dropped jobs are not taken over."""
+        self._jobs_made += 1
+        return f"{self._jobs_made}-{name}"
+
+    # --- statements that run once -------------------------------------------------------------------
+
+    def done(self, identity: str) -> bool:
+        """Whether a statement of a script was already carried out in this data directory."""
+        return identity in self._done
+
+    def mark_done(self, identity: str) -> None:
+        """Remember that it was."""
+        self._done.append(identity)
+        self._save()
+
+    # --- the SQL front end's view ---------------------------------------------------------------------
+
+    def names(self) -> tuple[str, ...]:
+        """Every name that a FROM may use."""
+        return tuple(e.name for e in self._entries.values() if not isinstance(e.statement, InsertIntoSink))
+
+    def lookup(self, name: str) -> Relation | None:
+        """What `name` is, for binding."""
+        entry = self.get(name)
+        if entry is None or isinstance(entry.statement, InsertIntoSink):
+            return None
+        return relation_of(entry)
+
+
+def relation_of(entry: Entry) -> Relation:
+    """An entry as the SQL front end sees it."""
+    statement = entry.statement
+    columns = _columns(entry)
+    if isinstance(statement, CreateView):
+        return Relation(RelationKind.VIEW, entry.name, columns, view=statement.query)
+    if isinstance(statement, CreateSource):
+        return Relation(RelationKind.SOURCE, entry.name, columns, source=statement)
+    if isinstance(statement, CreateStream):
+        return Relation(RelationKind.STREAM, entry.name, columns)
+    assert isinstance(statement, CreateTable)
+    by_hand = statement.query is None
+    return Relation(RelationKind.TABLE, entry.name, columns, key=statement.key, by_hand=by_hand)
+
+
+def _columns(entry: Entry) -> tuple[ColumnDef, ...] | None:
+    if entry.result is not None:
+        return tuple(ColumnDef(f.name, f.type) for f in entry.result)
+    statement = entry.statement
+    if isinstance(statement, (CreateTable, CreateSource)) and statement.columns:
+        return statement.columns
+    return None
+
+
+def schema_text(schema: pa.Schema) -> str:
+    """A schema as readable text that `schema_from_text` reads back."""
+    return ", ".join(f"`{f.name.replace('`', '``')}` {spark_ddl(f.type)}" for f in schema)
+
+
+def schema_from_text(text: str) -> pa.Schema:
+    """The schema that `schema_text` wrote."""
+    return pa.schema([pa.field(column.name, column.type) for column in parse_columns(text)])
+
+
+def udfs_of(stored: Mapping[str, object]) -> tuple[str, ...]:
+    """Python functions that a stored entry calls."""
+    names = stored.get("udfs")
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()

@@ -1,0 +1,282 @@
+"""The database: one data directory, its tables and jobs, and the door for Python programs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from velostream import sql as front
+from velostream.config import Settings, load
+from velostream.connectors.registry import default_registry
+from velostream.errors import CorruptDataError, SqlError, TableError
+from velostream.model import statements as model
+from velostream.model.jobs import JobInfo, JobState
+from velostream.model.location import SourceText
+from velostream.model.tables import TableSpec
+from velostream.runtime import logs
+from velostream.runtime.adhoc import AdHoc
+from velostream.runtime.blueprint import Site
+from velostream.runtime.catalog import Catalog, Made, schema_text, udfs_of
+from velostream.runtime.datadir import DataDirectory
+from velostream.runtime.dead_letters import DeadLetters
+from velostream.runtime.executor import Executor
+from velostream.runtime.jobs import Jobs
+from velostream.runtime.results import Result
+from velostream.runtime.select import LiveSelect
+from velostream.runtime.udfs import Udfs
+from velostream.serving.rows import infer_schema
+from velostream.serving.store import TableStore
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyspark.sql import SparkSession
+
+    from velostream.runtime.job import Job
+    from velostream.serving.table import Table
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def connect(
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    config: str | os.PathLike[str] | None = None,
+) -> Database:
+    """Open a data directory and resume what runs in it; Spark starts when it is first needed."""
+    flags: dict[str, Any] = {"data_dir": data_dir, "master": master, "conf": dict(conf) if conf else None}
+    settings = load(
+        Path(config) if config else None,
+        **{name: value for name, value in flags.items() if value is not None},
+    )
+    return Database(settings)
+
+
+class Database:
+    """One open data directory. Close it, or use it in a `with`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        once: bool = False,
+        resume: bool = True,
+        read_only: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
+        on_job: Callable[[Job], None] = lambda _: None,
+    ) -> None:
+        self.settings = settings
+        self.directory = DataDirectory(settings.data_dir)
+        self.read_only = read_only
+        self._log = None
+        if not read_only:
+            self.directory.hold()
+            self._log = logs.log_to(self.directory.logs, settings.log_level)
+        self._spark: SparkSession | None = None
+        self._spark_lock = threading.Lock()
+        self._closed = False
+        self.udfs = Udfs()
+        try:
+            self.store = TableStore(self.directory.tables, read_only=read_only)
+            self.catalog = Catalog(self.directory.catalog, read_only=read_only)
+            self._restore()
+            self.adhoc = AdHoc(self.store, self.spark)
+            site = Site(settings, self.store, self.spark, once)
+            self.dead_letters = None if read_only else DeadLetters(self.store)
+            self.jobs_by_name = Jobs(site, self.directory, self.catalog, self.dead_letters, self._job_changed)
+        except BaseException:
+            self.directory.release()
+            raise
+        self._on_job = on_job
+        self.executor = Executor(self.catalog, self.store, self.jobs_by_name, self.adhoc, tell)
+        if resume and not read_only:
+            self.resume()
+
+    def _restore(self) -> None:
+        for stored in self.catalog.stored():
+            checked = front.check_script(
+                SourceText(str(stored["text"]), str(self.directory.catalog)),
+                self.catalog,
+                default_registry(),
+                udfs=udfs_of(stored),
+                environment=os.environ,
+            )
+            if checked.errors:
+                raise checked.errors[0]
+            statement = checked.statements[0]
+            if not isinstance(statement, Made):
+                raise CorruptDataError(f"{self.directory.catalog} holds a statement that makes nothing")
+            self.catalog.restore(stored, statement)
+
+    def resume(self) -> None:
+        """Start every remembered job that is not paused and whose Python functions are there."""
+        for entry in self.catalog:
+            ready = set(entry.udfs) <= set(self.udfs.names())
+            if ready and entry.job is not None and self.jobs_by_name.get(entry.job) is None:
+                self.jobs_by_name.resume(entry)
+
+    # --- SQL --------------------------------------------------------------------------------------------
+
+    def sql(self, text: str, params: Mapping[str, Any] | Iterable[Any] | None = None) -> Result:
+        """Run one or more statements; the answer is the last one's.
+
+        `params` bind `:name` (a mapping) or `?` (a sequence). A SELECT over a source reads what is there and
+        ends; `stream` follows it.
+        """
+        bound = params if params is None or isinstance(params, Mapping) else tuple(params)
+        result = Result()
+        for statement in self.check(text, params=bound):
+            result = self.executor.run(statement, bound)
+        return result
+
+    def check(
+        self, text: str, name: str = "<sql>", params: Mapping[str, Any] | tuple[Any, ...] | None = None
+    ) -> tuple[model.Statement, ...]:
+        """Parse and bind; raises the first error."""
+        checked = front.check_script(
+            SourceText(text, name),
+            self.catalog,
+            default_registry(),
+            udfs=self.udfs.names(),
+            environment=os.environ,
+            params=params,
+        )
+        if checked.errors:
+            raise checked.errors[0]
+        return checked.statements
+
+    def stream(self, text: str, *, once: bool = False) -> LiveSelect:
+        """Follow a SELECT over a source: `with db.stream("SELECT …") as live: for added, removed in …`."""
+        (statement,) = self.check(text)
+        if not isinstance(statement, model.SelectStatement):
+            raise SqlError("only a SELECT can be followed", location=statement.location)
+        return LiveSelect(self.jobs_by_name.site, statement, once=once)
+
+    def explain(self, text: str) -> str:
+        """How a statement would be kept right."""
+        return "\n".join(row[0] for row in self.sql(f"EXPLAIN {text}"))
+
+    # --- tables -----------------------------------------------------------------------------------------
+
+    def table(self, name: str) -> Table:
+        """A table by name."""
+        entry = self.catalog.get(name)
+        if entry is None and name not in self.store.names():
+            self.catalog.require(name)
+        if entry is not None and not isinstance(entry.statement, model.CreateTable):
+            raise TableError(f'"{name}" is not a table', hint="select from it with sql()")
+        return self.store.open(entry.name if entry is not None else name)
+
+    def create_table(
+        self, name: str, rows: Any = None, *, key: str | Iterable[str] = (), schema: Any = None
+    ) -> Table:
+        """A table filled by hand, with the rows' own columns (or `schema`, a pyarrow schema)."""
+        columns = schema if schema is not None else infer_schema(rows)
+        keys = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) else tuple(key)
+        keys = tuple(part for part in keys if part)
+        primary = f", PRIMARY KEY ({', '.join(f'`{k}`' for k in keys)})" if keys else ""
+        self.sql(f"CREATE TABLE `{name}` ({schema_text(columns)}{primary})")
+        table = self.table(name)
+        if rows is not None:
+            table.insert(rows)
+        return table
+
+    # --- jobs -------------------------------------------------------------------------------------------
+
+    def jobs(self) -> list[JobInfo]:
+        """Every job with its state and figures."""
+        return [job.info for job in self.jobs_by_name]
+
+    def job(self, name: str) -> Job:
+        """A job by name or id."""
+        return self.jobs_by_name.require(name)
+
+    def wait_idle(self, timeout: float = 60.0) -> bool:
+        """Until every running job has taken in all that its sources have now."""
+        import time
+
+        deadline = time.monotonic() + timeout
+        for job in self.jobs_by_name:
+            if not job.wait(lambda j: j.idle or not j.state.alive, max(0.0, deadline - time.monotonic())):
+                return False
+        return True
+
+    def _job_changed(self, job: Job) -> None:
+        entry = self.catalog.get(job.name)
+        if (
+            entry is not None
+            and isinstance(entry.statement, model.CreateTable)
+            and job.name in self.store.names()
+        ):
+            self.store.open(job.name).set_health(*_health(job))
+        self._on_job(job)
+
+    # --- functions --------------------------------------------------------------------------------------
+
+    def udf(self, function: F | None = None, *, returns: str | None = None, name: str | None = None) -> Any:
+        """Make a Python function usable in SQL: `@db.udf` or `@db.udf(returns="decimal(10,2)")`."""
+        if function is None:
+            return lambda f: self.udf(f, returns=returns, name=name)
+        self.udfs.add(function, returns, name)
+        if self._spark is not None:
+            self.udfs.register(self._spark)
+        if not self.read_only:
+            self.resume()
+        return function
+
+    # --- Spark ------------------------------------------------------------------------------------------
+
+    def spark(self) -> SparkSession:
+        """The session, started on first use."""
+        from velostream.runtime.session import start_session
+
+        with self._spark_lock:
+            if self._closed:
+                raise TableError("the database is closed")
+            if self._spark is None:
+                self._spark = start_session(self.settings.master, self.settings.conf, self.directory.root)
+                self.udfs.register(self._spark)
+            return self._spark
+
+    # --- end --------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop every job after the batch in hand, stop Spark, let the directory go."""
+        if self._closed:
+            return
+        self.executor.stopping.set()
+        try:
+            self.jobs_by_name.stop_all()
+        finally:
+            self._closed = True
+            if self._spark is not None:
+                from velostream.runtime.session import stop_session
+
+                stop_session(self._spark)
+            self.store.close()
+            if self._log is not None:
+                logs.stop(self._log)
+            self.directory.release()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _health(job: Job) -> tuple[str, str | None]:
+    info = job.info
+    if info.state is JobState.DEGRADED:
+        missing = job.error is not None and job.error.code == "source.missing"
+        return ("file not found" if missing else "degraded"), info.reason
+    if info.state is JobState.FAILED:
+        return "failed", info.reason
+    return "healthy", None

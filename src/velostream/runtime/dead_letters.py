@@ -1,0 +1,64 @@
+"""Rows that could not be used, kept with their reason in a table that anyone can query."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.model.changes import BadRow, Commit
+from velostream.model.tables import TableSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from velostream.serving.store import TableStore
+
+NAME = "dead_letters"
+SCHEMA = pa.schema(
+    [
+        ("job", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("reason", pa.string()),
+        ("source", pa.string()),
+        ("partition", pa.string()),
+        ("offset", pa.string()),
+        ("raw", pa.binary()),
+    ]
+)
+
+
+class DeadLetters:
+    """The table `dead_letters`, written by all jobs."""
+
+    def __init__(self, store: TableStore) -> None:
+        if NAME in store.names():
+            self.table = store.open(NAME)
+        else:
+            self.table = store.create(TableSpec(NAME, SCHEMA, datasource_type="dead letters"))
+        self._lock = Lock()
+
+    def keep(self, job: str, batch: str, rows: Iterable[BadRow], at: datetime) -> int:
+        """Keep the bad rows of one batch; a replay of the same batch adds nothing. Returns their number."""
+        with self._lock:
+            last = self.table.last_commit
+            batches = dict(last.extra.get("batches", {})) if last is not None else {}
+            if batches.get(job) == batch:
+                return 0
+            kept = [(job, at, row.reason, row.source, row.partition, row.offset, row.raw) for row in rows]
+            if not kept:
+                return 0
+            columns = [
+                pa.array(column, f.type) for column, f in zip(zip(*kept, strict=True), SCHEMA, strict=True)
+            ]
+            commit = Commit(
+                checkpoint=job,
+                batch=(last.batch + 1) if last is not None else 0,
+                offsets={},
+                at=at,
+                extra={"batches": batches | {job: batch}},
+            )
+            self.table.commit_rows(pa.table(columns, schema=SCHEMA), None, commit)
+            return len(kept)

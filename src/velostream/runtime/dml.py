@@ -1,0 +1,167 @@
+"""INSERT, UPDATE and DELETE on tables filled by hand: each one durable commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from velostream.errors import SqlError, TableError
+from velostream.model.changes import Commit
+from velostream.model.statements import Delete, InsertInto, Query, Update
+from velostream.serving.rows import to_table
+from velostream.sql.types import spark_ddl
+
+if TYPE_CHECKING:
+    from velostream.runtime.adhoc import AdHoc
+    from velostream.serving.store import TableStore
+    from velostream.serving.table import Table
+
+Params = Mapping[str, Any] | tuple[Any, ...] | None
+
+
+@dataclass(frozen=True)
+class Dml:
+    """Carries out statements that change tables filled by hand."""
+
+    store: TableStore
+    adhoc: AdHoc
+
+    def insert(self, statement: InsertInto, params: Params, identity: str | None = None) -> int:
+        """Insert rows; an existing key is an error without OR REPLACE. Returns how many."""
+        table = self.store.open(statement.table)
+        rows = self._inserted(statement, table, params)
+        if not statement.or_replace:
+            table.check_new(rows)
+        if table.spec.key:
+            table.commit_keyed(rows, None, _commit(table, identity))
+        else:
+            table.commit_rows(rows, None, _commit(table, identity))
+        return int(rows.num_rows)
+
+    def _inserted(self, statement: InsertInto, table: Table, params: Params) -> pa.Table:
+        names = statement.columns or table.spec.visible
+        literal = _literal_rows(statement, names, table)
+        if literal is not None:
+            return literal
+        if statement.query is not None:
+            query = statement.query
+            tree: exp.Query = query.tree
+        else:
+            selects = [exp.Select(expressions=[value.copy() for value in row]) for row in statement.values]
+            tree = selects[0]
+            for other in selects[1:]:
+                tree = exp.Union(this=tree, expression=other, distinct=False)
+            query = Query(tree)
+        found = self.adhoc.answer(query, params).arrow()
+        if found.num_columns != len(names):
+            raise SqlError(
+                f'INSERT gives {found.num_columns} values for {len(names)} columns of "{table.name}"'
+            )
+        return _fitted(found.rename_columns(list(names)), table)
+
+    def update(self, statement: Update, params: Params, identity: str | None = None) -> int:
+        """Change rows where the condition holds. Returns how many."""
+        table = self.store.open(statement.table)
+        spec = table.spec
+        assigned = dict(statement.assignments)
+        for name in assigned:
+            if name in spec.key:
+                raise TableError(f'key column "{name}" of table "{table.name}" cannot be updated')
+        items: list[exp.Expr] = []
+        for field in spec.visible_schema:
+            value = assigned.get(field.name, exp.column(field.name, quoted=True)).copy()
+            cast = (
+                exp.cast(value, spark_ddl(field.type), dialect="spark") if field.name in assigned else value
+            )
+            items.append(exp.alias_(cast, field.name, quoted=True))
+        new = _fitted(self._where(table, items, statement.where, params), table)
+        commit = _commit(table, identity)
+        if spec.key:
+            table.commit_keyed(new, None, commit)
+        else:
+            old = _fitted(self._where(table, [exp.Star()], statement.where, params), table)
+            weights = pa.array([-1] * old.num_rows + [1] * new.num_rows, pa.int64())
+            table.commit_rows(pa.concat_tables([old, new]), weights, commit)
+        return int(new.num_rows)
+
+    def delete(self, statement: Delete, params: Params, identity: str | None = None) -> int:
+        """Delete rows where the condition holds. Returns how many."""
+        table = self.store.open(statement.table)
+        old = _fitted(self._where(table, [exp.Star()], statement.where, params), table)
+        commit = _commit(table, identity)
+        if table.spec.key:
+            table.commit_keyed(None, old.select(list(table.spec.key)), commit)
+        else:
+            table.commit_rows(old, pa.array([-1] * old.num_rows, pa.int64()), commit)
+        return int(old.num_rows)
+
+    def _where(self, table: Table, items: list[exp.Expr], where: exp.Expr | None, params: Params) -> pa.Table:
+        tree = exp.Select(expressions=items).from_(exp.to_table(table.name))
+        if where is not None:
+            tree = tree.where(where.copy(), copy=False)
+        return self.adhoc.answer(Query(tree, tables=(table.name,)), params).arrow()
+
+
+def _literal_rows(statement: InsertInto, names: tuple[str, ...], table: Table) -> pa.Table | None:
+    """Rows of plain literals, which need no engine; None when there is anything else, or another type."""
+    rows = []
+    for values in statement.values:
+        row: dict[str, Any] = {}
+        for name, value in zip(names, values, strict=False):
+            kind = table.spec.schema.field(name).type
+            negative = isinstance(value, exp.Neg)
+            inner = value.this if negative else value
+            if isinstance(inner, exp.Null):
+                row[name] = None
+            elif isinstance(inner, exp.Boolean) and pa.types.is_boolean(kind):
+                row[name] = bool(inner.this)
+            elif isinstance(inner, exp.Literal) and inner.is_string and pa.types.is_string(kind):
+                row[name] = inner.this
+            elif _number(inner) and _takes(kind, inner.this):
+                text = f"-{inner.this}" if negative else inner.this
+                row[name] = int(text) if pa.types.is_integer(kind) else Decimal(text)
+            else:
+                return None
+        if len(values) != len(names):
+            return None
+        rows.append(row)
+    return to_table(rows, table.spec) if rows else None
+
+
+def _takes(kind: pa.DataType, text: str) -> bool:
+    return pa.types.is_decimal(kind) or (pa.types.is_integer(kind) and "." not in text)
+
+
+def _number(value: exp.Expr) -> bool:
+    return isinstance(value, exp.Literal) and not value.is_string and value.this.replace(".", "", 1).isdigit()
+
+
+def _commit(table: Table, identity: str | None) -> Commit:
+    last = table.last_commit
+    extra = {"statement": identity} if identity else {}
+    return Commit("manual", last.batch + 1 if last else 1, {}, datetime.now(UTC), extra)
+
+
+def _fitted(rows: pa.Table, table: Table) -> pa.Table:
+    """Rows in the table's columns and types; what does not fit names column and type."""
+    arrays = []
+    for field in table.spec.schema:
+        if field.name not in rows.schema.names:
+            arrays.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)]))
+            continue
+        column = rows.column(field.name)
+        try:
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+        except pa.ArrowInvalid as exc:
+            raise SqlError(
+                f'a value does not fit column "{field.name}" of table "{table.name}"',
+                detail=f"{exc}",
+                hint=f"the column is {spark_ddl(field.type)}",
+            ) from exc
+    return pa.table(arrays, schema=table.spec.schema)

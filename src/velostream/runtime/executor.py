@@ -1,0 +1,268 @@
+"""One bound statement, carried out."""
+
+from __future__ import annotations
+
+from functools import singledispatchmethod
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.errors import (
+    ChangedStatementError,
+    DuplicateNameError,
+    InternalError,
+    JobError,
+    UnsupportedError,
+)
+from velostream.model import statements as model
+from velostream.model.jobs import JobState
+from velostream.model.tables import TableSpec
+from velostream.runtime import listing
+from velostream.runtime.dml import Dml, Params
+from velostream.runtime.explain import explain
+from velostream.runtime.results import Result
+from velostream.runtime.select import LiveSelect
+from velostream.sql.dependencies import used_names
+from velostream.sql.generator import generate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from velostream.runtime.adhoc import AdHoc
+    from velostream.runtime.catalog import Catalog, Entry
+    from velostream.runtime.job import Job
+    from velostream.runtime.jobs import Continuous, Jobs
+    from velostream.serving.store import TableStore
+
+
+class Executor:
+    """Carries out statements; `tell` narrates what takes long."""
+
+    def __init__(
+        self, catalog: Catalog, store: TableStore, jobs: Jobs, adhoc: AdHoc, tell: Callable[[str], None]
+    ) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._jobs = jobs
+        self._adhoc = adhoc
+        self._dml = Dml(store, adhoc)
+        self._tell = tell
+        self.stopping = Event()
+
+    def run(
+        self, statement: model.Statement, params: Params = None, *, identity: str | None = None
+    ) -> Result:
+        """The statement's answer. `identity` marks a change that runs once per data directory."""
+        if isinstance(statement, (model.InsertInto, model.Update, model.Delete)):
+            return self._change(statement, params, identity)
+        if isinstance(statement, model.SelectStatement):
+            return self._select(statement, params)
+        return self._do(statement)
+
+    # --- what makes something ---------------------------------------------------------------------------
+
+    def made_before(self, statement: model.Statement, name: str) -> Entry | None:
+        """The entry that the statement would make again; raises when it differs from the statement.
+
+        None when the statement has to be carried out (new, or OR REPLACE of something else).
+        """
+        entry = self._catalog.get(name)
+        if entry is None:
+            return None
+        same = generate(entry.statement) == generate(statement)
+        if same or getattr(statement, "if_not_exists", False):
+            return entry
+        if getattr(statement, "or_replace", False):
+            if _without_replace(entry.statement) == _without_replace(statement):
+                return entry
+            self.drop(entry.name)
+            return None
+        raise ChangedStatementError(
+            f'"{name}" was created by another statement in this data directory',
+            detail=_difference(entry.text, statement.text),
+            hint=f"write CREATE OR REPLACE to build it anew, or DROP {_kind(entry.statement)} {name} first",
+            location=statement.location,
+        )
+
+    def _new(self, statement: model.Statement, name: str) -> bool:
+        """Whether a CREATE given by hand has something to do."""
+        entry = self._catalog.get(name)
+        if entry is None:
+            return True
+        if getattr(statement, "if_not_exists", False):
+            return False
+        if getattr(statement, "or_replace", False):
+            self.drop(entry.name)
+            return True
+        raise DuplicateNameError(
+            f'"{name}" exists already',
+            hint="drop it, or write CREATE OR REPLACE",
+            location=statement.location,
+        )
+
+    @singledispatchmethod
+    def _do(self, statement: model.Statement) -> Result:
+        raise InternalError(f"no way to run {type(statement).__name__}")
+
+    @_do.register
+    def _(self, statement: model.CreateTable) -> Result:
+        if not self._new(statement, statement.name):
+            return Result(message=f'table "{statement.name}" exists already')
+        if statement.query is not None:
+            return self._create_job(statement, statement.name, f'table "{statement.name}"')
+        schema = pa.schema([pa.field(column.name, column.type) for column in statement.columns])
+        self._store.create(TableSpec(statement.name, schema, statement.key))
+        self._catalog.add(statement, statement.name)
+        self._catalog.update(statement.name, result=schema)
+        return Result(message=f'table "{statement.name}" created')
+
+    @_do.register
+    def _(self, statement: model.CreateStream) -> Result:
+        if not self._new(statement, statement.name):
+            return Result(message=f'stream "{statement.name}" exists already')
+        return self._create_job(statement, statement.name, f'stream "{statement.name}"')
+
+    @_do.register
+    def _(self, statement: model.CreateSource) -> Result:
+        if not self._new(statement, statement.name):
+            return Result(message=f'source "{statement.name}" exists already')
+        self._catalog.add(statement, statement.name)
+        return Result(message=f'source "{statement.name}" created')
+
+    @_do.register
+    def _(self, statement: model.CreateView) -> Result:
+        if not self._new(statement, statement.name):
+            return Result(message=f'view "{statement.name}" exists already')
+        self._catalog.add(statement, statement.name)
+        return Result(message=f'view "{statement.name}" created')
+
+    @_do.register
+    def _(self, statement: model.InsertIntoSink) -> Result:
+        return self._create_job(statement, sink_name(statement), f"job into {statement.uri}")
+
+    def _create_job(self, statement: Continuous, name: str, what: str) -> Result:
+        if statement.properties.get("table.storage") == "delta":
+            raise UnsupportedError('"table.storage" = "delta" is not executed in this version')
+        job = self._jobs.create(statement, name, self._tell, self.stopping)
+        self.await_loaded(job)
+        return Result(message=f"{what} created")
+
+    def await_loaded(self, job: Job) -> None:
+        """Until the job has taken in what its sources had when it started, or cannot."""
+        job.wait(lambda j: j.stats.batches > 0 or j.idle or not j.state.alive or self.stopping.is_set())
+        if job.state is JobState.FAILED:
+            raise job.error or JobError(f'job "{job.name}" failed')
+
+    # --- what changes rows ------------------------------------------------------------------------------
+
+    def _change(
+        self, statement: model.InsertInto | model.Update | model.Delete, params: Params, identity: str | None
+    ) -> Result:
+        if identity is not None and self._done(statement.table, identity):
+            return Result(message="done before in this data directory")
+        if isinstance(statement, model.InsertInto):
+            count, verb = self._dml.insert(statement, params, identity), "inserted into"
+        elif isinstance(statement, model.Update):
+            count, verb = self._dml.update(statement, params, identity), "updated in"
+        else:
+            count, verb = self._dml.delete(statement, params, identity), "deleted from"
+        if identity is not None:
+            self._catalog.mark_done(identity)
+        return Result(message=f'{count} row{"" if count == 1 else "s"} {verb} "{statement.table}"')
+
+    def _done(self, table: str, identity: str) -> bool:
+        if self._catalog.done(identity):
+            return True
+        # The commit is durable before the catalogue knows of it: a crash between the two shows here.
+        last = self._store.open(table).last_commit
+        if last is not None and last.extra.get("statement") == identity:
+            self._catalog.mark_done(identity)
+            return True
+        return False
+
+    # --- questions --------------------------------------------------------------------------------------
+
+    def _select(self, statement: model.SelectStatement, params: Params) -> Result:
+        if not statement.query.continuous:
+            return self._adhoc.answer(statement.query, params)
+        with LiveSelect(self._jobs.site, statement, once=True) as live:
+            return Result(live.everything(), engine="spark")
+
+    @_do.register
+    def _(self, statement: model.Show) -> Result:
+        return Result(listing.show(statement, self._catalog, self._store, self._jobs))
+
+    @_do.register
+    def _(self, statement: model.ShowCreate) -> Result:
+        return Result(pa.table({"statement": [self._catalog.require(statement.name).text]}))
+
+    @_do.register
+    def _(self, statement: model.Describe) -> Result:
+        return Result(listing.describe(statement.name, self._catalog, self._store))
+
+    @_do.register
+    def _(self, statement: model.Explain) -> Result:
+        return Result(pa.table({"plan": explain(statement.statement)}))
+
+    # --- what ends something ----------------------------------------------------------------------------
+
+    @_do.register
+    def _(self, statement: model.ControlJob) -> Result:
+        job = self._jobs.require(statement.job)
+        if statement.action is model.JobAction.RESUME:
+            self._set_paused(job.name, paused=False)
+            job.start()
+            return Result(message=f'job "{job.name}" resumed')
+        pause = statement.action is model.JobAction.PAUSE
+        self._set_paused(job.name, paused=True)
+        job.stop(JobState.PAUSED if pause else JobState.STOPPED)
+        return Result(message=f'job "{job.name}" {"paused" if pause else "stopped"}')
+
+    def _set_paused(self, name: str, *, paused: bool) -> None:
+        if self._catalog.get(name) is not None:
+            self._catalog.update(name, paused=paused)
+
+    @_do.register
+    def _(self, statement: model.Drop) -> Result:
+        entry = self._catalog.get(statement.name)
+        if entry is None and statement.if_exists:
+            return Result(message=f'"{statement.name}" does not exist')
+        self.drop(self._catalog.require(statement.name).name)
+        return Result(message=f'{statement.kind} "{statement.name}" dropped')
+
+    def drop(self, name: str) -> None:
+        """Drop what a name stands for, unless something is built on it."""
+        users = [e.name for e in self._catalog if name in used_names(e.statement) and e.name != name]
+        if users:
+            raise DuplicateNameError(f'"{name}" is used by {", ".join(users)}', hint=f"drop {users[0]} first")
+        entry = self._catalog.require(name)
+        self._jobs.remove(name)
+        self._catalog.remove(name)
+        if isinstance(entry.statement, model.CreateTable):
+            self._store.drop(name)
+
+    @_do.register
+    def _(self, statement: model.ReplayDeadLetters) -> Result:
+        raise UnsupportedError("REPLAY DEAD LETTERS is not executed in this version")
+
+
+def sink_name(statement: model.InsertIntoSink) -> str:
+    """The name of a job that has none: what it writes to."""
+    tail = statement.uri.rest.rstrip("/").rsplit("/", 1)[-1] or statement.uri.scheme
+    return f"insert-{''.join(c if c.isalnum() or c in '_-.' else '-' for c in tail)}"
+
+
+def _kind(statement: model.Statement) -> str:
+    return type(statement).__name__.removeprefix("Create").upper()
+
+
+def _without_replace(statement: model.Statement) -> str:
+    return generate(statement).replace("CREATE OR REPLACE ", "CREATE ", 1)
+
+
+def _difference(before: str, after: str) -> str:
+    from difflib import unified_diff
+
+    lines = unified_diff(before.splitlines(), after.splitlines(), "remembered", "now", lineterm="", n=1)
+    return "\n".join(lines)

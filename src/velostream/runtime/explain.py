@@ -1,0 +1,76 @@
+"""EXPLAIN: how a statement is kept right, told without starting anything."""
+
+from __future__ import annotations
+
+from velostream.errors import UnsupportedError
+from velostream.model import statements as model
+from velostream.plan.planner import NeedsColumns, plan_query
+from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
+from velostream.plan.steps import Step, StepKind
+from velostream.runtime.blueprint import key_of
+from velostream.runtime.opening import common_options, connector_for
+
+
+def explain(statement: model.Statement) -> list[str]:
+    """Lines of text: inputs, steps with kind, reason and state, emission, output."""
+    query = getattr(statement, "query", None)
+    if not isinstance(query, model.Query):
+        return [f"{type(statement).__name__}: carried out at once, nothing is kept running"]
+    lines = [*_inputs(query)]
+    if isinstance(statement, (model.SelectStatement, model.InsertInto)) and not query.continuous:
+        lines.append("answer: now, over the newest version of each table")
+        lines.append("  engine: duckdb where it is proven to agree with Spark, else spark")
+        return lines
+    key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
+    try:
+        plan = plan_query(query, key, only_grows=True)
+    except NeedsColumns:
+        return [*lines, "step: groups; the kind is chosen once the source has told its columns"]
+    except UnsupportedError as exc:
+        return [
+            *lines,
+            f"not executed in this version: {exc.message}",
+            *([f"  {exc.hint}"] if exc.hint else []),
+        ]
+    for number, step in enumerate(plan.steps, start=1):
+        lines += _step(number, step)
+    return [*lines, *_output(statement, plan, query)]
+
+
+def _inputs(query: model.Query) -> list[str]:
+    lines = []
+    for ref in query.sources:
+        connector = connector_for(ref.uri)
+        lines.append(f"source {ref.alias or ref.id}: {ref.uri} ({connector.name})")
+        shrinks = "rows can be taken back" if connector.name == "file" else "rows only grow"
+        lines.append(f"  changes: everything that is there, then what is new; {shrinks}")
+    for name in query.tables:
+        lines.append(f"table {name}: its rows, then its changes; rows can be taken back")
+    return lines
+
+
+def _step(number: int, step: Step) -> list[str]:
+    return [
+        f"step {number}: {step.what}",
+        f"  kind: {step.kind}",
+        f"  why: {step.why}",
+        f"  state: {step.state}",
+    ]
+
+
+def _output(statement: model.Statement, plan: Plan, query: model.Query) -> list[str]:
+    every = f" at most every {query.emit.every}" if query.emit.every else ", at most once per micro-batch"
+    lines = [f"emission: {query.emit.mode}{every}"]
+    if isinstance(statement, model.CreateTable):
+        options = common_options(statement.properties)
+        lines.append(f"output: table {statement.name}, {options.table_storage}, durable by snapshot and log")
+        lines.append("  guarantee: exactly once")
+    elif isinstance(statement, model.InsertIntoSink):
+        lines.append(f"output: {statement.uri}")
+    elif isinstance(statement, model.CreateStream):
+        lines.append(f"output: {statement.properties.get('sink', 'console://')}")
+    if isinstance(plan, RowsPlan) and any(s.kind is StepKind.STATELESS for s in plan.steps):
+        lines.append("state grows: no")
+    if isinstance(plan, RecomputePlan):
+        lines.append("cost: the whole query runs again for every change of an input")
+    return lines

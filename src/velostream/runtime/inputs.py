@@ -1,0 +1,141 @@
+"""A job's inputs as Spark views: what changed between two positions, or all there is at one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.model.changes import WEIGHT, Offset, SourceOffsets
+from velostream.plan.spark import arrow_frame, empty_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from velostream.connectors.base import Source
+
+BAD = "_bad"
+"""Column in which a native reader marks rows that it could not decode."""
+
+
+@dataclass
+class Input:
+    """One source of a job and the columns that the statement uses of it (None: all)."""
+
+    id: str
+    source: Source
+    schema: pa.Schema
+    columns: frozenset[str] | None
+    description: str
+
+    def wanted(self, extra: tuple[str, ...] = ()) -> list[str] | None:
+        """Columns to ask the source for, in the source's order, system columns last."""
+        if self.columns is None and not extra:
+            return None
+        used = set(self.schema.names) if self.columns is None else self.columns
+        folded = {name.casefold() for name in used}
+        plain = [name for name in self.schema.names if name.casefold() in folded]
+        system = [name for name in sorted(used) if name not in plain and name.startswith("_")]
+        if not plain and not system:
+            plain = self.schema.names[:1]
+        return [*plain, *system, *extra]
+
+
+@dataclass
+class Halves:
+    """Rows that came and rows that went, as frames; `minus` None when nothing went."""
+
+    plus: DataFrame
+    minus: DataFrame | None
+
+
+class Inputs:
+    """All inputs of one job."""
+
+    def __init__(self, spark: SparkSession, inputs: Mapping[str, Input]) -> None:
+        self._spark = spark
+        self.all = dict(inputs)
+
+    def changes(
+        self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool
+    ) -> dict[str, Halves]:
+        """What each input gained and lost after `start` up to `end`."""
+        return {
+            key: self._halves(item, _of(start, key), end[key], item.wanted(extra), careful)
+            for key, item in self.all.items()
+        }
+
+    def snapshot(
+        self, end: SourceOffsets, extra: tuple[str, ...] = (), *, careful: bool = False
+    ) -> dict[str, DataFrame]:
+        """All rows of each input as of `end`."""
+        return {
+            key: self._halves(item, None, end[key], item.wanted(extra), careful).plus
+            for key, item in self.all.items()
+        }
+
+    def register(self, frames: Mapping[str, DataFrame]) -> None:
+        """Make frames visible to SQL under their ids."""
+        for key, frame in frames.items():
+            frame.createOrReplaceTempView(f"`{key}`")
+
+    def _halves(
+        self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None, careful: bool
+    ) -> Halves:
+        frame = item.source.frame(self._spark, start, end, columns, careful=careful)
+        if frame is None:
+            return self._arrow_halves(item, start, end, columns)
+        if BAD in frame.columns:
+            frame = frame.where(f"{BAD} IS NULL").drop(BAD)
+        if WEIGHT not in frame.columns:
+            return Halves(frame, None)
+        plus = frame.where(f"{WEIGHT} > 0").drop(WEIGHT)
+        if start is None:
+            return Halves(plus, None)
+        return Halves(plus, frame.where(f"{WEIGHT} < 0").drop(WEIGHT))
+
+    def _arrow_halves(
+        self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None
+    ) -> Halves:
+        batches = list(_read_all(item.source, start, end))
+        if not batches:
+            schema = item.schema if columns is None else _subset(item.schema, columns)
+            return Halves(empty_frame(self._spark, schema), None)
+        table = pa.Table.from_batches(batches)
+        if columns is not None:
+            table = table.select([*columns, *([WEIGHT] if WEIGHT in table.schema.names else [])])
+        if WEIGHT not in table.schema.names:
+            return Halves(arrow_frame(self._spark, table), None)
+        plus, minus = split_weights(table)
+        return Halves(
+            arrow_frame(self._spark, plus), arrow_frame(self._spark, minus) if minus.num_rows else None
+        )
+
+
+def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Rows that came and rows that went, each as often as its weight says, without the weight."""
+    import numpy as np
+
+    weights = table.column(WEIGHT).to_numpy()
+    plain = table.drop_columns([WEIGHT])
+    halves = []
+    for sign in (1, -1):
+        counts = np.maximum(weights * sign, 0)
+        halves.append(plain.take(pa.array(np.repeat(np.arange(len(weights)), counts))))
+    return halves[0], halves[1]
+
+
+def _read_all(source: Source, start: Offset | None, end: Offset) -> Iterator[pa.RecordBatch]:
+    for partition, position in end.items():
+        yield from source.read(partition, start.get(partition) if start else None, position)
+
+
+def _subset(schema: pa.Schema, columns: list[str]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in columns if name in schema.names])
+
+
+def _of(offsets: SourceOffsets | None, key: str) -> Offset | None:
+    return offsets.get(key) if offsets is not None else None

@@ -1,0 +1,339 @@
+"""A job: one continuous statement, its state, its thread, and its Structured Streaming query.
+
+The thread opens the inputs, starts the query over the job's feed, and then watches: it asks the sources for
+their newest positions, announces them, and waits for the batch that takes them in. What goes wrong outside
+makes the job `degraded` and is tried again with backoff; what goes wrong inside makes it `failed`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from velostream.errors import InternalError, JobError, VelostreamError
+from velostream.model.changes import Commit, SourceOffsets
+from velostream.model.jobs import JobInfo, JobState, JobStats
+from velostream.runtime.feed import Feed
+from velostream.runtime.pacing import Backoff
+from velostream.runtime.statistics import Statistics
+from velostream.runtime.work import ColumnsWidenedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = structlog.get_logger("velostream.job")
+
+POLL_SECONDS = 0.1
+"""How often sources are asked for something new, unless one asks for another pace."""
+
+
+class Work(Protocol):
+    """What a job does, opened: made anew for each start by the job's `open`."""
+
+    def offsets(self) -> SourceOffsets | None:
+        """The positions that the result contains."""
+
+    def latest(self, after: SourceOffsets | None) -> SourceOffsets:
+        """The newest positions that can be read; equal to `after` when there is nothing new."""
+
+    def advance(
+        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit
+    ) -> tuple[int, int, int]:
+        """Do one step; returns rows in, rows out and bad rows."""
+
+    def health(self) -> tuple[str, str | None]:
+        """The worst health of the inputs, with its reason."""
+
+    def finished(self, offsets: SourceOffsets) -> bool:
+        """Whether nothing can come any more."""
+
+    @property
+    def poll_seconds(self) -> float:
+        """How often to look for something new."""
+
+    @property
+    def trigger_seconds(self) -> float:
+        """Least time between two batches."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class Job:
+    """One running statement. All public methods may be called from any thread."""
+
+    def __init__(
+        self,
+        job_id: str,
+        name: str,
+        kind: str,
+        statement: str,
+        folder: Path,
+        spark: Callable[[], SparkSession],
+        open_work: Callable[[Job], Work],
+        *,
+        once: bool = False,
+        on_change: Callable[[Job], None] = lambda _: None,
+    ) -> None:
+        self.id = job_id
+        self.name = name
+        self.kind = kind
+        self.statement = statement
+        self._folder = folder
+        self._spark = spark
+        self._open_work = open_work
+        self._once = once
+        self._on_change = on_change
+        self._state = JobState.STOPPED
+        self._reason: str | None = None
+        self._started_at: datetime | None = None
+        self._statistics = Statistics()
+        self._stop = threading.Event()
+        self._moved = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self.error: VelostreamError | None = None
+        self.stopping = self._stop
+        self._idle = False
+
+    # --- life -----------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> JobState:
+        """Where the job is in its life."""
+        return self._state
+
+    @property
+    def idle(self) -> bool:
+        """Whether the job has looked at its sources and found nothing (more) to take in."""
+        return self._idle
+
+    @property
+    def info(self) -> JobInfo:
+        """Everything that `SHOW JOBS` tells."""
+        return JobInfo(
+            self.id,
+            self.name,
+            self.kind,
+            self._state,
+            self._reason,
+            self.statement,
+            self._started_at,
+            self._statistics.figures(),
+        )
+
+    @property
+    def stats(self) -> JobStats:
+        """Figures since the job was started in this process."""
+        return self._statistics.figures()
+
+    def start(self) -> None:
+        """Begin, or begin again after a stop, pause or failure."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._stop.clear()
+        self.error = None
+        self._become(JobState.STARTING)
+        self._started_at = datetime.now(UTC)
+        self._thread = threading.Thread(target=self._run, name=f"job {self.id}", daemon=True)
+        self._thread.start()
+
+    def stop(self, target: JobState = JobState.STOPPED, timeout: float = 30.0) -> None:
+        """End after the batch in hand; `target` is STOPPED or PAUSED."""
+        self._stop.set()
+        with self._moved:
+            self._moved.notify_all()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+        if self._state.may_become(target):
+            self._become(target)
+
+    def tell(self, state: JobState, reason: str | None) -> None:
+        """Say where the job is; used by what it opens, for example while it waits for a file."""
+        if state is not self._state or reason != self._reason:
+            self._become(state, reason)
+
+    def wait(self, condition: Callable[[Job], bool], timeout: float | None = None) -> bool:
+        """Until the condition holds; False when the time was up first."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._moved:
+            while not condition(self):
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._moved.wait(0.5 if left is None else min(left, 0.5))
+        return True
+
+    def _become(self, state: JobState, reason: str | None = None) -> None:
+        if state is not self._state and not self._state.may_become(state):
+            raise InternalError(f"job {self.id} cannot go from {self._state} to {state}")
+        changed = state is not self._state or reason != self._reason
+        with self._moved:
+            self._state, self._reason = state, reason
+            self._moved.notify_all()
+        if changed:
+            log.info("job", job=self.name, state=str(state), reason=reason)
+            self._on_change(self)
+
+    # --- the thread -----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        backoff = Backoff()
+        while not self._stop.is_set():
+            try:
+                self._live(backoff)
+                return
+            except VelostreamError as exc:
+                if not self._try_again(exc, backoff):
+                    return
+            except Exception as exc:
+                log.exception("job", job=self.name)
+                if not self._try_again(InternalError(f"{type(exc).__name__}: {exc}"), backoff):
+                    return
+
+    def _try_again(self, error: VelostreamError, backoff: Backoff) -> bool:
+        if self._stop.is_set():
+            return False
+        if error.code == ColumnsWidenedError.code:
+            return True
+        self.error = error
+        self._statistics.error()
+        if not error.retryable or (self._once and error.code != "source.missing"):
+            self._become(JobState.FAILED, error.message)
+            return False
+        delay = backoff.next()
+        self._become(JobState.DEGRADED, f"{error.message}; trying again in {delay:.1f}s")
+        self._stop.wait(delay)
+        self._statistics.restart()
+        return not self._stop.is_set()
+
+    def _live(self, backoff: Backoff) -> None:
+        if self._state is not JobState.STARTING:
+            self._become(JobState.STARTING)
+        work = self._open_work(self)
+        try:
+            session = Stream(self, work, self._folder)
+            try:
+                session.start(self._spark())
+                self._become(JobState.RUNNING)
+                self._watch(work, session, backoff)
+            finally:
+                session.stop()
+        finally:
+            work.close()
+
+    def _watch(self, work: Work, session: Stream, backoff: Backoff) -> None:
+        while not self._stop.is_set():
+            have = work.offsets()
+            end = work.latest(have)
+            if end != have:
+                self._idle = False
+                session.advance_to(end, self._stop)
+                backoff.reset()
+                self._heal(work)
+                continue
+            self._heal(work)
+            self._idle = True
+            if self._once or (have is not None and work.finished(have)):
+                self._become(JobState.FINISHED)
+                return
+            self._stop.wait(work.poll_seconds)
+
+    def _heal(self, work: Work) -> None:
+        health, reason = work.health()
+        if health == "healthy":
+            self.tell(JobState.RUNNING, None)
+        else:
+            self.tell(JobState.DEGRADED, reason or health)
+
+    def counted(self, rows_in: int, rows_out: int, bad: int, seconds: float) -> None:
+        """One batch is done."""
+        self._statistics.batch(rows_in, rows_out, bad, seconds)
+        with self._moved:
+            self._moved.notify_all()
+
+
+class Stream:
+    """The Structured Streaming query of one start of a job."""
+
+    def __init__(self, job: Job, work: Work, folder: Path) -> None:
+        self._job = job
+        self._work = work
+        self._folder = folder
+        self._feed = Feed(folder / "feed")
+        self._query: StreamingQuery | None = None
+        self._failure: BaseException | None = None
+        self._done = threading.Condition()
+        self._in_batch = threading.Lock()
+        self._stopping = False
+
+    def start(self, spark: SparkSession) -> None:
+        """Start the query; it has nothing to do until something is announced."""
+        writer = self._feed.stream(spark).writeStream.foreachBatch(self._batch).queryName(self._job.id)
+        writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
+        self._query = writer.trigger(processingTime=f"{self._work.trigger_seconds} seconds").start()
+
+    def advance_to(self, end: SourceOffsets, stop: threading.Event) -> None:
+        """Announce the position and wait until a batch has taken it in."""
+        self._feed.announce(end)
+        query = self._query
+        with self._done:
+            while self._work.offsets() != end and not stop.is_set():
+                if self._failure is not None:
+                    raise self._failure
+                if query is not None and not query.isActive:
+                    raise self._ended()
+                self._done.wait(0.2)
+        if self._failure is not None:
+            raise self._failure
+
+    def _ended(self) -> VelostreamError:
+        from velostream.plan.spark import translate
+
+        assert self._query is not None
+        exception = self._query.exception()
+        translated = translate(exception) if exception is not None else None
+        return translated or JobError(f'the stream of "{self._job.name}" ended by itself')
+
+    def _batch(self, _: object, batch: int) -> None:
+        """One micro-batch: from what the result contains to the newest announcement.
+
+        Spark replays the batch that a crash cut short before anything was announced: that one does
+        nothing, and the announcement that follows covers it.
+        """
+        with self._in_batch:
+            if not self._stopping:
+                self._advance(batch)
+
+    def _advance(self, batch: int) -> None:
+        started = time.perf_counter()
+        start, end = self._work.offsets(), self._feed.newest
+        if end is None or start == end:
+            return
+        commit = Commit(self._job.id, batch, end, datetime.now(UTC))
+        try:
+            rows_in, rows_out, bad = self._work.advance(start, end, commit)
+        except BaseException as exc:
+            with self._done:
+                self._failure = exc
+                self._done.notify_all()
+            raise
+        self._feed.forget()
+        self._job.counted(rows_in, rows_out, bad, time.perf_counter() - started)
+        with self._done:
+            self._done.notify_all()
+
+    def stop(self) -> None:
+        """End the query, after the batch in hand: stopping Spark under it would only mean doing it again."""
+        self._stopping = True
+        with self._in_batch:
+            if self._query is not None:
+                self._query.stop()

@@ -1,0 +1,136 @@
+"""SHOW and DESCRIBE: what there is, as rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.connectors.registry import default_registry
+from velostream.model import statements as model
+from velostream.runtime.catalog import Catalog, schema_text
+from velostream.sql.functions import functions
+from velostream.sql.types import spark_ddl
+
+if TYPE_CHECKING:
+    from velostream.runtime.jobs import Jobs
+    from velostream.serving.store import TableStore
+
+
+def show(statement: model.Show, catalog: Catalog, store: TableStore, jobs: Jobs | None) -> pa.Table:
+    """The rows of one SHOW."""
+    kind = statement.kind
+    if kind is model.ShowKind.TABLES:
+        return tables(store)
+    if kind is model.ShowKind.JOBS:
+        return job_rows(jobs)
+    if kind is model.ShowKind.FUNCTIONS:
+        known = sorted(functions().values(), key=lambda f: f.name)
+        return pa.table({"name": [f.name for f in known], "usage": [f.usage for f in known]})
+    if kind is model.ShowKind.CONNECTORS:
+        return connectors()
+    if kind is model.ShowKind.PROPERTIES:
+        return properties(statement.connector)
+    made = {
+        model.ShowKind.STREAMS: model.CreateStream,
+        model.ShowKind.SOURCES: model.CreateSource,
+        model.ShowKind.VIEWS: model.CreateView,
+    }[kind]
+    entries = [e for e in catalog if isinstance(e.statement, made)]
+    return pa.table(
+        {
+            "name": pa.array([e.name for e in entries], pa.string()),
+            "columns": pa.array([schema_text(e.result) if e.result else None for e in entries], pa.string()),
+            "statement": pa.array([e.text for e in entries], pa.string()),
+        }
+    )
+
+
+def tables(store: TableStore) -> pa.Table:
+    """One row per table, with its figures."""
+    stats = [(name, table.stats(), table.spec) for name, table in store.tables().items()]
+    return pa.table(
+        {
+            "name": pa.array([name for name, _, _ in stats], pa.string()),
+            "rows": pa.array([s.record_count for _, s, _ in stats], pa.int64()),
+            "key": pa.array([", ".join(spec.key) or None for _, _, spec in stats], pa.string()),
+            "version": pa.array([s.version for _, s, _ in stats], pa.int64()),
+            "source": pa.array([s.datasource_type for _, s, _ in stats], pa.string()),
+            "health": pa.array([s.health for _, s, _ in stats], pa.string()),
+            "last_updated": pa.array([s.last_updated for _, s, _ in stats], pa.timestamp("us", tz="UTC")),
+            "bytes": pa.array([s.bytes for _, s, _ in stats], pa.int64()),
+        }
+    )
+
+
+def job_rows(jobs: Jobs | None) -> pa.Table:
+    """One row per job, with its figures."""
+    infos = [job.info for job in jobs] if jobs is not None else []
+    return pa.table(
+        {
+            "id": pa.array([i.id for i in infos], pa.string()),
+            "name": pa.array([i.name for i in infos], pa.string()),
+            "kind": pa.array([i.kind for i in infos], pa.string()),
+            "state": pa.array([str(i.state) for i in infos], pa.string()),
+            "reason": pa.array([i.reason for i in infos], pa.string()),
+            "records_in": pa.array([i.stats.records_in for i in infos], pa.int64()),
+            "records_out": pa.array([i.stats.records_out for i in infos], pa.int64()),
+            "batches": pa.array([i.stats.batches for i in infos], pa.int64()),
+            "rate_in": pa.array([round(i.stats.rate_in, 1) for i in infos], pa.float64()),
+            "latency_ms": pa.array([round(i.stats.latency_ms, 1) for i in infos], pa.float64()),
+            "bad_rows": pa.array([i.stats.bad_rows for i in infos], pa.int64()),
+            "errors": pa.array([i.stats.errors for i in infos], pa.int64()),
+            "restarts": pa.array([i.stats.restarts for i in infos], pa.int64()),
+        }
+    )
+
+
+def connectors() -> pa.Table:
+    """One row per connector."""
+    registry = default_registry()
+    known = [registry.by_name(name) for name in registry.names()]
+    return pa.table(
+        {
+            "name": [c.name for c in known],
+            "schemes": [", ".join(c.connector.schemes) for c in known],
+            "available": [c.available for c in known],
+        }
+    )
+
+
+def properties(connector: str | None) -> pa.Table:
+    """One row per property."""
+    known = default_registry().property_reference(connector)
+    return pa.table(
+        {
+            "connector": [p.connector for p in known],
+            "property": [p.name for p in known],
+            "type": [p.type for p in known],
+            "default": pa.array([p.default for p in known], pa.string()),
+            "description": [p.description for p in known],
+        }
+    )
+
+
+def describe(name: str, catalog: Catalog, store: TableStore) -> pa.Table:
+    """One row per column of a table, stream, source or view."""
+    if name in store.names():
+        infos = store.open(name).describe()
+        return pa.table(
+            {
+                "column": [i.name for i in infos],
+                "type": [spark_ddl(i.type) for i in infos],
+                "key": [i.key for i in infos],
+            }
+        )
+    entry = catalog.require(name)
+    schema = entry.result
+    columns = entry.statement.columns if isinstance(entry.statement, model.CreateSource) else ()
+    pairs = [(f.name, f.type) for f in schema] if schema is not None else [(c.name, c.type) for c in columns]
+    return pa.table(
+        {
+            "column": pa.array([n for n, _ in pairs], pa.string()),
+            "type": pa.array([spark_ddl(t) for _, t in pairs], pa.string()),
+            "key": pa.array([False for _ in pairs], pa.bool_()),
+        }
+    )

@@ -1,0 +1,141 @@
+"""Opening sources and sinks: from what a statement says to a connector that is ready."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.connectors.base import Sink, SinkContext, Source, SourceContext
+from velostream.connectors.properties import build_options
+from velostream.connectors.registry import Registered, default_registry
+from velostream.errors import SourceMissingError, UnknownNameError, did_you_mean
+from velostream.model.options import CommonOptions, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from threading import Event
+
+    from velostream.config import Settings
+    from velostream.model.statements import Properties, SourceRef
+    from velostream.model.uri import Uri
+
+
+def common_options(properties: Properties) -> CommonOptions:
+    """The properties that any statement takes, typed; the others are left to the connector."""
+    names = set(CommonOptions.property_names())
+    return CommonOptions.model_validate({k: v for k, v in properties.items() if k in names})
+
+
+def connector_for(uri: Uri) -> Registered:
+    """The connector of the URI's scheme; UnknownNameError names the nearest."""
+    registry = default_registry()
+    found = registry.by_scheme(uri.scheme)
+    if found is None:
+        raise UnknownNameError(
+            f'no connector reads "{uri.scheme}://"', hint=did_you_mean(uri.scheme, registry.schemes())
+        )
+    return found
+
+
+def _options(connector: Registered, uri: Uri, properties: Properties, settings: Settings) -> Options:
+    accepted = set(connector.options.property_names())
+    merged: dict[str, str] = {}
+    for layer in (settings.properties(connector.name), connector.parse(uri), properties):
+        merged.update({key: value for key, value in layer.items() if key in accepted})
+    return build_options(connector.options, merged, connector.name)
+
+
+def open_source(
+    ref: SourceRef,
+    settings: Settings,
+    spool: Path,
+    *,
+    known: pa.Schema | None,
+    once: bool,
+    table: bool,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Source:
+    """Open one source of a statement. `known` are columns that an earlier start discovered."""
+    connector = connector_for(ref.uri)
+    declared = declared_columns(ref)
+    spool.mkdir(parents=True, exist_ok=True, mode=0o700)
+    context = SourceContext(
+        spool=spool,
+        schema=declared if declared is not None else known,
+        declared=declared is not None,
+        once=once,
+        table=table,
+        clock=clock,
+    )
+    options = _options(connector, ref.uri, ref.properties, settings)
+    return connector.connector.source(ref.uri, options, context)
+
+
+def declared_columns(ref: SourceRef) -> pa.Schema | None:
+    """Columns that the user wrote for the source, in CREATE SOURCE or as property `schema`."""
+    from velostream.sql.types import parse_columns
+
+    columns = ref.columns
+    if not columns and "schema" in ref.properties and ref.uri.scheme not in _SCHEMA_IS_A_NAMESPACE:
+        columns = parse_columns(ref.properties["schema"])
+    if not columns:
+        return None
+    return pa.schema([pa.field(column.name, column.type) for column in columns])
+
+
+_SCHEMA_IS_A_NAMESPACE = {"postgres", "postgresql", "mysql", "mariadb", "clickhouse", "sql"}
+"""Databases, where `schema` names a namespace of tables and not columns."""
+
+
+def open_sink(
+    uri: Uri,
+    properties: Properties,
+    settings: Settings,
+    folder: Path,
+    schema: pa.Schema,
+    key: tuple[str, ...],
+) -> Sink:
+    """Open where a statement writes to."""
+    connector = connector_for(uri)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    options = _options(connector, uri, properties, settings)
+    return connector.connector.sink(uri, options, SinkContext(state=folder, schema=schema, key=key))
+
+
+def wait_for(
+    source: Source,
+    timeout: timedelta,
+    interval: timedelta,
+    stop: Event,
+    tell: Callable[[str], None],
+) -> None:
+    """Until the source is there: raises its SourceMissingError at once, or when `timeout` has passed."""
+    import time
+
+    deadline = time.monotonic() + timeout.total_seconds()
+    attempt = 0
+    while True:
+        try:
+            source.check()
+        except SourceMissingError as exc:
+            attempt += 1
+            left = deadline - time.monotonic()
+            if left <= 0 or stop.is_set():
+                raise
+            tell(f"attempt {attempt}: {exc.message}; trying again for {left:.0f}s")
+            stop.wait(min(interval.total_seconds(), left))
+        else:
+            return
+
+
+def waiting_of(source: Source) -> tuple[timedelta, timedelta]:
+    """How long creation waits for a missing source, and how often it looks."""
+    options: Mapping[str, object] = getattr(getattr(source, "options", None), "__dict__", {})
+    timeout = next((v for k, v in options.items() if k.endswith("wait_timeout")), timedelta(0))
+    interval = next((v for k, v in options.items() if k.endswith("retry_interval")), timedelta(seconds=2))
+    assert isinstance(timeout, timedelta)
+    assert isinstance(interval, timedelta)
+    return timeout, interval

@@ -1,0 +1,187 @@
+"""Where a job's result goes: a table, a sink, or a reader that waits for it.
+
+Every output records, in one durable step with the rows, which source positions they contain.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import zlib
+from abc import ABC, abstractmethod
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from velostream.errors import InternalError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from velostream.connectors.base import Sink
+    from velostream.model.changes import Commit, SourceOffsets
+    from velostream.serving.table import Table
+
+
+class JobOutput(ABC):
+    """What a pipeline writes to."""
+
+    takes_deletes = True
+
+    @property
+    @abstractmethod
+    def offsets(self) -> SourceOffsets | None:
+        """The positions that the output contains; None before the first batch."""
+
+    @abstractmethod
+    def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
+        """Apply rows that come and rows that go."""
+
+    def close(self) -> None:
+        """Let go of what is open."""
+
+
+class TableOutput(JobOutput):
+    """A table; its log is the record."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    @property
+    def offsets(self) -> SourceOffsets | None:
+        """From the table's last commit."""
+        last = self.table.last_commit
+        return last.offsets if last is not None else None
+
+    def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
+        """Add and remove rows of a multiset."""
+        if removed is None or removed.num_rows == 0:
+            self.table.commit_rows(added, None, commit)
+            return
+        weights = pa.array([1] * added.num_rows + [-1] * removed.num_rows, pa.int64())
+        self.table.commit_rows(pa.concat_tables([added, removed]), weights, commit)
+
+
+class SinkOutput(JobOutput):
+    """A sink outside; what it contains is kept in a journal beside the checkpoint."""
+
+    takes_deletes = False
+
+    def __init__(self, sink: Sink, journal: Path) -> None:
+        self._sink = sink
+        self._journal = SinkJournal(journal)
+        self._sink.recover(self._journal.recorded)
+
+    @property
+    def offsets(self) -> SourceOffsets | None:
+        """From the journal's last line."""
+        return self._journal.offsets
+
+    def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
+        """Append rows; a sink of this kind cannot take any back."""
+        if removed is not None and removed.num_rows:
+            raise UnsupportedError(
+                "a row was taken back at the source, and this sink can only append",
+                hint="write to a table, or read a source that only grows",
+            )
+        recorded = self._sink.write(commit.batch, added)
+        self._journal.append(recorded, commit.offsets)
+        self._sink.committed(recorded)
+
+    def close(self) -> None:
+        """Close the sink."""
+        self._sink.close()
+
+
+class SinkJournal:
+    """Lines of checksummed JSON; a torn last line is as if it had not been written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.recorded: Mapping[str, Any] | None = None
+        self.offsets: SourceOffsets | None = None
+        good = 0
+        if path.exists():
+            data = path.read_bytes()
+            for line in data.splitlines(keepends=True):
+                value = _checked(line)
+                if value is None:
+                    break
+                self.recorded, self.offsets = value["recorded"], value["offsets"]
+                good += len(line)
+            if good != len(data):
+                with path.open("r+b") as file:
+                    file.truncate(good)
+        self._lines = 0
+
+    def append(self, recorded: Mapping[str, Any], offsets: SourceOffsets) -> None:
+        """Make the write part of the record."""
+        body = json.dumps({"recorded": recorded, "offsets": offsets}).encode()
+        line = f"{zlib.crc32(body):08x} ".encode() + body + b"\n"
+        self._lines += 1
+        if self._lines % _COMPACT_EVERY == 0:
+            temporary = self._path.with_name(".journal")
+            _write_synced(temporary, line, os.O_TRUNC)
+            temporary.replace(self._path)
+        else:
+            _write_synced(self._path, line, os.O_APPEND)
+        self.recorded, self.offsets = recorded, offsets
+
+
+_COMPACT_EVERY = 1000
+
+
+def _write_synced(path: Path, data: bytes, flag: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flag, 0o600)
+    try:
+        os.write(descriptor, data)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checked(line: bytes) -> dict[str, Any] | None:
+    checksum, _, body = line.rstrip(b"\n").partition(b" ")
+    if not line.endswith(b"\n") or f"{zlib.crc32(body):08x}".encode() != checksum:
+        return None
+    value: dict[str, Any] = json.loads(body)
+    return value
+
+
+class ReaderOutput(JobOutput):
+    """A reader of a continuous SELECT: rows are handed over and not kept."""
+
+    def __init__(self, capacity: int = 1000) -> None:
+        self.batches: queue.Queue[tuple[pa.Table, pa.Table | None]] = queue.Queue(capacity)
+        self._offsets: SourceOffsets | None = None
+        self._abandoned = Event()
+
+    @property
+    def offsets(self) -> SourceOffsets | None:
+        """What was handed over in this process."""
+        return self._offsets
+
+    def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
+        """Hand rows to the reader, waiting while it is behind."""
+        if added.num_rows or (removed is not None and removed.num_rows):
+            while not self._abandoned.is_set():
+                try:
+                    self.batches.put((added, removed), timeout=0.1)
+                    break
+                except queue.Full:
+                    continue
+        self._offsets = commit.offsets
+
+    def abandon(self) -> None:
+        """Nobody reads any more: rows may be dropped."""
+        self._abandoned.set()
+
+
+def table_of(output: JobOutput) -> Table:
+    """The table behind an output that must be one."""
+    if not isinstance(output, TableOutput):
+        raise InternalError("this plan needs a table to merge into")
+    return output.table

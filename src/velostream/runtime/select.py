@@ -1,0 +1,164 @@
+"""A bare SELECT over a source: rows as they come, for as long as somebody reads."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.errors import JobError
+from velostream.model.jobs import JobState
+from velostream.plan.plans import RowsPlan
+from velostream.runtime.blueprint import Site, open_query
+from velostream.runtime.dead_letters import DeadLetters
+from velostream.runtime.job import Job, Work
+from velostream.runtime.opening import common_options
+from velostream.runtime.outputs import JobOutput, ReaderOutput, TableOutput
+from velostream.runtime.pipeline import Pipeline
+from velostream.runtime.work import ContinuousWork
+from velostream.serving.store import TableStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from threading import Event
+    from types import TracebackType
+
+    from velostream.model.statements import SelectStatement
+    from velostream.serving.table import Table
+
+NAME = "select"
+
+
+class LiveSelect:
+    """Runs a continuous SELECT in a folder that vanishes with it.
+
+    Rows of a stateless query are handed over and forgotten; a grouped one keeps a table, `table`, that is
+    the live view.
+    """
+
+    def __init__(self, site: Site, statement: SelectStatement, *, once: bool = False) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="velostream-select-"))
+        self._store = TableStore(self._folder / "tables")
+        self._site = replace(site, once=once)
+        self._statement = statement
+        self._output: JobOutput | None = None
+        self.schema: pa.Schema | None = None
+        self.job = Job(
+            NAME,
+            NAME,
+            "select",
+            statement.text,
+            self._folder / "job",
+            site.spark,
+            self._open,
+            once=once,
+        )
+
+    def _open(self, job: Job) -> Work:
+        options = common_options(self._statement.properties)
+        opened = open_query(
+            self._site,
+            self._statement.query,
+            options,
+            (),
+            self._folder / "job",
+            known={},
+            table=True,
+            reader=f"select-{self._folder.name}",
+            stop=job.stopping,
+            tell=lambda reason: job.tell(JobState.WAITING, reason),
+        )
+        self.schema = opened.shape.visible
+        if self._output is None:
+            if isinstance(opened.plan, RowsPlan):
+                self._output = ReaderOutput()
+            else:
+                self._output = TableOutput(
+                    self._store.create(opened.shape.spec(NAME, {}, "select", owner=NAME))
+                )
+        pipeline = Pipeline(opened.spark, opened.plan, opened.shape, opened.inputs, self._output)
+        letters = DeadLetters(self._store)
+        return ContinuousWork(NAME, pipeline, opened.inputs, self._output, options, letters, lambda *_: None)
+
+    @property
+    def table(self) -> Table | None:
+        """The live view of a grouped query; None for rows that just pass by."""
+        return self._output.table if isinstance(self._output, TableOutput) else None
+
+    def __enter__(self) -> LiveSelect:
+        self.job.start()
+        self.job.wait(lambda job: job.state not in {JobState.STARTING, JobState.WAITING})
+        self._raise_failure()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._drain()
+        self.job.stop()
+        self._store.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _drain(self) -> None:
+        """Make room, so that a batch that waits for its reader can end."""
+        self.job.stopping.set()
+        if isinstance(self._output, ReaderOutput):
+            self._output.abandon()
+
+    def batches(self, stop: Event | None = None) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        """Rows that came and rows that went, until the job ends or `stop` is set."""
+        if isinstance(self._output, ReaderOutput):
+            yield from self._passing(self._output, stop)
+        elif isinstance(self._output, TableOutput):
+            yield from self._kept(self._output.table, stop)
+
+    def _passing(
+        self, output: ReaderOutput, stop: Event | None
+    ) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        while stop is None or not stop.is_set():
+            ended = not self.job.state.alive
+            try:
+                yield output.batches.get(timeout=0.1)
+            except queue.Empty:
+                if ended:
+                    break
+        self._raise_failure()
+
+    def _kept(self, table: Table, stop: Event | None) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        from velostream.runtime.inputs import split_weights
+
+        seen = 0
+        while stop is None or not stop.is_set():
+            ended = not self.job.state.alive
+            version = table.version
+            if version > seen:
+                yield split_weights(table.changes_between(seen, version))
+                seen = version
+            elif ended:
+                break
+            else:
+                self.job.wait(lambda job: table.version > seen or not job.state.alive, 0.1)
+        self._raise_failure()
+
+    def everything(self) -> pa.Table:
+        """All rows of a SELECT that ends (started with `once`)."""
+        self.job.wait(lambda job: not job.state.alive or self._waiting_rows())
+        if isinstance(self._output, TableOutput):
+            self.job.wait(lambda job: not job.state.alive)
+            self._raise_failure()
+            return self._output.table.snapshot()
+        parts = [added for added, _ in self.batches()]
+        assert self.schema is not None
+        return pa.concat_tables(parts) if parts else self.schema.empty_table()
+
+    def _waiting_rows(self) -> bool:
+        return isinstance(self._output, ReaderOutput) and not self._output.batches.empty()
+
+    def _raise_failure(self) -> None:
+        if self.job.state is JobState.FAILED:
+            raise self.job.error or JobError("the SELECT failed")

@@ -1,0 +1,64 @@
+"""Figures of one job, counted batch by batch."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import UTC, datetime
+from threading import Lock
+from time import monotonic
+
+from velostream.model.jobs import JobStats
+
+_WINDOW_SECONDS = 30.0
+"""Rates are over this much of the past."""
+
+
+class Statistics:
+    """Counts since the start of the process; rates and latency over the last half minute."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._totals = [0, 0, 0, 0, 0, 0]
+        self._recent: deque[tuple[float, int, float]] = deque()
+        self._last: datetime | None = None
+
+    def batch(self, rows_in: int, rows_out: int, bad: int, seconds: float) -> None:
+        """One batch is done."""
+        with self._lock:
+            for index, amount in enumerate((rows_in, rows_out, 1, bad)):
+                self._totals[index] += amount
+            self._recent.append((monotonic(), rows_in, seconds))
+            self._last = datetime.now(UTC)
+
+    def error(self) -> None:
+        """Something failed."""
+        with self._lock:
+            self._totals[4] += 1
+
+    def restart(self) -> None:
+        """The job was started again by itself."""
+        with self._lock:
+            self._totals[5] += 1
+
+    def figures(self) -> JobStats:
+        """All of it as of now."""
+        with self._lock:
+            now = monotonic()
+            while self._recent and self._recent[0][0] < now - _WINDOW_SECONDS:
+                self._recent.popleft()
+            rows = sum(count for _, count, _ in self._recent)
+            spent = [seconds for _, _, seconds in self._recent]
+            span = max(now - self._recent[0][0], 1.0) if self._recent else _WINDOW_SECONDS
+            rows_in, rows_out, batches, bad, errors, restarts = self._totals
+            return JobStats(
+                records_in=rows_in,
+                records_out=rows_out,
+                batches=batches,
+                bad_rows=bad,
+                errors=errors,
+                restarts=restarts,
+                rate_in=rows / span,
+                last_batch_ms=(spent[-1] * 1000) if spent else 0.0,
+                latency_ms=(sum(spent) / len(spent) * 1000) if spent else 0.0,
+                last_batch_at=self._last,
+            )

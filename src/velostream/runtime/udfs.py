@@ -1,0 +1,76 @@
+"""Python functions that SQL may call by name."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from velostream.errors import SqlError
+from velostream.sql.functions import functions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+_TYPES: dict[type, str] = {
+    bool: "boolean",
+    int: "bigint",
+    float: "double",
+    str: "string",
+    bytes: "binary",
+    date: "date",
+    datetime: "timestamp",
+}
+
+
+@dataclass(frozen=True)
+class Udf:
+    """One function and the SQL type that it returns."""
+
+    name: str
+    function: Callable[..., Any]
+    returns: str
+
+
+class Udfs:
+    """The functions of one database."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Udf] = {}
+        self._registered: set[str] = set()
+
+    def names(self) -> tuple[str, ...]:
+        """Names by which SQL calls them."""
+        return tuple(self._known)
+
+    def add(self, function: Callable[..., Any], returns: str | None, name: str | None) -> None:
+        """Take a function; its return type comes from `returns` or from its annotation."""
+        called = (name or function.__name__).lower()
+        if called in functions():
+            raise SqlError(f'"{called}" is a function of Spark', hint="give yours another name: name=…")
+        self._known[called] = Udf(called, function, returns or _return_type(function, called))
+        self._registered.discard(called)
+
+    def register(self, spark: SparkSession) -> None:
+        """Make them known to a session. Arguments and results travel as Arrow."""
+        from pyspark.sql.functions import udf
+
+        for found in self._known.values():
+            if found.name not in self._registered:
+                spark.udf.register(found.name, udf(found.function, found.returns, useArrow=True))
+                self._registered.add(found.name)
+
+
+def _return_type(function: Callable[..., Any], name: str) -> str:
+    annotation = typing.get_type_hints(function).get("return")
+    arguments = [a for a in typing.get_args(annotation) if a is not type(None)]
+    kind = arguments[0] if len(arguments) == 1 else annotation
+    if isinstance(kind, type) and kind in _TYPES:
+        return _TYPES[kind]
+    raise SqlError(
+        f'function "{name}" does not say which SQL type it returns',
+        hint='annotate it (-> int, str, float, bool, date, datetime) or write @db.udf(returns="decimal(10,2)")',
+    )

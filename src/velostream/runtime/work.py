@@ -1,0 +1,188 @@
+"""What a job does between start and stop: its inputs, its plan and its output, opened together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import structlog
+
+from velostream.errors import JobError, RowError, SourceDataError, VelostreamError
+from velostream.plan.spark import error_condition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from velostream.model.changes import BadRow, Commit, SourceOffsets
+    from velostream.model.options import CommonOptions
+    from velostream.runtime.dead_letters import DeadLetters
+    from velostream.runtime.inputs import Inputs
+    from velostream.runtime.outputs import JobOutput
+    from velostream.runtime.pipeline import Pipeline, Progress
+
+log = structlog.get_logger("velostream.job")
+
+_BAD_DATA = (
+    "MALFORMED",
+    "FAILED_READ_FILE",
+    "CANNOT_PARSE",
+    "CAST_INVALID_INPUT",
+    "CAST_OVERFLOW",
+    "NUMERIC_VALUE_OUT_OF_RANGE",
+    "ARITHMETIC_OVERFLOW",
+    "DIVIDE_BY_ZERO",
+    "INVALID_ARRAY_INDEX",
+    "INTERVAL",
+    "DATETIME",
+)
+"""Beginnings of the names of Spark's errors that a row can cause."""
+
+
+class ColumnsWidenedError(JobError):
+    """Not a failure: discovered columns became wider, and the job is opened again with them at once."""
+
+    code = "job.columns_widened"
+    retryable = True
+
+
+@dataclass
+class ContinuousWork:
+    """The work of a continuous statement; see `job.Work` for the contract of its methods."""
+
+    job: str
+    pipeline: Pipeline
+    inputs: Inputs
+    output: JobOutput
+    options: CommonOptions
+    dead_letters: DeadLetters
+    remember: Callable[[str, pa.Schema], None]
+    """Makes wider columns of a source durable."""
+
+    def offsets(self) -> SourceOffsets | None:
+        """What the output records."""
+        return self.output.offsets
+
+    def latest(self, after: SourceOffsets | None) -> SourceOffsets:
+        """The newest position of each input."""
+        return {
+            key: item.source.latest(after.get(key) if after else None)
+            for key, item in self.inputs.all.items()
+        }
+
+    def advance(
+        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit
+    ) -> tuple[int, int, int]:
+        """Fast first; when a row cannot be decoded or computed, again and with care for that row."""
+        bad = 0
+        try:
+            progress = self.pipeline.advance(start, end, commit, careful=False)
+        except Exception as exc:
+            if not data_error(exc):
+                raise
+            progress, bad = self._with_care(start, end, commit, exc)
+        else:
+            bad = self._keep_known_bad(start, end)
+        for key, item in self.inputs.all.items():
+            item.source.commit(end[key])
+        return progress.rows_in, progress.rows_out, bad
+
+    def _with_care(
+        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, cause: Exception
+    ) -> tuple[Progress, int]:
+        self._widen(start, end)
+        bad = self._keep_bad(start, end)
+        try:
+            return self.pipeline.advance(start, end, commit, careful=True), bad
+        except Exception as exc:
+            if not data_error(exc):
+                raise
+            raise RowError(
+                f"a row cannot be computed: {_message(exc)}",
+                hint="guard the expression: try_cast, try_divide, nullif, coalesce",
+            ) from cause
+
+    def _widen(self, start: SourceOffsets | None, end: SourceOffsets) -> None:
+        for key, item in self.inputs.all.items():
+            wider = item.source.widen(start.get(key) if start else None, end[key])
+            if wider is not None and wider != item.schema:
+                self.remember(key, wider)
+                raise ColumnsWidenedError(f"{item.description} has wider columns now")
+
+    def _bad_rows(self, start: SourceOffsets | None, end: SourceOffsets) -> Iterator[BadRow]:
+        for key, item in self.inputs.all.items():
+            yield from item.source.bad_rows(start.get(key) if start else None, end[key])
+
+    def _keep_bad(self, start: SourceOffsets | None, end: SourceOffsets) -> int:
+        rows = list(self._bad_rows(start, end))
+        if not rows:
+            return 0
+        if self.options.on_error == "fail":
+            first = rows[0]
+            raise SourceDataError(
+                f"{first.source}: {first.reason}",
+                detail=f"at {first.partition} {first.offset}",
+                hint='keep such rows aside instead: WITH ("on.error" = "dead_letter")',
+            )
+        if self.options.on_error == "skip":
+            return len(rows)
+        self.dead_letters.keep(self.job, _range_name(start, end), rows, datetime.now(UTC))
+        return len(rows)
+
+    def _keep_known_bad(self, start: SourceOffsets | None, end: SourceOffsets) -> int:
+        """Rows that the source itself set aside before Spark saw them."""
+        for key, item in self.inputs.all.items():
+            if item.source.has_bad_rows(start.get(key) if start else None, end[key]):
+                return self._keep_bad(start, end)
+        return 0
+
+    def health(self) -> tuple[str, str | None]:
+        """The first input that is not healthy, or healthy."""
+        for item in self.inputs.all.values():
+            health, reason = item.source.health()
+            if health != "healthy":
+                return health, reason
+        return "healthy", None
+
+    def finished(self, offsets: SourceOffsets) -> bool:
+        """Whether every input is bounded and read to its end."""
+        return all(item.source.finished(offsets[key]) for key, item in self.inputs.all.items())
+
+    @property
+    def poll_seconds(self) -> float:
+        """The shortest interval that an input asks for."""
+        return min(
+            (item.source.poll_interval.total_seconds() for item in self.inputs.all.values()), default=0.1
+        )
+
+    @property
+    def trigger_seconds(self) -> float:
+        """The statement's `trigger.interval`."""
+        return self.options.trigger_interval.total_seconds()
+
+    def close(self) -> None:
+        """Close inputs and output."""
+        for item in self.inputs.all.values():
+            item.source.close()
+        self.output.close()
+
+
+def data_error(exc: BaseException) -> bool:
+    """Whether a row of the input, rather than the machine or the program, made Spark fail."""
+    cause: BaseException | None = exc
+    while cause is not None:
+        condition = error_condition(cause)
+        if condition is not None and condition.startswith(_BAD_DATA):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _message(exc: Exception) -> str:
+    return exc.message if isinstance(exc, VelostreamError) else str(exc).splitlines()[0]
+
+
+def _range_name(start: SourceOffsets | None, end: SourceOffsets) -> str:
+    return f"{start}..{end}"
