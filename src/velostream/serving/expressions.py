@@ -40,6 +40,9 @@ class Surroundings(Protocol):
     def column(self, node: exp.Column) -> Typed:
         """A column by name."""
 
+    def grouped(self, value: Typed) -> Typed:
+        """The value, in the form that grouping by it gives it."""
+
     def subquery(self, tree: exp.Expr) -> tuple[exp.Expr, list[pa.DataType]]:
         """A query inside of the expression, and the types of its columns."""
 
@@ -57,9 +60,10 @@ class Expressions:
         """The expression for DuckDB with Spark's type; raises NeedsSpark."""
         for kind, rule in self._RULES:
             if isinstance(node, kind):
-                return rule(self, node)
+                _only_known(node)
+                return self._around.grouped(rule(self, node))
         if isinstance(node, exp.Func):
-            return self._function(node)
+            return self._around.grouped(self._function(node))
         raise NeedsSpark(node.key.upper())
 
     def condition(self, node: exp.Expr, what: str) -> exp.Expr:
@@ -160,7 +164,9 @@ class Expressions:
         value, pattern = self.translate(node.this), self.translate(node.expression)
         if not isinstance(pattern.literal, str) or "\\" in pattern.literal:
             raise NeedsSpark("LIKE with a pattern that is not a plain constant")
-        tested = exp.Like(this=require(value, STRING, "LIKE"), expression=pattern.node)
+        tested: exp.Expr = exp.Like(this=require(value, STRING, "LIKE"), expression=pattern.node)
+        if node.args.get("negate"):
+            tested = exp.Not(this=exp.Paren(this=tested))
         return Typed(exp.Paren(this=tested), BOOLEAN)
 
     def _sum_or_difference(self, node: exp.Add | exp.Sub) -> Typed:
@@ -244,10 +250,6 @@ class Expressions:
         return Typed(_wrapped(made.node, with_filter), made.type)
 
     def _window(self, node: exp.Window) -> Typed:
-        known = {"this", "partition_by", "order", "spec", "over"}
-        extra = [key for key, value in node.args.items() if value and key not in known]
-        if extra or node.args.get("alias"):
-            raise NeedsSpark("named windows")
         name = called(node.this)[0] if isinstance(node.this, exp.Func) else ""
         if name in functions.WINDOW:
             arguments = [self.translate(argument) for argument in called(node.this)[1]]
@@ -278,7 +280,7 @@ class Expressions:
 
     def ordered(self, item: exp.Expr, value: exp.Expr | None = None) -> exp.Expr:
         """One item of ORDER BY with its place for nulls written out."""
-        if not isinstance(item, exp.Ordered):
+        if not isinstance(item, exp.Ordered) or item.args.get("with_fill"):
             raise NeedsSpark("ORDER BY")
         node = value if value is not None else self.translate(item.this).node
         return exp.Ordered(
@@ -330,6 +332,33 @@ def _wrapped(node: exp.Expr, wrap: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
         return part
 
     return copy.transform(visit)
+
+
+_PARTS = frozenset({"this", "expression", "expressions"})
+_OTHER_PARTS: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Literal: frozenset({"is_string"}),
+    exp.Column: frozenset({"table", "db", "catalog"}),
+    exp.Between: frozenset({"low", "high"}),
+    exp.In: frozenset({"query"}),
+    exp.Like: frozenset({"negate"}),
+    exp.Div: frozenset({"typed", "safe"}),
+    exp.DPipe: frozenset({"safe"}),
+    exp.Cast: frozenset({"to"}),
+    exp.TryCast: frozenset({"to", "safe"}),
+    exp.Case: frozenset({"ifs", "default"}),
+    exp.Window: frozenset({"partition_by", "order", "spec", "over"}),
+}
+"""The parts of each kind of node that its rule looks at, beside the usual ones."""
+
+
+def _only_known(node: exp.Expr) -> None:
+    """Refuse a node with a part that its rule would not look at: it may change the meaning."""
+    if isinstance(node, exp.Query):
+        return
+    known = _PARTS | _OTHER_PARTS.get(type(node), frozenset())
+    for key, value in node.args.items():
+        if value and key not in known:
+            raise NeedsSpark(f"{node.key.upper()} with {key}")
 
 
 def _frame(spec: exp.WindowSpec | None) -> exp.WindowSpec | None:

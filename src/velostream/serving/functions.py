@@ -323,7 +323,6 @@ SCALAR: dict[str, Rule] = {
     "concat": concatenation,
     "concat_ws": _concat_ws,
     "substring": substring,
-    "substr": substring,
     "trim": _trim("trim"),
     "ltrim": _trim("ltrim"),
     "rtrim": _trim("rtrim"),

@@ -79,7 +79,7 @@ class Table:
         self._health: tuple[str, str | None] = ("healthy", None)
         self._version: TableVersion
         self._writer = Writer(journal, self._publish)
-        self._dropped = False
+        self._closed: str | None = None
 
     def _publish(self, version: TableVersion) -> None:
         self._version = version
@@ -376,6 +376,7 @@ class Table:
         return int(table.num_rows)
 
     def check_new(self, rows: pa.Table) -> None:
+        """Raise KeyExistsError when the table has the key of one of these rows, or two of them share one."""
         version = self._version
         seen: set[Hashable] = set()
         keys = self._writer.codec.encode_columns(rows)
@@ -448,13 +449,13 @@ class Table:
             )
 
     def _check_writable(self) -> None:
-        if self._dropped:
-            raise TableError(f'table "{self.name}" was dropped')
+        if self._closed is not None:
+            raise TableError(f'table "{self.name}" was {self._closed}')
         if self._journal.read_only:
             raise TableError(f'table "{self.name}" was opened read-only')
 
     def close(self, *, dropped: bool = False) -> None:
         """Let go of files; rows already in memory stay readable."""
-        self._dropped = self._dropped or dropped
         with self._writer.lock:
+            self._closed = "dropped" if dropped else self._closed or "closed"
             self._journal.close()

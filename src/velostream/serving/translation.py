@@ -151,6 +151,7 @@ class Translator:
         known = dict(ctes)
         made = []
         for cte in clause.expressions:
+            _only(cte, frozenset({"this", "alias"}))
             query, columns = self._query(cte.this, outer, known)
             columns = _renamed(columns, cte.args["alias"])
             internal = self._fresh()
@@ -285,6 +286,7 @@ class Translator:
         if extra:
             raise NeedsSpark(f"GROUP BY {extra[0]}")
         keys = []
+        floating: set[str] = set()
         for item in group.expressions:
             source: exp.Expr = item
             if isinstance(item, exp.Literal) and not item.is_string:
@@ -293,9 +295,10 @@ class Translator:
             if not scalar_type(typed.type):
                 raise NeedsSpark("GROUP BY of nested values")
             if pa.types.is_floating(typed.type):
-                scope.zero_keys.add(typed.node.sql())
+                floating.add(typed.node.sql())
                 typed = _without_negative_zero(typed)
             keys.append(typed.node)
+        scope.zero_keys = floating
         query.set("group", exp.Group(expressions=keys))
 
     def _finish(
@@ -322,8 +325,9 @@ class Translator:
             clause = tree.args.get(key)
             if clause is None:
                 continue
-            if not isinstance(clause, make) or clause.args.get("limit_options"):
+            if not isinstance(clause, make):
                 raise NeedsSpark(key.upper())
+            _only(clause, frozenset({"expression"}))
             amount = speaker.translate(clause.expression)
             if not isinstance(amount.literal, int):
                 raise NeedsSpark(f"{key.upper()} that is not a number")
@@ -467,13 +471,19 @@ class _Around:
         while scope is not None:
             found = _find(scope, name, qualifier)
             if found is not None:
-                return _without_negative_zero(found) if found.node.sql() in scope.zero_keys else found
+                return found
             if qualifier is None and scope is self.scope:
                 alias = [item for alias, item in scope.aliases if alias.casefold() == name]
                 if len(alias) == 1:
                     return self._aliased(alias[0], name)
             scope = scope.outer
         raise NeedsSpark(f'column "{node.sql()}"')
+
+    def grouped(self, value: Typed) -> Typed:
+        """Grouping by a floating value makes one of 0.0 and -0.0."""
+        if self.scope.zero_keys and value.node.sql() in self.scope.zero_keys:
+            return _without_negative_zero(value)
+        return value
 
     def _aliased(self, node: exp.Expr, name: str) -> Typed:
         before = self.scope.aliases
