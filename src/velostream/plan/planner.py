@@ -61,7 +61,7 @@ def _refuse_later_features(query: Query) -> None:
     if query.window is not None:
         raise UnsupportedError(
             f"{query.window.kind} windows are not executed in this version",
-            hint="the statement is valid; group by a truncated time such as date_trunc('minute', ts) meanwhile",
+            hint="the statement is valid; group by a truncated time such as date_trunc('minute', ts) meanwhile",  # noqa: E501
             location=query.window.location or query.location,
         )
     if query.streams:
@@ -196,7 +196,7 @@ def _groups(select: exp.Select, declared_key: tuple[str, ...]) -> Plan:
     )
 
 
-class NeedsColumns(Exception):
+class NeedsColumns(Exception):  # noqa: N818
     """The query has a `*` that must be expanded into columns before it can be planned."""
 
 

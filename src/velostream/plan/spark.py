@@ -20,7 +20,7 @@ def private_session(spark: SparkSession) -> SparkSession:
     """A session of its own for one job: same functions and settings, its own temporary views."""
     from pyspark.sql import SparkSession as Session
 
-    return Session(spark.sparkContext, spark._jsparkSession.cloneSession())
+    return Session(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001
 
 
 def struct_ddl(schema: pa.Schema) -> str:
@@ -71,7 +71,7 @@ def _nullable(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(fields))
 
 
-class translated:
+class translated:  # noqa: N801
     """A context in which Spark's exceptions become ours."""
 
     def __enter__(self) -> None:

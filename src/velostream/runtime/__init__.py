@@ -1,0 +1,1 @@
+"""Running: the Spark session, jobs, the data directory, and the database that ties them together."""

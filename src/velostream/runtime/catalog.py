@@ -66,7 +66,7 @@ class Catalog:
             return ()
         if data.get("format", 0) > FORMAT:
             raise DataDirError(
-                f"data directory {self._path.parent} has format {data['format']}, this version reads {FORMAT}",
+                f"data directory {self._path.parent} has format {data['format']}, this version reads {FORMAT}",  # noqa: E501
                 hint="use a newer velostream",
             )
         self._done = list(data.get("done", ()))

@@ -15,7 +15,6 @@ from velostream.errors import CorruptDataError, SqlError, TableError
 from velostream.model import statements as model
 from velostream.model.jobs import JobInfo, JobState
 from velostream.model.location import SourceText
-from velostream.model.tables import TableSpec
 from velostream.runtime import logs
 from velostream.runtime.adhoc import AdHoc
 from velostream.runtime.blueprint import Site

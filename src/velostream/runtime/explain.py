@@ -44,8 +44,7 @@ def _inputs(query: model.Query) -> list[str]:
         lines.append(f"source {ref.alias or ref.id}: {ref.uri} ({connector.name})")
         shrinks = "rows can be taken back" if connector.name == "file" else "rows only grow"
         lines.append(f"  changes: everything that is there, then what is new; {shrinks}")
-    for name in query.tables:
-        lines.append(f"table {name}: its rows, then its changes; rows can be taken back")
+    lines += [f"table {name}: its rows, then its changes; rows can be taken back" for name in query.tables]
     return lines
 
 

@@ -162,7 +162,7 @@ def launch(command: Sequence[str], environment: Mapping[str, str], output: Path)
 def _import_pyspark() -> None:
     """Load pyspark, and all that its first call loads, on this core while Java starts on another."""
     import pyspark.sql
-    import pyspark.testing.utils
+    import pyspark.testing.utils  # noqa: F401
 
 
 def _await_handshake(process: subprocess.Popen[bytes], handshake: Path, output: Path) -> tuple[int, str]:
@@ -232,7 +232,7 @@ def session_active() -> bool:
     """Whether this process has a Spark session, ours or another's."""
     from pyspark import SparkContext
 
-    return SparkContext._active_spark_context is not None
+    return SparkContext._active_spark_context is not None  # noqa: SLF001
 
 
 def forget() -> None:
@@ -242,8 +242,8 @@ def forget() -> None:
     """
     from pyspark import SparkContext
 
-    gateway = SparkContext._gateway
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+    gateway = SparkContext._gateway  # noqa: SLF001
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
     if gateway is not None:
         gateway.shutdown()

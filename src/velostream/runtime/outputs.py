@@ -40,7 +40,7 @@ class JobOutput(ABC):
     def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
         """Apply rows that come and rows that go."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Let go of what is open."""
 
 

@@ -200,9 +200,9 @@ def _drop_old_archives(cache: Path) -> None:
 def main() -> int:
     """`python -m velostream.runtime.prepare`: what the Makefile runs after an install."""
     try:
-        prepare(say=lambda line: print(line, file=sys.stderr, flush=True))
+        prepare(say=lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
     except JavaError as exc:
-        print(exc, file=sys.stderr)
+        print(exc, file=sys.stderr)  # noqa: T201
         return exc.exit_code
     return 0
 

@@ -142,8 +142,11 @@ class LiveSelect:
             elif ended:
                 break
             else:
-                self.job.wait(lambda job: table.version > seen or not job.state.alive, 0.1)
+                self._await_version(table, seen)
         self._raise_failure()
+
+    def _await_version(self, table: Table, seen: int) -> None:
+        self.job.wait(lambda job: table.version > seen or not job.state.alive, 0.1)
 
     def everything(self) -> pa.Table:
         """All rows of a SELECT that ends (started with `once`)."""

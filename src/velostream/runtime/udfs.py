@@ -72,5 +72,5 @@ def _return_type(function: Callable[..., Any], name: str) -> str:
         return _TYPES[kind]
     raise SqlError(
         f'function "{name}" does not say which SQL type it returns',
-        hint='annotate it (-> int, str, float, bool, date, datetime) or write @db.udf(returns="decimal(10,2)")',
+        hint='annotate it (-> int, str, float, bool, date, datetime) or write @db.udf(returns="decimal(10,2)")',  # noqa: E501
     )
