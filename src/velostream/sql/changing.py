@@ -81,10 +81,13 @@ class ChangeBinder(StatementBinder):
 
     def _wrong_width(self, relation: Relation, wanted: int, given: int, place: Any) -> None:
         names = relation.column_names
+        values = "1 value" if wanted == 1 else f"{wanted} values"
         hint = f'columns of "{relation.name}" are {", ".join(names)}' if names else None
         self.context.report(
             SqlSyntaxError(
-                f'INSERT INTO "{relation.name}" needs {wanted} values, not {given}', hint=hint, location=place
+                f'INSERT INTO "{relation.name}" needs {values}, not {given}',
+                hint=hint,
+                location=place,
             )
         )
 

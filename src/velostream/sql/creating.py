@@ -72,7 +72,8 @@ class CreateBinder(StatementBinder):
         if columns and bound.output is not None and len(columns) != len(bound.output):
             self.context.report(
                 SqlSyntaxError(
-                    f'table "{node.name.text}" has {len(columns)} columns, its query {len(bound.output)}',
+                    f'table "{node.name.text}" and its query have different columns: '
+                    f"{len(columns)} are declared, {len(bound.output)} are selected",
                     location=node.name.location,
                 )
             )

@@ -16,8 +16,9 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from velostream.errors import SqlSyntaxError
+from velostream.sql.functions import WINDOW_TABLES
 from velostream.sql.syntax import RawEmit, RawProperty, RawWindow, RawWith
-from velostream.sql.windows import WINDOW_WORDS, parse_emit, parse_window
+from velostream.sql.windows import WINDOW_WORDS, parse_emit, parse_window, parse_window_table
 
 if TYPE_CHECKING:
     from velostream.model.location import Location
@@ -166,9 +167,21 @@ class VelostreamParser(SparkParser):
     # --- relations --------------------------------------------------------------------------------
 
     def _parse_table_parts(self, schema: bool = False, *args: Any, **kwargs: Any) -> Any:
+        if not schema and not kwargs.get("fast") and self._at_window_table():
+            return self._parse_window_table()
         table = super()._parse_table_parts(schema, *args, **kwargs)
         if isinstance(table, exp.Table) and not schema:
             self.attach_with(table)
+        return table
+
+    def _at_window_table(self) -> bool:
+        return self._next.token_type == TokenType.L_PAREN and self._curr.text.lower() in WINDOW_TABLES
+
+    def _parse_window_table(self) -> exp.Table:
+        start = self._curr
+        table, spec, time_column = parse_window_table(self)
+        location = self.token_location(start, self._prev)
+        table.set(WINDOW, Clause(this=RawWindow(spec, location, time_column)))
         return table
 
     def _parse_table_part(self, schema: bool = False) -> exp.Expr | None:

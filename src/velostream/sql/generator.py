@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from velostream.errors import InternalError
 from velostream.model import statements as model
-from velostream.model.durations import format_duration
 from velostream.sql.dialect import Velostream
 from velostream.sql.types import quote, spark_ddl
 from velostream.sql.windows import emit_text, window_text
@@ -195,6 +194,3 @@ _WRITERS: dict[type[model.Statement], Callable[[Any], str]] = {
 
 def _job(job: str) -> str:
     return job if job.replace("-", "").replace("_", "").isalnum() else quote(job)
-
-
-__all__ = ["format_duration", "generate"]

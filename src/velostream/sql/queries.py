@@ -86,6 +86,11 @@ class QueryBinder:
                 clause = node.args.pop(key, None)
                 if clause is not None:
                     found[key] = clause.value
+        from_ = top.args.get("from_")
+        in_from = from_.this.args.pop(WINDOW, None) if from_ is not None else None
+        if in_from is not None and found.setdefault(WINDOW, in_from.value) is not in_from.value:
+            place = in_from.value.location
+            self.context.report(SqlSyntaxError("the query has two windows", location=place))
         raw_window, raw_emit, with_ = found.get(WINDOW), found.get(EMIT), found.get(WITH)
         window = None
         if isinstance(raw_window, RawWindow):
@@ -135,7 +140,7 @@ class QueryBinder:
     # --- properties -------------------------------------------------------------------------------
 
     def _statement_with(self, relations: Relations, with_: RawWith | None) -> RawWith | None:
-        candidates = [found for found in (with_, self.trailing) if found is not None]
+        candidates = [found for found in (with_, self.trailing, relations.trailing) if found is not None]
         for outside in relations.outside:
             if outside.with_ is not None and outside.with_.end == self.context.end:
                 candidates.append(outside.with_)

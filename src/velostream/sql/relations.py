@@ -77,6 +77,8 @@ class Relations:
     streams: list[str] = field(default_factory=list)
     views: list[str] = field(default_factory=list)
     shapes: dict[str, Shape] = field(default_factory=dict)
+    trailing: RawWith | None = None
+    """The statement's WITH, where it follows the name of a table."""
 
     def resolve(self, tree: exp.Expr) -> exp.Expr:
         """Replace every relation of the tree by a plain table, and views by subqueries."""
@@ -155,8 +157,9 @@ class Relations:
             self._expand(node, relation, relation.view)
         else:
             self._catalogued(node, relation)
-            if with_ is not None:
-                node.set(WITH, with_)
+            if with_ is not None and with_.end != self.context.end:
+                _refuse_with(with_, f'"{name}" is a {relation.kind}')
+            self.trailing = with_ or self.trailing
 
     def _catalogued(self, node: exp.Table, relation: Relation) -> None:
         kept = self.streams if relation.kind is RelationKind.STREAM else self.tables

@@ -313,10 +313,9 @@ class Analysis:
             self._use_all(shape)
         elif parts and not self._plain(parts[0], scope, qualifier=True):
             aliases = [alias for alias in _visible_relations(scope) if not alias.startswith("#")]
+            hint = did_you_mean(parts[0].name, aliases) or f"relations are {', '.join(aliases)}"
             self.report(
-                UnknownNameError(
-                    f'unknown relation "{parts[0].name}"', hint=did_you_mean(parts[0].name, aliases)
-                ),
+                UnknownNameError(f'unknown relation "{parts[0].name}"', hint=hint),
                 parts[0],
             )
 
@@ -466,10 +465,9 @@ def _as_declared(shape: Shape, name: str) -> str:
 
 def _unknown(name: str, candidates: Iterable[str]) -> UnknownNameError:
     names = list(dict.fromkeys(candidates))
+    if name.lower() in WINDOW_COLUMNS:
+        return UnknownNameError(f'unknown column "{name}"', hint="it exists where the query has a WINDOW")
     hint = did_you_mean(name, names)
     if hint is None and names:
         hint = f"columns are {', '.join(names[:12])}"
     return UnknownNameError(f'unknown column "{name}"', hint=hint)
-
-
-__all__ = ["WINDOW_COLUMNS", "Analysis", "Scope", "Usage"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.errors import SqlError, SqlSyntaxError, UnsafeError
-from velostream.sql.dialect import BUFFER, EMIT, WINDOW, WITH, WITHIN, Clause
+from velostream.errors import SqlError, SqlSyntaxError, UnsafeError, UnsupportedError
+from velostream.sql.dialect import EMIT, WINDOW, WITH, Clause
 from velostream.sql.functions import UNIT_FIRST, check_call
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ _FORBIDDEN_ARGS: dict[type[exp.Expr], tuple[str, ...]] = {
         "match",
         "prewhere",
         "connect",
-        "locks",
         "exclude",
         "operation_modifiers",
         "settings",
@@ -107,6 +106,8 @@ def _check_node(node: exp.Expr, context: Context) -> None:
     for key in _FORBIDDEN_ARGS.get(type(node), ()):
         if node.args.get(key):
             raise SqlSyntaxError(f"{_words(key)} is not part of the language")
+    if isinstance(node, exp.Select) and not node.expressions:
+        raise SqlSyntaxError("SELECT needs at least one column")
     if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Table | exp.Hint):
         _check_call(node, context)
 
@@ -218,12 +219,9 @@ def leftover_clauses(tree: exp.Expr, context: Context) -> None:
             if isinstance(clause, Clause) and not (key == WITH and isinstance(node, exp.Table)):
                 node.args.pop(key)
                 context.report(
-                    SqlSyntaxError(
+                    UnsupportedError(
                         f"{words} cannot stand in a subquery",
                         hint="make the inner query a table or stream of its own",
                         location=clause.value.location,
                     )
                 )
-
-
-__all__ = ["BUFFER", "WITHIN", "check", "leftover_clauses", "rewrite"]

@@ -24,6 +24,7 @@ _KINDS = {
     "SESSION": WindowKind.SESSION,
     "ROWS": WindowKind.ROWS,
 }
+_TABLE_KINDS = {"TUMBLE": WindowKind.TUMBLING, "HOP": WindowKind.SLIDING, "SESSION": WindowKind.SESSION}
 _UNITS = {
     "MICROSECOND": timedelta(microseconds=1),
     "MILLISECOND": timedelta(milliseconds=1),
@@ -65,6 +66,41 @@ def parse_window(parser: VelostreamParser) -> tuple[WindowSpec, exp.Column | Non
     return _checked(parser, start, kind, name, durations, named, partition_by), column
 
 
+def parse_window_table(parser: VelostreamParser) -> tuple[exp.Table, WindowSpec, exp.Column | None]:
+    """TUMBLE, HOP or SESSION in FROM: `TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTE)`."""
+    start = parser.current
+    kind = _TABLE_KINDS[start.text.upper()]
+    parser.advance(2)
+    parser.words("TABLE")
+    relation = parser.relation()
+    if not isinstance(relation, exp.Table):
+        raise parser.syntax_error("expected a relation", start)
+    partition_by = _parse_table_partition(parser)
+    column: exp.Column | None = None
+    durations: list[timedelta] = []
+    if parser.match(TokenType.COMMA):
+        column, durations = _parse_arguments(parser)
+    else:
+        parser.close()
+    if start.text.upper() == "HOP":
+        durations.reverse()  # HOP names how far it moves before how long it is
+    name = ".".join(part.name for part in column.parts) if column is not None else None
+    return relation, _checked(parser, start, kind, name, durations, {}, partition_by), column
+
+
+def _parse_table_partition(parser: VelostreamParser) -> tuple[exp.Expr, ...]:
+    """One column, or several in parentheses: a bare comma would begin the next argument."""
+    if not parser.match(TokenType.PARTITION_BY):
+        return ()
+    if not parser.match(TokenType.L_PAREN):
+        return (_parse_column(parser),)
+    columns: list[exp.Expr] = [_parse_column(parser)]
+    while parser.match(TokenType.COMMA):
+        columns.append(_parse_column(parser))
+    parser.close()
+    return tuple(columns)
+
+
 def _parse_rows(parser: VelostreamParser) -> WindowSpec:
     parenthesis = parser.match(TokenType.L_PAREN)
     token = parser.current
@@ -81,7 +117,10 @@ def _parse_arguments(parser: VelostreamParser) -> tuple[exp.Column | None, list[
     column: exp.Column | None = None
     durations: list[timedelta] = []
     while True:
-        if not durations and column is None and _at_column(parser):
+        if not durations and column is None and parser.words("DESCRIPTOR", "("):
+            column = _parse_column(parser)
+            parser.close()
+        elif not durations and column is None and _at_column(parser):
             column = _parse_column(parser)
         else:
             durations.append(parse_duration_token(parser))

@@ -27,3 +27,8 @@ SELECT COUNT(*) FROM trades EMIT FINAL;
 SELECT symbol FROM trades UNION ALL SELECT symbol FROM trades EMIT CHANGES WITH ("trigger.interval" = "1s");
 SELECT HEADER('trace') AS trace, HAS_HEADER('x'), HEADER_KEYS(), _key, _topic, _timestamp, _offset FROM trades;
 INSERT INTO kafka://out SELECT symbol, SET_HEADER('a', symbol), REMOVE_HEADER('b') FROM trades;
+SELECT symbol, window_start, COUNT(*) FROM TUMBLE(TABLE trades, DESCRIPTOR(ts), INTERVAL '5' MINUTES) GROUP BY symbol, window_start, window_end;
+SELECT t.symbol, COUNT(*) FROM HOP(TABLE trades, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTES) t GROUP BY t.symbol;
+SELECT symbol, COUNT(*) FROM SESSION(trades PARTITION BY symbol, ts, 30s) GROUP BY symbol;
+SELECT k, COUNT(*) FROM TUMBLE(kafka://orders, ts, 1m) GROUP BY k;
+SELECT symbol, COUNT(*) FROM SESSION(TABLE trades PARTITION BY (symbol, price), DESCRIPTOR(ts), INTERVAL '30' SECOND) GROUP BY symbol;

@@ -1,0 +1,18 @@
+CREATE SOURCE trades (symbol STRING, price DECIMAL(10, 2), volume BIGINT, ts TIMESTAMP) FROM kafka://trades;
+CREATE TABLE users (id BIGINT PRIMARY KEY, name STRING);
+CREATE TABLE totals AS SELECT symbol, sum(volume) AS total FROM trades GROUP BY symbol;
+SELECT symbol, sum(volume) FROM trades;
+SELECT symbol, price, count(*) FROM trades GROUP BY symbol;
+SELECT symbol FROM trades WHERE sum(volume) > 1;
+SELECT symbol FROM trades WINDOW TUMBLING(5m);
+SELECT sum(volume) FROM trades WINDOW SLIDING(5m);
+SELECT sum(volume) FROM trades WINDOW SLIDING(1m, 5m);
+SELECT sum(volume) FROM trades WINDOW TUMBLING(5 PARSECS);
+SELECT sum(volume) FROM trades WINDOW TUMBLING(tss, 5m);
+SELECT sum(volume) FROM trades WINDOW TUMBLING PARTITION BY symbl EVERY 5 MINUTES;
+SELECT sum(volume) FROM trades WINDOW TUMBLING(INTERVAL 1 MONTH);
+SELECT n FROM (SELECT count(*) AS n FROM trades WINDOW TUMBLING(5m)) x;
+SELECT sum(volume) FROM trades WINDOW SESSION;
+SELECT avg(price) OVER (ROWS WINDOW BUFFER x ROWS ORDER BY ts) FROM trades;
+SELECT window_start FROM trades;
+SELECT count(*) FROM trades EMIT FINAL EMIT CHANGES;

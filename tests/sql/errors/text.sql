@@ -1,0 +1,5 @@
+SELECT ${MISSING} AS a;
+SELECT ${bad name};
+SELECT 'fine;' -- it's a comment
+;
+SELECT 1 /* never closed ;
