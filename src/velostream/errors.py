@@ -238,6 +238,13 @@ class SourceDataError(SourceError):
     code = "source.data"
 
 
+class SourceStorageError(SourceError):
+    """What was read cannot be kept: the disk of the data directory is full or cannot be written."""
+
+    code = "source.storage"
+    retryable = True
+
+
 class SinkError(VelostreamError):
     """A sink cannot be written."""
 

@@ -160,6 +160,8 @@ class SinkContext:
     """A durable folder of the sink's own."""
     schema: pa.Schema
     key: tuple[str, ...] = ()
+    decimal_format: str = "number"
+    """How decimals stand in JSON: `number` with the same digits, or `string`."""
 
 
 class Sink(ABC):

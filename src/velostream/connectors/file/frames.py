@@ -1,0 +1,224 @@
+"""Segments of the spool as Spark DataFrames.
+
+Two ways lead to the same rows: Spark reads the segment files itself where it sees the driver's disk, or the
+records are shipped as Arrow, together with the system columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from velostream.connectors.file.draft import SegmentText
+from velostream.formats.spark_frames import BAD, BAD_ROW, RECORD, decode_csv, decode_json
+from velostream.formats.spark_types import literal, quoted, spark_name
+from velostream.model.changes import WEIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from velostream.connectors.file.segments import Segment
+    from velostream.connectors.file.spool import Spool
+    from velostream.formats.csv_text import CsvDialect
+
+SYSTEM_TYPES = {"_timestamp": "TIMESTAMP", "_partition": "STRING", "_offset": "BIGINT", "_position": "STRING"}
+"""The system columns of files and their Spark types."""
+_NATIVE_POSITION = (
+    "concat(_metadata.file_name, lpad(CAST(_metadata.file_block_start AS STRING), 12, '0'), "
+    "lpad(CAST(monotonically_increasing_id() AS STRING), 20, '0'))"
+)
+"""Names of segments sort by age, and within a block the ids grow in the order of reading."""
+_MOST_LITERALS = 1000
+_UNFIT = "a value does not fit its column"
+
+
+@dataclass(frozen=True)
+class FrameReader:
+    """Builds frames over one spool."""
+
+    spark: SparkSession
+    spool: Spool
+    dialect: CsvDialect
+    names: Sequence[str]
+    """Columns of the source in order, for CSV files without a header."""
+
+    def rows(
+        self,
+        changes: Iterable[tuple[Segment, int]],
+        fields: Sequence[pa.Field],
+        system: Sequence[str] = (),
+        *,
+        careful: bool = True,
+    ) -> DataFrame:
+        """The rows of weighted segments: `fields`, `system` columns, `_weight` if any is taken back.
+
+        `careful` frames have `_bad`; the others fail at the first bad record.
+        """
+        groups: dict[tuple[Any, ...], list[Segment]] = {}
+        for segment, weight in changes:
+            key = (weight, segment.kind, segment.columns, segment.separator)
+            groups.setdefault(key, []).append(segment)
+        weighted = any(key[0] < 0 for key in groups)
+        parts = []
+        for (weight, _, _, _), segments in groups.items():
+            # A bad row never got in, so what is taken back is always looked at with care.
+            part = self._group(segments, fields, system, careful or weight < 0)
+            if weight < 0:
+                part = part.where(f"{BAD} IS NULL")
+                part = part if careful else part.drop(BAD)
+            if weighted:
+                part = part.selectExpr("*", f"{weight} AS {WEIGHT}")
+            parts.append(part)
+        if not parts:
+            return self._nothing(fields, system, careful)
+        return reduce(lambda one, other: one.unionByName(other), parts)
+
+    def bad_records(self, segments: Iterable[Segment], fields: Sequence[pa.Field]) -> pa.Table:
+        """The text records that do not fit `fields`: `_bad` (the record), `_partition`, `_offset`."""
+        texts = [(segment, 1) for segment in segments if segment.kind == "text"]
+        frame = self.rows(texts, fields, ("_partition", "_offset"))
+        return frame.where(f"{BAD} IS NOT NULL").select(BAD, "_partition", "_offset").toArrow()
+
+    def local(self) -> bool:
+        """Whether executors see the driver's files."""
+        master = self.spark.sparkContext.master or ""
+        shared = self.spark.conf.get("spark.velostream.sharedDataDir", "false")
+        return shared == "true" or (master.startswith("local") and not master.startswith("local-cluster"))
+
+    def _group(
+        self, segments: Sequence[Segment], fields: Sequence[pa.Field], system: Sequence[str], careful: bool
+    ) -> DataFrame:
+        first = segments[0]
+        if first.kind != "text":
+            return self._binary(segments, fields, system, careful)
+        records = self._records(segments, system)
+        if first.columns is None:
+            return decode_json(records, fields, system, careful=careful)
+        columns = first.columns
+        if not self.dialect.header:
+            columns = (*self.names[: len(columns)], *columns[len(self.names) :])
+        return decode_csv(records, columns, fields, self.dialect, system, careful=careful)
+
+    def _records(self, segments: Sequence[Segment], system: Sequence[str]) -> DataFrame:
+        """The records of some segments with system columns, read by Spark itself if it can tell them."""
+        known = {"_position": _NATIVE_POSITION}
+        if len(segments) <= _MOST_LITERALS:
+            instants = {segment.name: str(segment.at_micros) for segment in segments}
+            known["_timestamp"] = f"timestamp_micros({_lookup(instants)})"
+            paths = {
+                s.name: literal(s.pieces[0].path) for s in segments if len({p.path for p in s.pieces}) == 1
+            }
+            if len(paths) == len(segments):
+                known["_partition"] = _lookup(paths)
+        if not self.local() or not known.keys() >= set(system):
+            table = pa.concat_tables([record_table(self.spool, segment) for segment in segments])
+            return self.spark.createDataFrame(table)
+        reader = self.spark.read.option("lineSep", segments[0].separator.decode("ascii"))
+        # Names are ours: neither patterns nor partition columns are to be seen in them.
+        reader = reader.option("__globPaths__", "false").option("recursiveFileLookup", "true")
+        frame = reader.schema("value STRING").text([f"file://{self.spool.path(s)}" for s in segments])
+        return frame.selectExpr(f"value AS {RECORD}", *(f"{known[name]} AS {name}" for name in system))
+
+    def _binary(
+        self, segments: Sequence[Segment], fields: Sequence[pa.Field], system: Sequence[str], careful: bool
+    ) -> DataFrame:
+        columns = segments[0].columns or ()
+        if system or not self.local():
+            tables = [_binary_table(self.spool, segment) for segment in segments]
+            frame = self.spark.createDataFrame(pa.concat_tables(tables))
+        else:
+            paths = [f"file://{self.spool.path(segment)}" for segment in segments]
+            reader = self.spark.read.option("__globPaths__", "false").option("recursiveFileLookup", "true")
+            frame = reader.format(segments[0].kind).load(paths)
+        there = {name.partition(":")[0].casefold() for name in columns}
+        values, doubts = [], []
+        for field in fields:
+            name, wanted = quoted(field.name), spark_name(field.type)
+            if field.name.casefold() not in there:
+                values.append(f"CAST(NULL AS {wanted}) AS {name}")
+                continue
+            if f"{field.name}:{field.type}" in columns:
+                values.append(name)
+                continue
+            # A cast that cuts digits does not compare equal to what it came from.
+            value = f"try_cast({name} AS {wanted})"
+            doubt = f"({name} IS NOT NULL AND NOT ({value} <=> {name}))"
+            doubts.append(doubt)
+            refused = f"raise_error({literal(f'{BAD_ROW}: a value of column {field.name} does not fit')})"
+            value = value if careful else f"CASE WHEN {doubt} THEN {refused} ELSE {value} END"
+            values.append(f"{value} AS {name}")
+        if careful:
+            found = f"CASE WHEN {' OR '.join(doubts)} THEN {literal(_UNFIT)} END" if doubts else "NULL"
+            values.append(f"CAST({found} AS STRING) AS {BAD}")
+        return frame.selectExpr(*values, *system)
+
+    def _nothing(self, fields: Sequence[pa.Field], system: Sequence[str], careful: bool) -> DataFrame:
+        ddl = [f"{quoted(f.name)} {spark_name(f.type)}" for f in fields]
+        ddl += [f"{name} {SYSTEM_TYPES[name]}" for name in system]
+        ddl += [f"{BAD} STRING"] if careful else []
+        return self.spark.createDataFrame([], ", ".join(ddl))
+
+
+def record_table(spool: Spool, segment: Segment) -> pa.Table:
+    """The records of a text segment with their system columns."""
+    text = SegmentText(spool, segment)
+    records: list[bytes] = []
+    starts, paths, counts = [], [], []
+    for number, piece in enumerate(segment.pieces):
+        found = text.records(number)
+        records += found
+        starts.append(text.starts(number))
+        paths.append(piece.path)
+        counts.append(len(found))
+    offsets = np.concatenate(starts) if starts else np.zeros(0, dtype=np.int64)
+    partitions = pa.array(paths, pa.string()).take(pa.array(np.repeat(np.arange(len(paths)), counts)))
+    return pa.table(
+        {
+            RECORD: pa.array(records, pa.binary()).cast(pa.string()),
+            "_partition": partitions,
+            "_offset": pa.array(offsets, pa.int64()),
+            "_timestamp": _instants(segment, len(records)),
+            "_position": _positions(segment, len(records)),
+        }
+    )
+
+
+def _binary_table(spool: Spool, segment: Segment) -> pa.Table:
+    table = binary_rows(spool, segment)
+    rows = table.num_rows
+    table = table.append_column("_partition", pa.array([segment.pieces[0].path] * rows, pa.string()))
+    table = table.append_column("_offset", pa.array(np.arange(rows), pa.int64()))
+    table = table.append_column("_timestamp", _instants(segment, rows))
+    return table.append_column("_position", _positions(segment, rows))
+
+
+def binary_rows(spool: Spool, segment: Segment) -> pa.Table:
+    """The rows of a binary segment."""
+    if segment.kind == "orc":
+        from pyarrow import orc
+
+        return orc.read_table(spool.path(segment))
+    return pq.read_table(spool.path(segment), partitioning=None)
+
+
+def _instants(segment: Segment, rows: int) -> pa.Array:
+    return pa.array(np.full(rows, segment.at_micros), pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _positions(segment: Segment, rows: int) -> pa.Array:
+    return pa.array([f"{segment.name}{number:032d}" for number in range(rows)], pa.string())
+
+
+def _lookup(values: dict[str, str]) -> str:
+    """SQL for what belongs to the segment that a row comes from."""
+    if len(set(values.values())) == 1:
+        return next(iter(values.values()))
+    pairs = ", ".join(f"{literal(name)}, {value}" for name, value in values.items())
+    return f"element_at(map({pairs}), _metadata.file_name)"

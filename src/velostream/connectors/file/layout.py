@@ -1,0 +1,69 @@
+"""How the content of one file is laid out: its format, compression, and the way it is cut into records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from velostream.formats.csv_text import CsvDialect
+from velostream.formats.encodings import COMPRESSIONS, compression
+from velostream.formats.records import Records, split_records
+
+if TYPE_CHECKING:
+    from velostream.connectors.file.options import FileOptions
+
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".avro": "avro",
+    ".orc": "orc",
+}
+BINARY = ("parquet", "avro", "orc")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is needed to read one file."""
+
+    format: str
+    packed: str | None
+    dialect: CsvDialect | None
+
+    @property
+    def binary(self) -> bool:
+        """Whether it is read as a whole by a library rather than cut into records."""
+        return self.format in BINARY
+
+    def split(self, raw: bytes, final: bool) -> Records:
+        """The complete records at the beginning of `raw`."""
+        if self.dialect is None:
+            return split_records(raw, final=final)
+        quote, delimiter = self.dialect.quote.encode(), self.dialect.delimiter.encode()
+        return split_records(raw, final=final, quote=quote, delimiter=delimiter)
+
+
+def format_of(path: str) -> str | None:
+    """The format that a file's name tells, compression set aside; None when it tells none."""
+    name = PurePath(path)
+    if name.suffix.lower() in COMPRESSIONS:
+        name = name.with_suffix("")
+    return _SUFFIXES.get(name.suffix.lower())
+
+
+def layout_of(path: str, options: FileOptions) -> Layout | None:
+    """How to read a file; None when neither the options nor its name say."""
+    form = options.format or format_of(path)
+    if form is None:
+        return None
+    dialect = None
+    if form in ("csv", "tsv"):
+        delimiter = options.delimiter or ("\t" if form == "tsv" else ",")
+        dialect = CsvDialect(delimiter, options.quote, options.null, options.header)
+    packed = None if form in BINARY else compression(path)
+    return Layout(form, packed, dialect)

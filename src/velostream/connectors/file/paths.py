@@ -1,0 +1,195 @@
+"""Which files a path means: one, those in a folder, or those that match a pattern."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from velostream.connectors.file.segments import Identity
+from velostream.errors import SourceAuthError, SourceConfigError, SourceMissingError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MAGIC = re.compile(r"[*?{\[]")
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """The files that a path names at the moment of asking."""
+
+    text: str
+
+    @cached_property
+    def path(self) -> Path:
+        """The path, absolute; a pattern's marks are still in it."""
+        return Path(os.path.abspath(Path(self.text).expanduser()))  # noqa: PTH100 - resolve() would follow links
+
+    @cached_property
+    def pattern(self) -> bool:
+        """Whether it has wildcards; a file of exactly that name is not a pattern."""
+        return bool(_MAGIC.search(self.text)) and not self.path.exists()
+
+    @property
+    def several(self) -> bool:
+        """Whether it may mean more than one file, so that a file that vanishes is gone for good."""
+        return self.pattern or self.text.endswith("/") or self.path.is_dir()
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder that is looked in."""
+        if not self.pattern:
+            return self.path if self.several else self.path.parent
+        fixed: list[str] = []
+        for part in self.path.parts:
+            if _MAGIC.search(part):
+                break
+            fixed.append(part)
+        return Path(*fixed)
+
+    @cached_property
+    def _expression(self) -> re.Pattern[str]:
+        relative = self.path.relative_to(self.folder).as_posix()
+        return re.compile(_translate(relative))
+
+    @cached_property
+    def _recursive(self) -> bool:
+        relative = self.path.relative_to(self.folder)
+        return len(relative.parts) > 1 or "**" in str(relative)
+
+    def present(self) -> bool:
+        """Whether the file, or the folder that is looked in, exists."""
+        return self.folder.is_dir() if self.several else self.path.exists()
+
+    def list(self) -> dict[str, Identity]:
+        """Each file with its identity, in the order of names; empty when nothing is there."""
+        if not self.several:
+            found = _identity(self.path)
+            return {} if found is None else {str(self.path): found}
+        if not self.pattern:
+            return dict(sorted(_scan(self.folder, recursive=True)))
+        prefix = len(str(self.folder).rstrip("/")) + 1
+        matching = (
+            (path, identity)
+            for path, identity in _scan(self.folder, self._recursive)
+            if self._expression.fullmatch(path[prefix:])
+        )
+        return dict(sorted(matching))
+
+    def check(self) -> None:
+        """Raise the SourceError that says what is wrong, if something is."""
+        if not self.text:
+            raise SourceConfigError("a file source needs a path", hint="write file:///folder/name.csv")
+        if self.several:
+            if not self.list():
+                raise self.missing()
+            return
+        if not self.path.exists():
+            raise self.missing()
+        if not os.access(self.path, os.R_OK):
+            raise SourceAuthError(f'file "{self.path}" may not be read', hint="check its permissions")
+
+    def missing(self) -> SourceMissingError:
+        """The error for what is not there, with what can be done."""
+        return self._missing_pattern() if self.several else self._missing_file()
+
+    def _missing_file(self) -> SourceMissingError:
+        options = [
+            "check the path",
+            'wait for it:         WITH ("file.wait.timeout" = "30s")',
+            'start with none:     WITH ("file.create.empty" = "true")',
+        ]
+        if not self.path.parent.is_dir():
+            options[0] += f': the folder "{self.path.parent}" does not exist either'
+        close = nearest(self.path.name, _names(self.path.parent))
+        if close is not None:
+            options.append(f'did you mean "{self.path.parent / close}"?')
+        return SourceMissingError(f'file "{self.path}" does not exist', detail=_numbered(options))
+
+    def _missing_pattern(self) -> SourceMissingError:
+        what = f'no file matches "{self.path}"' if self.pattern else f'folder "{self.path}" holds no file'
+        if not self.folder.is_dir():
+            looked = f'check the path: the folder "{self.folder}" does not exist'
+        else:
+            names = _names(self.folder)
+            there = ", ".join(names[:_SHOWN]) + (
+                f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            )
+            looked = f'check the pattern: looked in "{self.folder}", which holds {there or "nothing"}'
+        wait = 'wait for a match:    WITH ("file.wait.timeout" = "30s")'
+        return SourceMissingError(what, detail=_numbered([looked, wait]))
+
+
+def _numbered(options: list[str]) -> str:
+    return "\n".join(f"  {number}. {text}" for number, text in enumerate(options, start=1))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError:
+        return []
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _scan(folder: Path, recursive: bool) -> Iterator[tuple[str, Identity]]:
+    """Regular files below a folder; hidden names and half-written `.tmp` and `_` ones are left out."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name[0] in "._" or entry.name.endswith((".tmp", ".partial")):
+            continue
+        try:
+            if entry.is_dir():
+                if recursive:
+                    yield from _scan(Path(entry.path), recursive)
+                continue
+            found = entry.stat()
+        except OSError:
+            continue
+        yield entry.path, Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _translate(pattern: str) -> str:
+    """A glob as a regular expression: `*` and `?` stay within a name, `**` does not, `{a,b}` is either."""
+    out: list[str] = []
+    depth, position = 0, 0
+    while position < len(pattern):
+        char = pattern[position]
+        if pattern.startswith("**/", position):
+            out.append("(?:.*/)?")
+            position += 3
+            continue
+        if pattern.startswith("**", position):
+            out.append(".*")
+            position += 2
+            continue
+        if char == "[" and (close := pattern.find("]", position + 2)) > 0:
+            inner = pattern[position + 1 : close]
+            out.append("[" + ("^" + inner[1:] if inner[0] == "!" else inner).replace("\\", "\\\\") + "]")
+            position = close + 1
+            continue
+        depth += (char == "{") - (char == "}" and depth > 0)
+        simple = {"*": "[^/]*", "?": "[^/]", "{": "(?:"}
+        if char == "}" and out and pattern[:position].count("{") > pattern[:position].count("}"):
+            out.append(")")
+        elif char == "," and depth > 0:
+            out.append("|")
+        else:
+            out.append(simple.get(char) or re.escape(char))
+        position += 1
+    return "".join(out)

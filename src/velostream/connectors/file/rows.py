@@ -1,0 +1,140 @@
+"""Segments of the spool as Arrow rows, decoded in Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from velostream.connectors.file.frames import binary_rows, record_table
+from velostream.formats.inference import parse_json
+from velostream.formats.spark_frames import RECORD
+from velostream.formats.values import json_value, text_value
+from velostream.model.changes import WEIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from velostream.connectors.file.segments import Segment
+    from velostream.connectors.file.spool import Spool
+    from velostream.formats.csv_text import CsvDialect
+
+_SYSTEM = ("_partition", "_offset", "_timestamp")
+
+
+class BadText(NamedTuple):
+    """A record that does not fit the columns, and why."""
+
+    record: str
+    path: str
+    start: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Decodes records into the columns of a schema."""
+
+    spool: Spool
+    schema: pa.Schema
+    dialect: CsvDialect
+
+    def batches(self, changes: Iterable[tuple[Segment, int]], only_grows: bool) -> Iterator[pa.RecordBatch]:
+        """Rows with system columns, and `_weight` unless the source only grows."""
+        for segment, weight in changes:
+            table = self._binary(segment) if segment.kind != "text" else self._text(segment)
+            if not only_grows:
+                table = table.append_column(WEIGHT, pa.array([weight] * table.num_rows, pa.int32()))
+            yield from table.to_batches()
+
+    def bad_records(
+        self, segments: Sequence[Segment], suspects: Iterable[tuple[str, str, int]] | None
+    ) -> Iterator[BadText]:
+        """The records that do not fit, with reasons: the suspects, or without them all that fail here."""
+        columns = self.columns_by_path(segments)
+        sure = suspects is not None
+        for record, path, start in suspects if suspects is not None else self.records(segments):
+            reason = self.reason(record, columns.get(path))
+            if reason is not None or sure:
+                yield BadText(record, path, start, reason or "the record does not fit the columns")
+
+    def records(self, segments: Sequence[Segment]) -> Iterator[tuple[str, str, int]]:
+        """Every record of text segments with its path and position."""
+        for segment in segments:
+            if segment.kind == "text":
+                table = record_table(self.spool, segment)
+                yield from zip(
+                    *(table[c].to_pylist() for c in (RECORD, "_partition", "_offset")), strict=True
+                )
+
+    def columns_by_path(self, segments: Sequence[Segment]) -> dict[str, tuple[str, ...] | None]:
+        """The field names of each file; None for JSON."""
+        return {piece.path: self.named(s.columns) for s in segments for piece in s.pieces}
+
+    def named(self, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """Field names as the schema knows them: without a header line they go by place."""
+        if columns is None or self.dialect.header:
+            return columns
+        return (*self.schema.names[: len(columns)], *columns[len(self.schema) :])
+
+    def reason(self, record: str, columns: tuple[str, ...] | None) -> str | None:
+        """Why a record does not fit; None when it does."""
+        try:
+            self.decode(record, columns)
+        except ValueError as exc:
+            return str(exc)
+        return None
+
+    def decode(self, record: str, columns: tuple[str, ...] | None) -> dict[str, Any]:
+        """The values of a record by column; ValueError says why there are none."""
+        return self._decode_json(record) if columns is None else self._decode_csv(record, columns)
+
+    def _decode_csv(self, record: str, columns: tuple[str, ...]) -> dict[str, Any]:
+        values = self.dialect.values(record)
+        if len(values) != len(columns):
+            raise ValueError(f"{len(values)} fields where {len(columns)} are expected")
+        by_name = {name.casefold(): text for name, text in zip(columns, values, strict=True)}
+        row: dict[str, Any] = {}
+        for field in self.schema:
+            text = by_name.get(field.name.casefold())
+            row[field.name] = None if text is None else _named(field.name, text_value, text, field.type)
+        return row
+
+    def _decode_json(self, record: str) -> dict[str, Any]:
+        value = parse_json(record)
+        if not isinstance(value, dict):
+            raise ValueError("not a JSON object")  # noqa: TRY004 - a bad row, not a bug
+        return {f.name: _named(f.name, json_value, value.get(f.name), f.type) for f in self.schema}
+
+    def _text(self, segment: Segment) -> pa.Table:
+        records = record_table(self.spool, segment)
+        columns = self.named(segment.columns)
+        rows, kept = [], []
+        for number, record in enumerate(records[RECORD].to_pylist()):
+            try:
+                rows.append(self.decode(record, columns))
+                kept.append(number)
+            except ValueError:
+                continue
+        arrays = [pa.array([row[f.name] for row in rows], f.type) for f in self.schema]
+        system = records.select(list(_SYSTEM)).take(kept)
+        return pa.table([*arrays, *system.columns], names=[*self.schema.names, *_SYSTEM])
+
+    def _binary(self, segment: Segment) -> pa.Table:
+        found = binary_rows(self.spool, segment)
+        arrays = [
+            found[f.name].cast(f.type) if f.name in found.column_names else pa.nulls(found.num_rows, f.type)
+            for f in self.schema
+        ]
+        path = pa.array([segment.pieces[0].path] * found.num_rows, pa.string())
+        offsets = pa.array(range(found.num_rows), pa.int64())
+        at = pa.array([segment.at_micros] * found.num_rows, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        return pa.table([*arrays, path, offsets, at], names=[*self.schema.names, *_SYSTEM])
+
+
+def _named(name: str, parse: Any, value: Any, kind: pa.DataType) -> Any:
+    try:
+        return parse(value, kind)
+    except ValueError as exc:
+        raise ValueError(f'column "{name}": {exc}') from exc

@@ -1,0 +1,144 @@
+"""Segments: immutable files of records in the spool, and what is known about the files they came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+from velostream.formats.records import NEWLINE
+
+
+class Piece(NamedTuple):
+    """A run of records of one segment that came from one file.
+
+    `start` is the byte position in that file of the first record (for binary formats, a row number) as
+    it was when the run was read: it stays the same for ever, so that a row taken back equals the row given.
+    `line_end` bytes followed each record; 0 says that the segment's index knows the positions.
+    """
+
+    path: str
+    start: int
+    rows: int
+    size: int
+    line_end: int = 1
+
+
+class PieceId(NamedTuple):
+    """Names a piece: the segment, and its place in it."""
+
+    segment: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One file of the spool: `kind` is `text`, `parquet` or `orc`."""
+
+    name: str
+    kind: str
+    rows: int
+    size: int
+    at_micros: int
+    pieces: tuple[Piece, ...]
+    columns: tuple[str, ...] | None = None
+    """Names of a CSV's fields, or `name:type` of a binary format; None for JSON."""
+    separator: bytes = NEWLINE
+    indexed: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """For the journal."""
+        return {
+            "n": self.name,
+            "k": self.kind,
+            "r": self.rows,
+            "b": self.size,
+            "t": self.at_micros,
+            "p": [list(piece) for piece in self.pieces],
+            "c": None if self.columns is None else list(self.columns),
+            "s": self.separator.decode("ascii"),
+            "x": self.indexed,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """From the journal."""
+        return cls(
+            data["n"],
+            data["k"],
+            data["r"],
+            data["b"],
+            data["t"],
+            tuple(Piece(*piece) for piece in data["p"]),
+            None if data["c"] is None else tuple(data["c"]),
+            data["s"].encode("ascii"),
+            data["x"],
+        )
+
+
+class Identity(NamedTuple):
+    """What `stat` says about a file; the same identity means the same content, once it has settled."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True)
+class FileState:
+    """How far one file is in the spool.
+
+    The first `consumed` bytes are dealt with; `blocks` are (length, digest) of them, in order. The last
+    `provisional` records, from byte `settled` on, had no visible end. `whole` files are always read from
+    the beginning (compressed, transcoded, documents, binary formats). `pieces` are its live records.
+    """
+
+    identity: Identity
+    consumed: int = 0
+    settled: int = 0
+    provisional: int = 0
+    whole: bool = False
+    columns: tuple[str, ...] | None = None
+    blocks: tuple[tuple[int, str], ...] = ()
+    pieces: tuple[PieceId, ...] = field(default=())
+
+    def as_json(self) -> list[Any]:
+        """For the journal."""
+        return [
+            list(self.identity),
+            self.consumed,
+            self.settled,
+            self.provisional,
+            self.whole,
+            None if self.columns is None else list(self.columns),
+            [list(block) for block in self.blocks],
+            [list(piece) for piece in self.pieces],
+        ]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> Self:
+        """From the journal."""
+        identity, consumed, settled, provisional, whole, columns, blocks, pieces = data
+        return cls(
+            Identity(*identity),
+            consumed,
+            settled,
+            provisional,
+            whole,
+            None if columns is None else tuple(columns),
+            tuple((length, digest) for length, digest in blocks),
+            tuple(PieceId(segment, number) for segment, number in pieces),
+        )
+
+    def with_pieces(self, pieces: tuple[PieceId, ...]) -> FileState:
+        """The same file with its records elsewhere in the spool."""
+        return replace(self, pieces=pieces)
+
+
+class SpooledBadRow(NamedTuple):
+    """A record that never became a row, kept in the journal (`raw` as Latin-1 text)."""
+
+    reason: str
+    path: str
+    start: int
+    raw: str

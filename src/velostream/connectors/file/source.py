@@ -1,0 +1,217 @@
+"""Files as a source of changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from velostream.connectors.base import Source, SourceContext
+from velostream.connectors.file.frames import SYSTEM_TYPES, FrameReader
+from velostream.connectors.file.layout import Layout, layout_of
+from velostream.connectors.file.paths import FileSet
+from velostream.connectors.file.rows import RowReader
+from velostream.connectors.file.sampling import header_schema, sample_schema
+from velostream.connectors.file.spool import Spool
+from velostream.connectors.file.tracker import Tracker
+from velostream.connectors.file.widening import widened
+from velostream.errors import SourceConfigError, SourceMissingError
+from velostream.formats.csv_text import CsvDialect
+from velostream.model.changes import BadRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from velostream.connectors.file.options import FileOptions
+    from velostream.connectors.file.segments import Segment
+    from velostream.model.changes import Offset
+
+PARTITION = "spool"
+
+
+class FileSource(Source):
+    """A file, a folder or a pattern: all rows that are there, then what is appended, added, edited, removed.
+
+    Positions count the entries of a durable spool, into which everything is copied before it is handed out.
+    A single file that vanishes is an outage and its rows stay; a file that vanishes from a folder
+    or pattern takes its rows with it.
+    """
+
+    def __init__(self, options: FileOptions, context: SourceContext) -> None:
+        self._options = options
+        self._context = context
+        self._files = FileSet(options.path or "")
+        self._watch = options.watch is not False and not context.once
+        self.only_grows = not context.table
+        self.poll_interval = options.file_poll_interval
+        self._schema = context.schema
+        self._spool = Spool(context.spool)
+        self._tracker = Tracker(
+            self._files,
+            self._spool,
+            options,
+            once=not self._watch,
+            table=context.table,
+            clock=context.clock,
+        )
+        self._read_all = False
+        self._spark: SparkSession | None = None
+        self._used: Sequence[str] | None = None
+
+    # --- the contract --------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """See `Source`; with `file.create.empty` a missing file is created."""
+        if self._options.file_create_empty and not self._files.several and not self._files.path.exists():
+            self._files.path.parent.mkdir(parents=True, exist_ok=True)
+            self._files.path.touch()
+        self._files.check()
+        if not self._layouts() and self._options.format is None:
+            raise SourceConfigError(
+                f'the format of "{self._files.path}" is not told by its name',
+                hint='say it: WITH ("format" = "csv")',
+            )
+
+    def discover(self) -> pa.Schema:
+        """See `Source`: from a sample of the files, unless the columns are known already."""
+        if self._schema is None:
+            self.check()
+            layouts = self._layouts()
+            schema = sample_schema(layouts)
+            if schema is None and self._context.once:
+                schema = header_schema(layouts)
+            if schema is None or not len(schema):
+                raise SourceMissingError(
+                    f'"{self._files.path}" holds no row yet to tell its columns from',
+                    hint="declare them: CREATE SOURCE name (column type, …) FROM …",
+                )
+            self._schema = schema
+        return self._schema
+
+    def latest(self, after: Offset | None) -> Offset:
+        """See `Source`: looks at the files once."""
+        have = self._position(after)
+        if have < self._spool.position:
+            return {PARTITION: self._spool.position}
+        if self._watch or not self._read_all:
+            self._tracker.poll()
+            self._read_all = not self._tracker.unread and self._tracker.outage is None
+        return {PARTITION: self._spool.position}
+
+    def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
+        """See `Source`: decoded in Python, rows that cannot be decoded left out."""
+        reader = RowReader(self._spool, self.discover(), self._dialect())
+        yield from reader.batches(self._changes(start, end), self.only_grows)
+
+    def frame(
+        self,
+        spark: SparkSession,
+        start: Offset | None,
+        end: Offset,
+        columns: Sequence[str] | None,
+        *,
+        careful: bool = False,
+    ) -> DataFrame | None:
+        """See `Source`: always a native plan."""
+        self._spark, self._used = spark, columns
+        reader = FrameReader(spark, self._spool, self._dialect(), self.discover().names)
+        system = [name for name in columns or () if name in SYSTEM_TYPES]
+        changes = self._changes(*self._bounds(start, end))
+        return reader.rows(changes, self._fields(columns), system, careful=careful)
+
+    def has_bad_rows(self, start: Offset | None, end: Offset) -> bool:
+        """See `Source`: records that are not UTF-8, damaged files, and what a stream cannot take back."""
+        first, last = self._bounds(start, end)
+        return bool(self._spool.bad(first or 0, last))
+
+    def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
+        """See `Source`."""
+        first, last = self._bounds(start, end)
+        for row in self._spool.bad(first or 0, last):
+            yield BadRow(
+                row.reason, str(self._files.path), row.path, str(row.start), row.raw.encode("latin-1")
+            )
+        reader = RowReader(self._spool, pa.schema(self._fields(self._used)), self._dialect())
+        added = [segment for segment, weight in self._changes(first, last) if weight > 0]
+        for bad in reader.bad_records(added, self._suspects(added)):
+            yield BadRow(bad.reason, str(self._files.path), bad.path, str(bad.start), bad.record.encode())
+
+    def new_columns(self, start: Offset | None, end: Offset) -> bool:
+        """See `Source`: a header names a column, or a JSON record a field, that the schema lacks."""
+        return self._widened(start, end, values=False) is not None
+
+    def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
+        """See `Source`; the wider schema is used from now on."""
+        wider = self._widened(start, end, values=True)
+        if wider is not None:
+            self._schema = wider
+        return wider
+
+    def finished(self, offset: Offset) -> bool:
+        """See `Source`: with `watch` off, once everything that was there is read."""
+        return not self._watch and self._read_all and self._position(offset) >= self._spool.position
+
+    def commit(self, offset: Offset) -> None:
+        """See `Source`."""
+        self._spool.forget(self._position(offset))
+
+    def health(self) -> tuple[str, str | None]:
+        """See `Source`."""
+        if self._tracker.outage is not None:
+            return "file not found", self._tracker.outage
+        return "healthy", None
+
+    # --- inside --------------------------------------------------------------------------------------
+
+    def _layouts(self) -> list[tuple[str, Layout]]:
+        found = ((path, layout_of(path, self._options)) for path in self._files.list())
+        return [(path, layout) for path, layout in found if layout is not None]
+
+    def _dialect(self) -> CsvDialect:
+        named = str(self._files.path) if not self._files.several else next(iter(self._files.list()), "")
+        layout = layout_of(named, self._options)
+        return (layout and layout.dialect) or CsvDialect(
+            self._options.delimiter or ",", self._options.quote, self._options.null, self._options.header
+        )
+
+    def _fields(self, columns: Sequence[str] | None) -> list[pa.Field]:
+        schema = self.discover()
+        if columns is None:
+            return list(schema)
+        wanted = {name.casefold() for name in columns}
+        return [field for field in schema if field.name.casefold() in wanted]
+
+    def _position(self, offset: Offset | None) -> int:
+        return int(offset[PARTITION]) if offset else 0
+
+    def _bounds(self, start: Offset | None, end: Offset) -> tuple[int | None, int]:
+        return (None if start is None else self._position(start)), self._position(end)
+
+    def _changes(self, start: int | None, end: int) -> list[tuple[Segment, int]]:
+        if start is None:
+            return [(segment, 1) for segment in self._spool.snapshot(end)]
+        return self._spool.changes(start, end)
+
+    def _suspects(self, segments: Sequence[Segment]) -> Iterator[tuple[str, str, int]] | None:
+        """Records that Spark finds bad, as (record, path, start); None when there was no Spark yet."""
+        if self._spark is None:
+            return None
+        reader = FrameReader(self._spark, self._spool, self._dialect(), self.discover().names)
+        found = reader.bad_records(segments, self._fields(self._used))
+        return zip(*(column.to_pylist() for column in found.columns), strict=True)
+
+    def _widened(self, start: Offset | None, end: Offset, values: bool) -> pa.Schema | None:
+        if self._context.declared:
+            return None
+        first, last = self._bounds(start, end)
+        added = [segment for segment, weight in self._changes(first, last) if weight > 0]
+        reader = RowReader(self._spool, self.discover(), self._dialect())
+        suspects = self._suspects(added) if values else None
+        wider = widened(reader, added, suspects, values=values)
+        return None if wider.equals(self.discover()) else wider
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._spark = None

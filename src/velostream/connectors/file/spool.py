@@ -1,0 +1,246 @@
+"""The durable copy of everything read from files.
+
+A file cannot be read twice the same, so its records are copied to segments first, and one journal entry
+per look at the files makes them part of the next position. Position N is replayable: the changes between two
+positions, and the live segments at one, are the same for ever, or until `forget`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from velostream.connectors.file.journal import Journal, sync_folder
+from velostream.connectors.file.segments import FileState, PieceId, Segment, SpooledBadRow
+from velostream.errors import CorruptDataError, InternalError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NAME_DIGITS = 9
+_COMPACT_ENTRIES = 200
+_COMPACT_BYTES = 64 * 1024 * 1024
+
+
+Moves = Mapping[str, list[list[PieceId]]]
+"""By segment, for each of its pieces, where the records are now."""
+
+
+@dataclass
+class Entry:
+    """What one position adds to the one before it.
+
+    `replaced` maps a segment to the segments that hold the same records from now on; `moved` says for
+    each of its pieces where they are. Then `added` segments come to life and `removed` ones end.
+    """
+
+    position: int
+    added: list[Segment] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    replaced: dict[str, list[Segment]] = field(default_factory=dict)
+    moved: dict[str, list[list[PieceId]]] = field(default_factory=dict)
+    files: dict[str, FileState | None] = field(default_factory=dict)
+    bad: list[SpooledBadRow] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """For the journal."""
+        return {
+            "position": self.position,
+            "added": [segment.as_json() for segment in self.added],
+            "removed": self.removed,
+            "replaced": {name: [s.as_json() for s in parts] for name, parts in self.replaced.items()},
+            "moved": self.moved,
+            "files": {p: None if state is None else state.as_json() for p, state in self.files.items()},
+            "bad": self.bad,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Entry:
+        """From the journal."""
+        return cls(
+            data["position"],
+            [Segment.from_json(item) for item in data["added"]],
+            list(data["removed"]),
+            {name: [Segment.from_json(item) for item in parts] for name, parts in data["replaced"].items()},
+            {name: [[PieceId(*p) for p in ids] for ids in moves] for name, moves in data["moved"].items()},
+            {p: None if state is None else FileState.from_json(state) for p, state in data["files"].items()},
+            [SpooledBadRow(*item) for item in data["bad"]],
+        )
+
+    def segments(self) -> Iterable[Segment]:
+        """Every segment that it brings along."""
+        yield from self.added
+        for parts in self.replaced.values():
+            yield from parts
+
+
+class Spool:
+    """Segments and journal of one source. Not for several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.segment_folder = folder / "segments"
+        self.segment_folder.mkdir(parents=True, exist_ok=True)
+        self._journal = Journal(folder / "journal")
+        self._base_position = 0
+        self._base: dict[str, Segment] = {}
+        self._entries: list[Entry] = []
+        self.position = 0
+        self.live: dict[str, Segment] = {}
+        self.files: dict[str, FileState] = {}
+        self._load()
+        self._remove_orphans()
+        self._next_name = self._highest_name() + 1
+
+    # --- reading -------------------------------------------------------------------------------------
+
+    def path(self, segment: Segment) -> Path:
+        """Where a segment lies."""
+        return self.segment_folder / segment.name
+
+    def index_path(self, segment: Segment) -> Path:
+        """Where the positions of an indexed segment's records lie."""
+        return self.segment_folder / f"{segment.name}.index"
+
+    def snapshot(self, position: int) -> list[Segment]:
+        """The segments that are live at a position, oldest first."""
+        if position == self.position:
+            return list(self.live.values())
+        self._require(position)
+        live = dict(self._base)
+        for entry in self._entries:
+            if entry.position <= position:
+                _apply(entry, live)
+        return list(live.values())
+
+    def changes(self, start: int, end: int) -> list[tuple[Segment, int]]:
+        """Segments with weight +1 or -1 that lead from one position to a later one."""
+        self._require(start)
+        known = {segment.name: segment for segment in self._base.values()}
+        weights: dict[str, int] = {}
+        for entry in self._entries:
+            known.update({segment.name: segment for segment in entry.segments()})
+            if start < entry.position <= end:
+                for segment in entry.added:
+                    weights[segment.name] = weights.get(segment.name, 0) + 1
+                for name in entry.removed:
+                    weights[name] = weights.get(name, 0) - 1
+        return [(known[name], weight) for name, weight in weights.items() if weight]
+
+    def bad(self, start: int, end: int) -> list[SpooledBadRow]:
+        """Records of a range that never became rows; those before `forget` are gone."""
+        return [row for entry in self._entries if start < entry.position <= end for row in entry.bad]
+
+    def _require(self, position: int) -> None:
+        if not self._base_position <= position <= self.position:
+            raise InternalError(
+                f"position {position} of {self.folder} is not kept; "
+                f"it keeps {self._base_position} to {self.position}"
+            )
+
+    # --- writing -------------------------------------------------------------------------------------
+
+    def new_name(self, suffix: str) -> str:
+        """A name for a segment, never used before; names sort in the order of their making."""
+        name = f"{self._next_name:0{_NAME_DIGITS}d}.{suffix}"
+        self._next_name += 1
+        return name
+
+    def append(self, entry: Entry) -> None:
+        """Make an entry, whose segments are written and durable, the next position."""
+        if any(True for _ in entry.segments()):
+            sync_folder(self.segment_folder)
+        self._journal.append(entry.as_json())
+        self._take(entry)
+
+    def forget(self, position: int) -> None:
+        """Ranges that begin before `position` will not be read again."""
+        done = [entry for entry in self._entries if entry.position <= position]
+        dead = sum(self._size(name) for entry in done for name in (*entry.removed, *entry.replaced))
+        if len(done) < _COMPACT_ENTRIES and dead < _COMPACT_BYTES:
+            return
+        self.compact(position)
+
+    def compact(self, position: int) -> None:
+        """Fold the entries up to `position` into one, and delete what nothing refers to any more."""
+        live = {segment.name: segment for segment in self.snapshot(position)}
+        kept = [entry for entry in self._entries if entry.position > position]
+        # The state of the files is that of now: entries that follow only bring them to the same state.
+        base = {
+            "base": position,
+            "live": [segment.as_json() for segment in live.values()],
+            "files": {path: state.as_json() for path, state in self.files.items()},
+        }
+        self._journal.rewrite([base, *(entry.as_json() for entry in kept)])
+        self._base_position, self._base, self._entries = position, live, kept
+        self._remove_orphans()
+
+    def _size(self, name: str) -> int:
+        path = self.segment_folder / name
+        return path.stat().st_size if path.exists() else 0
+
+    # --- state ---------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        for data in self._journal.load():
+            if "base" in data:
+                self._base_position = self.position = data["base"]
+                self._base = {item["n"]: Segment.from_json(item) for item in data["live"]}
+                self.live = dict(self._base)
+                self.files = {path: FileState.from_json(state) for path, state in data["files"].items()}
+            else:
+                self._take(Entry.from_json(data))
+
+    def _take(self, entry: Entry) -> None:
+        if entry.position != self.position + 1:
+            raise CorruptDataError(f"{self.folder}: entry {entry.position} follows {self.position}")
+        _apply(entry, self.live)
+        if entry.moved:
+            self._move_pieces(entry.moved)
+        for path, state in entry.files.items():
+            if state is None:
+                self.files.pop(path, None)
+            else:
+                self.files[path] = state
+        self._entries.append(entry)
+        self.position = entry.position
+
+    def _move_pieces(self, moved: Moves) -> None:
+        for path, state in self.files.items():
+            if any(piece.segment in moved for piece in state.pieces):
+                self.files[path] = state.with_pieces(tuple(resolve(state.pieces, moved)))
+
+    def _remove_orphans(self) -> None:
+        """Delete what a crash or a full disk left behind, and what is no longer referred to."""
+        known = {*self._base, *(segment.name for entry in self._entries for segment in entry.segments())}
+        for path in self.segment_folder.iterdir():
+            if path.name.removesuffix(".index") not in known:
+                path.unlink(missing_ok=True)
+
+    def _highest_name(self) -> int:
+        names = [*self._base, *(segment.name for entry in self._entries for segment in entry.segments())]
+        return max((int(name[:_NAME_DIGITS]) for name in names), default=0)
+
+    def destroy(self) -> None:
+        """Delete everything."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def resolve(pieces: Iterable[PieceId], moved: Moves) -> Iterable[PieceId]:
+    """Where the records of some pieces are after moves, which may follow one another."""
+    for piece in pieces:
+        if piece.segment in moved:
+            yield from resolve(moved[piece.segment][piece.number], moved)
+        else:
+            yield piece
+
+
+def _apply(entry: Entry, live: dict[str, Segment]) -> None:
+    for name, parts in entry.replaced.items():
+        live.pop(name, None)
+        live.update({segment.name: segment for segment in parts})
+    live.update({segment.name: segment for segment in entry.added})
+    for name in entry.removed:
+        live.pop(name, None)

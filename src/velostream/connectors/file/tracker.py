@@ -1,0 +1,338 @@
+"""Looks at the files and puts what changed into the spool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from velostream.connectors.file.content import extended, read_at, unchanged
+from velostream.connectors.file.draft import Draft
+from velostream.connectors.file.headers import read_header
+from velostream.connectors.file.layout import Layout, layout_of
+from velostream.connectors.file.rewrite import Rewriter
+from velostream.connectors.file.segments import FileState, Identity
+from velostream.errors import SourceDataError
+from velostream.formats.encodings import wide_encoding
+from velostream.formats.json_documents import holds_document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from velostream.connectors.file.options import FileOptions
+    from velostream.connectors.file.paths import FileSet
+    from velostream.connectors.file.segments import PieceId
+    from velostream.connectors.file.spool import Spool
+    from velostream.formats.records import Records
+
+STEP_BYTES = 256 * 1024 * 1024
+"""A look takes at most about this much, so that a long load shows progress."""
+_HEAD = 64 * 1024
+_VERIFIED_AT_ONCE = 4 * 1024 * 1024
+_VERIFIED_AT_OPEN = 64 * 1024 * 1024
+_VERIFY_EVERY = timedelta(seconds=5)
+_CLOCK_GRAIN = timedelta(milliseconds=50)
+"""A file may change again without a new time stamp for about this long (a kernel's tick, with a margin)."""
+_LONGEST_RECORD = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One file at one look."""
+
+    path: str
+    identity: Identity
+    layout: Layout
+    stream: IO[bytes]
+    quiet: bool
+    """Nothing was written to it for the debounce time, so that it is taken as it is."""
+
+
+class Tracker:
+    """One look at the files per `poll`; at most one new position of the spool each."""
+
+    def __init__(
+        self,
+        files: FileSet,
+        spool: Spool,
+        options: FileOptions,
+        *,
+        once: bool,
+        table: bool,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._files = files
+        self._spool = spool
+        self._options = options
+        self._once = once
+        self._table = table
+        self._clock = clock
+        self._rewriter = Rewriter(table, options.buffer_size)
+        self._first_seen: dict[str, tuple[Identity, datetime]] = {}
+        self._done: dict[str, Identity] = {}
+        self._vanished: dict[str, datetime] = {}
+        # Files whose whole prefix has not been compared since they changed, and when it was last.
+        self._unverified: dict[str, datetime] = {
+            path: datetime.min.replace(tzinfo=UTC)
+            for path, state in spool.files.items()
+            if state.consumed <= _VERIFIED_AT_OPEN
+        }
+        self.unread = False
+        """Whether the last look left something for the next one."""
+        self.outage: str | None = None
+        """Why nothing can be read at present."""
+
+    def poll(self) -> bool:
+        """Take what is new; whether there is a new position."""
+        self.unread = False
+        if not self._files.present():
+            what = self._files.folder if self._files.several else self._files.path
+            self.outage = f"{what} does not exist"
+            return False
+        self.outage = None
+        listing = self._files.list()
+        now = self._clock()
+        draft = Draft(self._spool, _micros(now), self._options.buffer_size)
+        try:
+            self._follow_renames(listing, draft)
+            for path, identity in listing.items():
+                if self._done.get(path) == identity:
+                    continue
+                if draft.bytes_added >= STEP_BYTES:
+                    self.unread = True
+                    break
+                self._look(path, identity, draft, now)
+            self._drop_vanished(listing, draft, now)
+            return draft.commit()
+        except BaseException:
+            draft.abandon()
+            raise
+
+    # --- one file ------------------------------------------------------------------------------------
+
+    def _look(self, path: str, identity: Identity, draft: Draft, now: datetime) -> None:
+        seen, since = self._first_seen.get(path, (None, now))
+        if seen != identity:
+            since = now
+            self._first_seen[path] = identity, now
+        layout = layout_of(path, self._options)
+        if layout is None:
+            self._done[path] = identity
+            return
+        quiet = self._quiet(identity, since, now)
+        bad = draft.bad_count
+        try:
+            with Path(path).open("rb") as stream:
+                look = _Look(path, identity, layout, stream, quiet)
+                old = draft.file(path)
+                new = self._read(look, old, draft, now)
+        except SourceDataError as exc:
+            self._damaged(path, identity, quiet, exc, draft)
+            return
+        except FileNotFoundError:
+            self.unread = True
+            return
+        if new is None:
+            self.unread = True
+            return
+        if old is None or new.pieces != old.pieces or draft.bad_count != bad:
+            draft.set_file(path, new)
+        else:
+            # No row changed. It is found out again after a crash, so it needs no position of its own.
+            self._spool.files[path] = new
+        self._finish(look, new, draft, now)
+
+    def _read(self, look: _Look, state: FileState | None, draft: Draft, now: datetime) -> FileState | None:
+        """The file's new state; None while it has to be waited for."""
+        if state is not None and state.blocks and self._intact(look, state, now):
+            return (
+                self._grow(look, state, draft) if not state.whole else replace(state, identity=look.identity)
+            )
+        head = read_at(look.stream, 0, _HEAD)
+        whole = look.layout.binary or look.layout.packed is not None or wide_encoding(head) is not None
+        whole = whole or (look.layout.format == "json" and holds_document(head))
+        whole = whole or (state is not None and state.whole)
+        if not whole and (state is None or not state.blocks):
+            return self._grow(look, state or FileState(look.identity), draft)
+        if not look.quiet:
+            return None
+        if whole:
+            return self._rewriter.whole(look.path, look.identity, look.layout, look.stream, state, draft)
+        return self._rewriter.edited(
+            look.path, look.identity, look.layout, look.stream, state or FileState(look.identity), draft
+        )
+
+    def _intact(self, look: _Look, state: FileState, now: datetime) -> bool:
+        """Whether the file still begins with what was read of it.
+
+        A whole file is intact only as it was. The prefix of a large one that grows is compared at its ends
+        at once, and in full when the file is quiet, or every few seconds.
+        """
+        if look.identity.size < state.consumed or (state.whole and look.identity.size != state.consumed):
+            return False
+        changed = look.identity != state.identity
+        grown = look.identity.size > state.identity.size and look.identity.inode == state.identity.inode
+        due = now - self._unverified.get(look.path, now) >= _VERIFY_EVERY
+        thorough = not grown or look.quiet or due or state.consumed <= _VERIFIED_AT_ONCE
+        if not changed and look.path not in self._unverified:
+            return True
+        if not unchanged(look.stream, state.blocks, thorough=thorough):
+            return False
+        if thorough:
+            self._unverified.pop(look.path, None)
+        else:
+            self._unverified.setdefault(look.path, now)
+        return True
+
+    def _finish(self, look: _Look, state: FileState, draft: Draft, now: datetime) -> None:
+        """Decide whether the file needs another look before it changes."""
+        age = timedelta(microseconds=_micros(now) - look.identity.mtime_ns // 1000)
+        if age < _CLOCK_GRAIN:
+            self._unverified.setdefault(look.path, now)
+        stepped = draft.bytes_added >= STEP_BYTES or not state.blocks
+        all_taken = state.consumed >= look.identity.size or (look.quiet and not stepped)
+        if all_taken and look.path not in self._unverified:
+            self._done[look.path] = look.identity
+        elif state.consumed < look.identity.size:
+            self.unread = True
+
+    def _damaged(
+        self, path: str, identity: Identity, quiet: bool, exc: SourceDataError, draft: Draft
+    ) -> None:
+        if not quiet:
+            self.unread = True
+            return
+        draft.add_bad(path, 0, b"", exc.message)
+        self._done[path] = identity
+
+    def _quiet(self, identity: Identity, since: datetime, now: datetime) -> bool:
+        debounce = self._options.file_debounce
+        age = timedelta(microseconds=_micros(now) - identity.mtime_ns // 1000)
+        return self._once or age >= debounce or now - since >= debounce
+
+    # --- appended lines ------------------------------------------------------------------------------
+
+    def _grow(self, look: _Look, state: FileState, draft: Draft) -> FileState:
+        """Take the complete records after what was read, and what is left over when the file is quiet."""
+        if not state.blocks:
+            started = self._start(look, state, draft)
+            if started is None:
+                return replace(state, identity=look.identity)
+            state = started
+        size, chunk = look.identity.size, self._options.buffer_size
+        while state.settled < size and (state.consumed < size or state.provisional):
+            if draft.bytes_added >= STEP_BYTES:
+                break
+            raw = read_at(look.stream, state.settled, min(chunk, size - state.settled))
+            at_end = state.settled + len(raw) >= size
+            records = look.layout.split(raw, final=at_end and look.quiet)
+            if not records.consumed and not at_end and chunk < _LONGEST_RECORD:
+                chunk *= 2
+                continue
+            progress = records.consumed > 0 and state.settled + records.consumed >= state.consumed
+            if progress:
+                state = self._take(look, state, records, raw, draft)
+            if at_end or not progress:
+                break
+        return replace(state, identity=look.identity)
+
+    def _start(self, look: _Look, state: FileState, draft: Draft) -> FileState | None:
+        """The state of a file before its first record; None while its header is unfinished."""
+        head = read_at(look.stream, 0, min(look.identity.size, _HEAD))
+        header = read_header(look.layout, head, look.quiet)
+        if header is None and len(head) == _HEAD:
+            head = read_at(look.stream, 0, min(look.identity.size, _LONGEST_RECORD))
+            header = read_header(look.layout, head, look.quiet)
+        if header is None or not look.identity.size:
+            return None
+        blocks = (
+            extended(look.stream, (), read_at(look.stream, 0, header.data_start)) if header.data_start else ()
+        )
+        return replace(
+            state,
+            consumed=header.data_start,
+            settled=header.data_start,
+            columns=header.columns,
+            blocks=blocks,
+        )
+
+    def _take(self, look: _Look, state: FileState, records: Records, raw: bytes, draft: Draft) -> FileState:
+        pieces, known = self._settle_tail(look, state, records, draft)
+        new = records.part(known, records.rows)
+        if new.rows:
+            pieces = (*pieces, draft.add(look.path, state.columns, new, state.settled))
+        consumed = state.settled + records.consumed
+        for bad in records.bad:
+            if state.settled + bad.start >= state.consumed or not state.provisional:
+                draft.add_bad(look.path, state.settled + bad.start, bad.raw, bad.reason)
+        fresh = raw[state.consumed - state.settled : records.consumed]
+        blocks = extended(look.stream, state.blocks, fresh) if fresh else state.blocks
+        return replace(
+            state,
+            consumed=max(consumed, state.consumed),
+            settled=state.settled + records.settled,
+            provisional=records.provisional,
+            blocks=blocks,
+            pieces=pieces,
+        )
+
+    def _settle_tail(
+        self, look: _Look, state: FileState, records: Records, draft: Draft
+    ) -> tuple[tuple[PieceId, ...], int]:
+        """Keep the records that were taken without a visible end if they are as they were.
+
+        Returns the file's pieces, and how many of `records` they hold already.
+        """
+        if not state.provisional:
+            return state.pieces, 0
+        total = draft.rows(state.pieces)
+        tail = draft.records(state.pieces)[-state.provisional :]
+        new = records.as_list()[: len(tail)]
+        same = 0
+        while same < len(new) and tail[same] == new[same]:
+            same += 1
+        if same == len(tail):
+            return state.pieces, same
+        left, _ = self._rewriter.take_back(
+            look.path, state.pieces, total - len(tail) + same, total, draft, state.consumed
+        )
+        return left, same
+
+    # --- several files -------------------------------------------------------------------------------
+
+    def _follow_renames(self, listing: dict[str, Identity], draft: Draft) -> None:
+        """A file that is known under a name that is gone keeps its rows under its new name."""
+        gone = [path for path in self._spool.files if path not in listing]
+        if not gone or not self._files.several:
+            return
+        fresh = {(i.device, i.inode): p for p, i in listing.items() if p not in self._spool.files}
+        for path in gone:
+            state = self._spool.files[path]
+            target = fresh.get((state.identity.device, state.identity.inode))
+            if target is not None and state.blocks:
+                draft.set_file(path, None)
+                draft.set_file(target, state)
+                self._unverified.setdefault(target, datetime.min.replace(tzinfo=UTC))
+
+    def _drop_vanished(self, listing: dict[str, Identity], draft: Draft, now: datetime) -> None:
+        for path in [p for p in self._vanished if p in listing]:
+            del self._vanished[path]
+        if not self._files.several:
+            return
+        for path, state in list(self._spool.files.items()):
+            if path in listing or draft.file(path) is None:
+                continue
+            since = self._vanished.setdefault(path, now)
+            if not self._once and now - since < self._options.file_debounce:
+                self.unread = True
+                continue
+            if self._table:
+                draft.cut(state.pieces, 0, draft.rows(state.pieces))
+            draft.set_file(path, None)
+            for memory in (self._vanished, self._done, self._unverified, self._first_seen):
+                memory.pop(path, None)
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -1,0 +1,100 @@
+"""When discovered columns turn out too narrow for what comes later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from velostream.connectors.file.rows import RowReader
+from velostream.formats.inference import Number, infer_csv, infer_json, merge_schemas, number_type, parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from velostream.connectors.file.segments import Segment
+
+
+def widened(
+    reader: RowReader,
+    segments: Sequence[Segment],
+    suspects: Iterable[tuple[str, str, int]] | None,
+    *,
+    values: bool,
+) -> pa.Schema:
+    """The reader's schema with columns that are new in some segments, and with numbers that need more room.
+
+    The second only with `values`, for the suspects, or without them for every record that does not fit.
+    """
+    schema = reader.schema
+    for segment in segments:
+        schema = merge_schemas(schema, _new_columns(reader, schema, segment))
+    if not values:
+        return schema
+    wide = RowReader(reader.spool, schema, reader.dialect)
+    columns = wide.columns_by_path(segments)
+    for bad in wide.bad_records(segments, suspects):
+        schema = merge_schemas(schema, _needed(wide, bad.record, columns.get(bad.path), schema))
+    return schema
+
+
+def _new_columns(reader: RowReader, schema: pa.Schema, segment: Segment) -> pa.Schema:
+    known = {name.casefold() for name in schema.names}
+    if segment.kind != "text":
+        from velostream.connectors.file.frames import binary_rows
+
+        if all(name.partition(":")[0].casefold() in known for name in segment.columns or ()):
+            return pa.schema([])
+        return binary_rows(reader.spool, segment).schema
+    if segment.columns is None:
+        return _new_fields(reader, known, segment)
+    columns = reader.named(segment.columns) or ()
+    if all(name.casefold() in known for name in columns):
+        return pa.schema([])
+    rows = (reader.dialect.values(record) for record, _, _ in reader.records([segment]))
+    seen = infer_csv(columns, (row for row in rows if len(row) == len(columns)))
+    return pa.schema([field for field in seen if field.name.casefold() not in known])
+
+
+def _new_fields(reader: RowReader, known: set[str], segment: Segment) -> pa.Schema:
+    import orjson
+
+    unknown: list[str] = []
+    for record, _, _ in reader.records([segment]):
+        try:
+            value = orjson.loads(record)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(value, dict) and any(name.casefold() not in known for name in value):
+            unknown.append(record)
+    seen = infer_json(unknown)
+    return pa.schema([field for field in seen if field.name.casefold() not in known])
+
+
+def _needed(reader: RowReader, record: str, columns: tuple[str, ...] | None, schema: pa.Schema) -> pa.Schema:
+    """What one record asks of the numeric columns."""
+    values: dict[str, Any] = {}
+    if columns is None:
+        parsed = parse_json(record)
+        values = parsed if isinstance(parsed, dict) else {}
+    else:
+        texts = reader.dialect.values(record)
+        if len(texts) == len(columns):
+            values = dict(zip(columns, texts, strict=True))
+    by_name = {name.casefold(): value for name, value in values.items()}
+    fields = []
+    for field in schema:
+        kind = _asked(by_name.get(field.name.casefold()), columns is None)
+        if kind is not None:
+            fields.append(pa.field(field.name, kind))
+    return pa.schema(fields)
+
+
+def _asked(value: Any, in_json: bool) -> pa.DataType | None:
+    if value is None or isinstance(value, bool):
+        return None
+    if in_json and isinstance(value, dict | list):
+        return infer_json(['{"v":null}']).field(0).type if not value else None
+    if in_json and isinstance(value, str) and not isinstance(value, Number):
+        return None
+    return number_type(str(value))

@@ -1,0 +1,114 @@
+"""Avro container files to Arrow, decimals and timestamps exact."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from velostream.errors import ConfigError, SourceConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_BATCH = 10_000
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "null": pa.string(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "fixed": pa.binary(),
+}
+_LOGICAL: dict[str, pa.DataType] = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("us", tz="UTC"),
+    "timestamp-micros": pa.timestamp("us", tz="UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "uuid": pa.string(),
+}
+
+
+def avro_schema(path: Path) -> tuple[pa.Schema, int]:
+    """The columns of a file and the number of its rows; ValueError when it is damaged."""
+    with path.open("rb") as stream:
+        schema = _arrow_schema(_reader(stream).writer_schema)
+    with path.open("rb") as stream:
+        rows = sum(block.num_records for block in _fastavro().block_reader(stream))
+    return schema, rows
+
+
+def avro_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of a file."""
+    with path.open("rb") as stream:
+        reader = _reader(stream)
+        schema = _arrow_schema(reader.writer_schema)
+        texts = [field.name for field in schema if pa.types.is_string(field.type)]
+        while rows := list(islice(reader, _BATCH)):
+            for row in rows:
+                for name in texts:
+                    value = row.get(name)
+                    if value is not None and not isinstance(value, str):
+                        row[name] = str(value)
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _fastavro() -> Any:
+    try:
+        import fastavro
+    except ImportError as exc:
+        raise ConfigError(
+            "Avro files need the package fastavro", hint="pip install 'velostream[avro]'"
+        ) from exc
+    return fastavro
+
+
+def _reader(stream: Any) -> Any:
+    return _fastavro().reader(stream)
+
+
+def _arrow_schema(schema: Any) -> pa.Schema:
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise SourceConfigError("the rows of an Avro file must be records")
+    return pa.schema([pa.field(field["name"], _arrow_type(field["type"], {})) for field in schema["fields"]])
+
+
+def _arrow_type(kind: Any, named: dict[str, pa.DataType]) -> pa.DataType:
+    if isinstance(kind, str):
+        found = _PRIMITIVES.get(kind) or named.get(kind)
+        if found is None:
+            raise SourceConfigError(f'Avro type "{kind}" is not known')
+        return found
+    if isinstance(kind, list):
+        branches = [branch for branch in kind if branch != "null"]
+        if len(branches) > 1:
+            raise SourceConfigError("an Avro union of several types has no column type")
+        return _arrow_type(branches[0] if branches else "null", named)
+    logical = kind.get("logicalType")
+    if logical == "decimal":
+        return pa.decimal128(kind["precision"], kind.get("scale", 0))
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    return _nested(kind, named)
+
+
+def _nested(kind: dict[str, Any], named: dict[str, pa.DataType]) -> pa.DataType:
+    name = kind["type"]
+    if name == "array":
+        return pa.list_(_arrow_type(kind["items"], named))
+    if name == "map":
+        return pa.map_(pa.string(), _arrow_type(kind["values"], named))
+    if name == "record":
+        found = pa.struct([pa.field(f["name"], _arrow_type(f["type"], named)) for f in kind["fields"]])
+        named[kind["name"]] = found
+        return found
+    if "name" in kind:
+        named[kind["name"]] = _PRIMITIVES[name]
+    return _arrow_type(name, named)

@@ -1,0 +1,127 @@
+"""Text to typed columns, as Spark SQL: exact, or marked as bad.
+
+Spark's own CSV and JSON parsers round a decimal to the declared scale without a word, so numbers with digits
+after the point are parsed as text and converted here. A value that does not fit gives NULL, and `bad` is
+then true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from velostream.errors import SourceConfigError
+from velostream.formats.spark_types import literal, quoted, spark_name
+
+_DOUBLE_TEXT = 24
+"""The longest text of a double; longer mantissas with an exponent may hold digits a double does not."""
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A column out of text: what to parse it as, its value, and when it is bad (None: never)."""
+
+    parsed_as: str
+    value: str
+    bad: str | None
+
+
+def from_csv_text(column: str, kind: pa.DataType) -> Converted:
+    """A field of a CSV record, given the SQL of its text."""
+    if pa.types.is_nested(kind):
+        raise SourceConfigError(f"a CSV field cannot be read as {spark_name(kind)}")
+    value = _scalar(column, kind)
+    return Converted("STRING", value, None if value == column else _lost(column, value))
+
+
+def from_json_value(column: str, kind: pa.DataType, depth: int = 0) -> Converted:
+    """A value of a JSON object, given the SQL of what Spark parsed it as."""
+    if pa.types.is_struct(kind):
+        return _struct(column, kind, depth)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _array(column, kind, depth)
+    if pa.types.is_map(kind):
+        return _map(column, kind, depth)
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or _is_text(kind):
+        # Spark's parser is exact for these, and tells a number from a text.
+        return Converted(spark_name(kind), column, None)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return Converted("BINARY", column, None)
+    value = _scalar(column, kind)
+    return Converted("STRING", value, _lost(column, value))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind))
+
+
+def _lost(column: str, value: str) -> str:
+    return f"({column} IS NOT NULL AND {value} IS NULL)"
+
+
+def _scalar(column: str, kind: pa.DataType) -> str:
+    if _is_text(kind):
+        return column
+    if pa.types.is_decimal(kind):
+        return exact_decimal(column, kind.precision, kind.scale)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return f"CAST({column} AS BINARY)"
+    if pa.types.is_boolean(kind):
+        # A cast would also take 1, y and t, which are something else in a column of flags.
+        return f"CASE lower(trim({column})) WHEN 'true' THEN true WHEN 'false' THEN false END"
+    return f"try_cast({column} AS {spark_name(kind)})"
+
+
+def exact_decimal(column: str, precision: int, scale: int) -> str:
+    """SQL for the decimal that a text holds; NULL when it is none, or digits would be cut.
+
+    First branch, which nearly all values take: no exponent below one (no `-` past the sign) and no more
+    digits after the point than the type has. Second: an exponent; the result is right when it is the
+    same double, since a double's text is the shortest that tells it apart. Third: zeros too many.
+    """
+    name = f"DECIMAL({precision},{scale})"
+    cast = f"try_cast({column} AS {name})"
+    return (
+        f"CASE WHEN locate('-', {column}, 2) = 0 AND (instr({column}, '.') = 0"
+        f" OR length({column}) - instr({column}, '.') <= {scale}) THEN {cast}"
+        f" WHEN {column} RLIKE '[eE]' THEN CASE WHEN length({column}) <= {_DOUBLE_TEXT}"
+        f" AND CAST({cast} AS DOUBLE) = try_cast({column} AS DOUBLE) THEN {cast} END"
+        f" WHEN {column} RLIKE '^\\\\s*[-+]?\\\\d*\\\\.\\\\d{{0,{scale}}}0*\\\\s*$' THEN {cast} END"
+    )
+
+
+def _struct(column: str, kind: pa.DataType, depth: int) -> Converted:
+    parts = {f.name: from_json_value(f"{column}.{quoted(f.name)}", f.type, depth) for f in kind}
+    parsed = ", ".join(f"{quoted(name)}: {part.parsed_as}" for name, part in parts.items())
+    bad = [part.bad for part in parts.values() if part.bad]
+    if not bad:
+        return Converted(f"STRUCT<{parsed}>", column, None)
+    fields = ", ".join(f"{literal(name)}, {part.value}" for name, part in parts.items())
+    value = f"CASE WHEN {column} IS NOT NULL THEN named_struct({fields}) END"
+    return Converted(f"STRUCT<{parsed}>", value, f"({' OR '.join(bad)})")
+
+
+def _array(column: str, kind: pa.DataType, depth: int) -> Converted:
+    item = f"x{depth}"
+    part = from_json_value(item, kind.value_type, depth + 1)
+    if part.bad is None:
+        return Converted(f"ARRAY<{part.parsed_as}>", column, None)
+    return Converted(
+        f"ARRAY<{part.parsed_as}>",
+        f"transform({column}, {item} -> {part.value})",
+        f"coalesce(exists({column}, {item} -> {part.bad}), false)",
+    )
+
+
+def _map(column: str, kind: pa.DataType, depth: int) -> Converted:
+    item = f"x{depth}"
+    part = from_json_value(item, kind.item_type, depth + 1)
+    parsed = f"MAP<{spark_name(kind.key_type)}, {part.parsed_as}>"
+    if part.bad is None:
+        return Converted(parsed, column, None)
+    return Converted(
+        parsed,
+        f"transform_values({column}, (k{depth}, {item}) -> {part.value})",
+        f"coalesce(exists(map_values({column}), {item} -> {part.bad}), false)",
+    )

@@ -1,0 +1,75 @@
+"""From a file's bytes to UTF-8: byte order marks and compression."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import zlib
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+from velostream.errors import SourceDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+UTF8_MARK = codecs.BOM_UTF8
+_CHUNK = 4 * 1024 * 1024
+# The longer marks first: UTF-32 little-endian begins like UTF-16 little-endian.
+_WIDE_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+COMPRESSIONS = (".gz", ".zst")
+
+
+def wide_encoding(head: bytes) -> str | None:
+    """The encoding that a byte order mark announces when it is not UTF-8."""
+    return next((name for mark, name in _WIDE_MARKS if head.startswith(mark)), None)
+
+
+def compression(path: str) -> str | None:
+    """`gz`, `zst` or None, by the file's name."""
+    suffix = Path(path).suffix.lower()
+    return suffix[1:] if suffix in COMPRESSIONS else None
+
+
+def utf8_chunks(stream: IO[bytes], packed: str | None) -> Iterator[bytes]:
+    """A file's content as UTF-8 without its mark.
+
+    Raises SourceDataError when it is damaged or unfinished. Bytes that are no UTF-8 pass through: the
+    records they are in are judged one by one.
+    """
+    chunks = _unpacked(stream, packed)
+    first = next(chunks, b"")
+    encoding = wide_encoding(first)
+    if encoding is None:
+        yield first.removeprefix(UTF8_MARK)
+        yield from chunks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    yield decoder.decode(first).encode("utf-8")
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode("utf-8")
+    yield decoder.decode(b"", final=True).encode("utf-8")
+
+
+def _unpacked(stream: IO[bytes], packed: str | None) -> Iterator[bytes]:
+    if packed == "zst":
+        import pyarrow as pa
+
+        try:
+            with pa.CompressedInputStream(stream, "zstd") as content:
+                while chunk := content.read(_CHUNK):
+                    yield chunk
+        except OSError as exc:
+            raise SourceDataError("the zstd data is damaged or unfinished") from exc
+        return
+    content = cast("IO[bytes]", gzip.GzipFile(fileobj=stream)) if packed == "gz" else stream
+    try:
+        while chunk := content.read(_CHUNK):
+            yield chunk
+    except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
+        raise SourceDataError("the gzip data is damaged or unfinished") from exc
