@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from velostream.serving.version import TableVersion
 
-EXPRESSION_QUERIES = [f"SELECT {line} FROM v" for line in data.lines(data.EXPRESSIONS)]
-QUERIES = [*EXPRESSION_QUERIES, *data.lines(data.QUERIES)]
+EXPRESSION_QUERIES = [f"SELECT {line} FROM v" for line in data.lines("expressions")]
+QUERIES = [*EXPRESSION_QUERIES, *data.lines("queries")]
 TABLES = {"v": data.values, "l": data.labels, "nested": data.nested}
 
 
@@ -103,7 +103,8 @@ def test_sums_of_doubles_agree_as_far_as_their_order_allows(
     clause: str, engine: QueryEngine, versions: dict[str, TableVersion], views: SparkSession
 ) -> None:
     key = "k" if "GROUP" in clause else "1"
-    sql = f"SELECT {key} AS g, sum(d) AS s, avg(d) AS a, sum(x) AS t FROM (SELECT k, d, n * 0.1e0 AS x FROM v){clause}"
+    rows = "(SELECT k, d, n * 0.1e0 AS x FROM v)"
+    sql = f"SELECT {key} AS g, sum(d) AS s, avg(d) AS a, sum(x) AS t FROM {rows}{clause}"
     ours = {row["g"]: row for row in engine.answer(bound(sql), versions).to_pylist()}
     spark = {row["g"]: row for row in views.sql(sql).toArrow().to_pylist()}
     assert ours.keys() == spark.keys()
@@ -139,7 +140,7 @@ def test_parameters_are_bound_as_values(
     assert sorted(positional.column(0).to_pylist()) == [4, 5]
 
 
-@pytest.mark.parametrize("sql", data.lines(data.SPARK_ONLY))
+@pytest.mark.parametrize("sql", data.lines("spark_only"))
 def test_what_may_differ_is_left_to_spark(
     sql: str, engine: QueryEngine, versions: dict[str, TableVersion]
 ) -> None:
