@@ -108,18 +108,18 @@ def translate(exc: Exception) -> VelostreamError | None:
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     if isinstance(exc, (AnalysisException, ParseException)):
-        message = _first_line(exc)
+        message = first_line(exc)
         if (error_condition(exc) or "").startswith("UNRESOLVED_COLUMN"):
             return UnknownNameError(message)
         return SqlError(message)
     if isinstance(exc, (PySparkException, Py4JError)):
         from velostream.errors import JobError
 
-        return JobError(_first_line(exc))
+        return JobError(first_line(exc))
     return None
 
 
-def _first_line(exc: BaseException) -> str:
+def first_line(exc: BaseException) -> str:
     """What Spark says, without its codes, plans and stack."""
     text = str(exc).strip()
     matches = list(_CONDITION.finditer(text))

@@ -40,12 +40,13 @@ class DeadLetters:
             self.table = store.create(TableSpec(NAME, SCHEMA, datasource_type="dead letters"))
         self._lock = Lock()
 
-    def keep(self, job: str, batch: str, rows: Iterable[BadRow], at: datetime) -> int:
-        """Keep the bad rows of one batch; a replay of the same batch adds nothing. Returns their number."""
+    def keep(self, job: str, stage: str, batch: str, rows: Iterable[BadRow], at: datetime) -> int:
+        """Keep the bad rows that one stage of a batch found; a replay adds nothing. Returns their number."""
         with self._lock:
             last = self.table.last_commit
             batches = dict(last.extra.get("batches", {})) if last is not None else {}
-            if batches.get(job) == batch:
+            step = f"{job} {stage}"
+            if batches.get(step) == batch:
                 return 0
             kept = [(job, at, row.reason, row.source, row.partition, row.offset, row.raw) for row in rows]
             if not kept:
@@ -58,7 +59,7 @@ class DeadLetters:
                 batch=(last.batch + 1) if last is not None else 0,
                 offsets={},
                 at=at,
-                extra={"batches": batches | {job: batch}},
+                extra={"batches": batches | {step: batch}},
             )
             self.table.commit_rows(pa.table(columns, schema=SCHEMA), None, commit)
             return len(kept)

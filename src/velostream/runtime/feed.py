@@ -3,12 +3,13 @@
 An announcement is a small file that holds the newest position of each source. Spark's file stream source
 finds it, logs it in the checkpoint and runs one micro-batch. The batch then brings the job from the position
 that its result records to the newest announced one, so a replay can neither lose nor double a row, whatever
-files Spark thinks belong to it.
+files Spark thinks belong to it. A feed lives as long as its query: after a restart the job announces again.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ class Feed:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
-        self._number = numbers[-1] if numbers else 0
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self._number = 0
         self._newest: SourceOffsets | None = None
 
     def announce(self, offsets: SourceOffsets) -> None:
@@ -39,7 +40,7 @@ class Feed:
 
     @property
     def newest(self) -> SourceOffsets | None:
-        """The newest announcement of this process; None right after a restart."""
+        """The newest announcement; None before the first."""
         return self._newest
 
     def forget(self) -> None:
@@ -50,7 +51,5 @@ class Feed:
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The feed as a streaming frame."""
-        reader = (
-            spark.readStream.format("text").option("fileNameOnly", "true").option("maxFilesPerTrigger", 1)
-        )
+        reader = spark.readStream.format("text").option("maxFilesPerTrigger", 1)
         return reader.load(str(self._folder))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.model.changes import WEIGHT, Offset, SourceOffsets
+from velostream.plan.planner import POSITION
 from velostream.plan.spark import arrow_frame, empty_frame
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Inputs:
     def __init__(self, spark: SparkSession, inputs: Mapping[str, Input]) -> None:
         self._spark = spark
         self.all = dict(inputs)
+        self.excluded: dict[str, set[str]] = {}
+        """Positions of rows that cannot be computed: they are left out of every frame from now on."""
 
     def changes(
         self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool
@@ -85,9 +88,17 @@ class Inputs:
     def _halves(
         self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None, careful: bool
     ) -> Halves:
+        keep_position = columns is not None and POSITION in columns
+        excluded = self.excluded.get(item.id)
+        if excluded and POSITION not in (columns or ()):
+            columns = [*(columns if columns is not None else item.schema.names), POSITION]
         frame = item.source.frame(self._spark, start, end, columns, careful=careful)
         if frame is None:
             return self._arrow_halves(item, start, end, columns)
+        if excluded:
+            frame = frame.where(~frame[POSITION].isin(sorted(excluded)))
+            if not keep_position:
+                frame = frame.drop(POSITION)
         if BAD in frame.columns:
             frame = frame.where(f"{BAD} IS NULL").drop(BAD)
         if WEIGHT not in frame.columns:

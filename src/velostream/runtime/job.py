@@ -7,6 +7,7 @@ makes the job `degraded` and is tried again with backoff; what goes wrong inside
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from datetime import UTC, datetime
@@ -220,18 +221,20 @@ class Job:
             self._become(JobState.STARTING)
         work = self._open_work(self)
         try:
-            session = Stream(self, work, self._folder)
-            try:
-                session.start(self._spark())
-                self._become(JobState.RUNNING)
-                self._watch(work, session, backoff)
-            finally:
-                session.stop()
+            while not self._stop.is_set() and self._state is not JobState.FINISHED:
+                session = Stream(self, work, self._folder)
+                try:
+                    session.start(self._spark())
+                    self.tell(JobState.RUNNING, None)
+                    self._watch(work, session, backoff)
+                finally:
+                    session.stop()
         finally:
             work.close()
 
     def _watch(self, work: Work, session: Stream, backoff: Backoff) -> None:
-        while not self._stop.is_set():
+        """Until the job is stopped or finished, or the query is worn out."""
+        while not self._stop.is_set() and not session.worn_out:
             have = work.offsets()
             end = work.latest(have)
             if end != have:
@@ -261,8 +264,15 @@ class Job:
             self._moved.notify_all()
 
 
+_MOST_BATCHES = 20_000
+"""After so many batches a query begins a new checkpoint: Spark's log of feed files only ever grows."""
+
+
 class Stream:
-    """The Structured Streaming query of one start of a job."""
+    """The Structured Streaming query of one start of a job.
+
+    Its checkpoint may be thrown away at any time: what the job has taken in stands in its result.
+    """
 
     def __init__(self, job: Job, work: Work, folder: Path) -> None:
         self._job = job
@@ -274,9 +284,16 @@ class Stream:
         self._done = threading.Condition()
         self._in_batch = threading.Lock()
         self._stopping = False
+        self._batches = 0
+
+    @property
+    def worn_out(self) -> bool:
+        """Whether it is time for a new checkpoint."""
+        return self._batches >= _MOST_BATCHES
 
     def start(self, spark: SparkSession) -> None:
         """Start the query; it has nothing to do until something is announced."""
+        shutil.rmtree(self._folder / "checkpoint", ignore_errors=True)
         writer = self._feed.stream(spark).writeStream.foreachBatch(self._batch).queryName(self._job.id)
         writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
         self._query = writer.trigger(processingTime=f"{self._work.trigger_seconds} seconds").start()
@@ -304,11 +321,7 @@ class Stream:
         return translated or JobError(f'the stream of "{self._job.name}" ended by itself')
 
     def _batch(self, _: object, batch: int) -> None:
-        """One micro-batch: from what the result contains to the newest announcement.
-
-        Spark replays the batch that a crash cut short before anything was announced: that one does
-        nothing, and the announcement that follows covers it.
-        """
+        """One micro-batch: from what the result contains to the newest announcement."""
         with self._in_batch:
             if not self._stopping:
                 self._advance(batch)
@@ -326,6 +339,7 @@ class Stream:
                 self._failure = exc
                 self._done.notify_all()
             raise
+        self._batches += 1
         self._feed.forget()
         self._job.counted(rows_in, rows_out, bad, time.perf_counter() - started)
         with self._done:

@@ -14,13 +14,16 @@ from velostream.plan import merge as merging
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import ROWS, GroupsPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.spark import arrow_frame, checked_cast, rows_of
+from velostream.runtime.isolation import Search
 from velostream.runtime.outputs import JobOutput, table_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pyspark.sql import SparkSession
 
     from velostream.model.changes import Commit, SourceOffsets
     from velostream.runtime.inputs import Halves, Inputs
+    from velostream.runtime.isolation import Culprit
     from velostream.runtime.shapes import ResultShape
 
 
@@ -60,6 +63,24 @@ class Pipeline:
         if isinstance(plan, GroupsPlan):
             return self._groups(plan, changes, start, end, commit, careful)
         raise InternalError(f"no way to run a {type(plan).__name__}")
+
+    def culprits(
+        self,
+        start: SourceOffsets | None,
+        end: SourceOffsets,
+        is_data_error: Callable[[BaseException], bool],
+    ) -> Iterator[tuple[str, bool, Culprit]]:
+        """Rows of the range that the query cannot compute: input, whether it came or went, and the row."""
+        sql = row_sql(self._plan)
+        changes = self._inputs.changes(start, end, (POSITION,), careful=True)
+        empty = {key: halves.plus.where("false").drop(POSITION) for key, halves in changes.items()}
+        for key, halves in changes.items():
+            search = Search(self._spark, sql, key, self._inputs.all[key].description)
+            for came, rows in ((True, halves.plus), (False, halves.minus)):
+                if rows is not None:
+                    self._inputs.register(empty)
+                    for culprit in search.culprits(rows, is_data_error):
+                        yield key, came, culprit
 
     # --- the two halves of a change -------------------------------------------------------------------
 
@@ -193,6 +214,13 @@ class Pipeline:
             raise InternalError("finishing the groups changed their number")
         names = [output.name for output in plan.outputs] + ([SHOWN] if plan.having else [])
         return dict(zip(names, rows.columns, strict=True))
+
+
+def row_sql(plan: Plan) -> str:
+    """The part of a plan that computes something of every single row."""
+    if isinstance(plan, GroupsPlan):
+        return plan.partial_sql
+    return plan.sql
 
 
 def _in_order(rows: pa.Table) -> pa.Table:

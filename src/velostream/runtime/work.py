@@ -76,33 +76,56 @@ class ContinuousWork:
         self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit
     ) -> tuple[int, int, int]:
         """Fast first; when a row cannot be decoded or computed, again and with care for that row."""
-        bad = 0
-        try:
-            progress = self.pipeline.advance(start, end, commit, careful=False)
-        except Exception as exc:
-            if not data_error(exc):
-                raise
-            progress, bad = self._with_care(start, end, commit, exc)
-        else:
-            bad = self._keep_known_bad(start, end)
+        progress, bad = self._fast(start, end, commit) or self._with_care(start, end, commit)
         for key, item in self.inputs.all.items():
             item.source.commit(end[key])
         return progress.rows_in, progress.rows_out, bad
 
-    def _with_care(
-        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, cause: Exception
-    ) -> tuple[Progress, int]:
-        self._widen(start, end)
-        bad = self._keep_bad(start, end)
+    def _fast(
+        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit
+    ) -> tuple[Progress, int] | None:
+        """As if every row were good; None when one is not."""
+        for key, item in self.inputs.all.items():
+            if item.source.has_bad_rows(start.get(key) if start else None, end[key]):
+                return None
         try:
-            return self.pipeline.advance(start, end, commit, careful=True), bad
+            return self.pipeline.advance(start, end, commit, careful=False), 0
         except Exception as exc:
             if not data_error(exc):
                 raise
+            return None
+
+    def _with_care(
+        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit
+    ) -> tuple[Progress, int]:
+        """Bad rows are kept before the batch is committed, so that a crash between the two loses none."""
+        self._widen(start, end)
+        bad = list(self._bad_rows(start, end))
+        self._keep("decoding", bad, start, end)
+        try:
+            return self.pipeline.advance(start, end, commit, careful=True), len(bad)
+        except Exception as exc:
+            if not data_error(exc):
+                raise
+            computed = self._set_aside(start, end, exc)
+        self._keep("computing", computed, start, end)
+        return self.pipeline.advance(start, end, commit, careful=True), len(bad) + len(computed)
+
+    def _set_aside(self, start: SourceOffsets | None, end: SourceOffsets, cause: Exception) -> list[BadRow]:
+        """Find the rows that cannot be computed and leave them out of everything from now on."""
+        culprits = list(self.pipeline.culprits(start, end, data_error))
+        came = [culprit.row for _, came, culprit in culprits if came]
+        if not culprits and start is not None:
+            # Keys are computed again from all rows: one set aside before the last restart is met again.
+            culprits = list(self.pipeline.culprits(None, end, data_error))
+        if not culprits:
             raise RowError(
-                f"a row cannot be computed: {_message(exc)}",
-                hint="guard the expression: try_cast, try_divide, nullif, coalesce",
+                f"the rows can be computed one by one but not together: {_message(cause)}",
+                hint="a sum may have outgrown its type; cast its argument to a wider DECIMAL",
             ) from cause
+        for key, _, culprit in culprits:
+            self.inputs.excluded.setdefault(key, set()).add(culprit.position)
+        return came
 
     def _widen(self, start: SourceOffsets | None, end: SourceOffsets) -> None:
         for key, item in self.inputs.all.items():
@@ -115,10 +138,10 @@ class ContinuousWork:
         for key, item in self.inputs.all.items():
             yield from item.source.bad_rows(start.get(key) if start else None, end[key])
 
-    def _keep_bad(self, start: SourceOffsets | None, end: SourceOffsets) -> int:
-        rows = list(self._bad_rows(start, end))
+    def _keep(self, stage: str, rows: list[BadRow], start: SourceOffsets | None, end: SourceOffsets) -> None:
+        """Do with bad rows what the statement says."""
         if not rows:
-            return 0
+            return
         if self.options.on_error == "fail":
             first = rows[0]
             raise SourceDataError(
@@ -126,17 +149,8 @@ class ContinuousWork:
                 detail=f"at {first.partition} {first.offset}",
                 hint='keep such rows aside instead: WITH ("on.error" = "dead_letter")',
             )
-        if self.options.on_error == "skip":
-            return len(rows)
-        self.dead_letters.keep(self.job, _range_name(start, end), rows, datetime.now(UTC))
-        return len(rows)
-
-    def _keep_known_bad(self, start: SourceOffsets | None, end: SourceOffsets) -> int:
-        """Rows that the source itself set aside before Spark saw them."""
-        for key, item in self.inputs.all.items():
-            if item.source.has_bad_rows(start.get(key) if start else None, end[key]):
-                return self._keep_bad(start, end)
-        return 0
+        if self.options.on_error == "dead_letter":
+            self.dead_letters.keep(self.job, stage, f"{start}..{end}", rows, datetime.now(UTC))
 
     def health(self) -> tuple[str, str | None]:
         """The first input that is not healthy, or healthy."""
@@ -182,7 +196,3 @@ def data_error(exc: BaseException) -> bool:
 
 def _message(exc: Exception) -> str:
     return exc.message if isinstance(exc, VelostreamError) else str(exc).splitlines()[0]
-
-
-def _range_name(start: SourceOffsets | None, end: SourceOffsets) -> str:
-    return f"{start}..{end}"
