@@ -349,5 +349,7 @@ class Stream:
         """End the query, after the batch in hand: stopping Spark under it would only mean doing it again."""
         self._stopping = True
         with self._in_batch:
-            if self._query is not None:
-                self._query.stop()
+            query = self._query
+        # Outside the lock: Spark waits for a batch that begins now, and that batch for the lock.
+        if query is not None:
+            query.stop()
