@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from velostream.errors import SqlSyntaxError, UnsupportedError
-from velostream.model.statements import Query
+from velostream.model.statements import Query, SelectStatement
 from velostream.serving.queries import NeedsSpark, QueryEngine
-from velostream.sql.dialect import Velostream
+from velostream.sql.catalog import Relation, RelationKind
+from velostream.sql.check import bind_one
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +53,7 @@ class Questions:
     def ask(self, version: TableVersion, projection: str, where: str | None) -> pa.Table:
         """SELECT projection FROM the table WHERE where."""
         name = version.spec.name
-        return self.answer(_question(name, projection, where), {name: version})
+        return self.answer(_question(name, version.spec.visible, projection, where), {name: version})
 
     def counts(self, name: str) -> tuple[int, int]:
         """Queries of one table, and how many found their plan ready."""
@@ -60,28 +61,33 @@ class Questions:
 
 
 @lru_cache(maxsize=_TEXTS)
-def _question(table: str, projection: str, where: str | None) -> Query:
-    select = exp.Select(
-        expressions=_expressions(projection),
-        from_=exp.From(this=exp.Table(this=exp.to_identifier(table, quoted=True))),
+def _question(table: str, columns: tuple[str, ...], projection: str, where: str | None) -> Query:
+    """The query, bound: unknown columns and functions are named, unsafe ones refused."""
+    condition = "" if where is None else f"\nWHERE {where}"
+    statement = bind_one(
+        f"SELECT {projection}\nFROM {quote(table)}{condition}", _OneTable(table, columns), environment={}
     )
-    if where is not None:
-        conditions = _expressions(where)
-        if len(conditions) != 1:
-            raise SqlSyntaxError(f'"{where}" is not one condition')
-        select.set("where", exp.Where(this=conditions[0]))
-    return Query(select, tables=(table,))
+    if not isinstance(statement, SelectStatement) or not _plain(statement.query.tree, where):
+        raise SqlSyntaxError(f'"{projection}" or "{where or ""}" is more than a SQL expression')
+    return statement.query
 
 
-def _expressions(text: str) -> list[exp.Expr]:
-    """The expressions of a SELECT list; nothing may follow them."""
-    try:
-        tree = sqlglot.parse_one(f"SELECT {text}", dialect=Velostream)
-    except SqlglotError as exc:
-        raise SqlSyntaxError(f'"{text}" is not a SQL expression', detail=str(exc)) from exc
-    only = isinstance(tree, exp.Select) and not any(
-        value for key, value in tree.args.items() if key not in ("expressions", "kind", "hint")
-    )
-    if not only or not tree.expressions:
-        raise SqlSyntaxError(f'"{text}" is more than a SQL expression')
-    return list(tree.expressions)
+def _plain(tree: exp.Expr, where: str | None) -> bool:
+    wanted = {"expressions", "from_"} if where is None else {"expressions", "from_", "where"}
+    return isinstance(tree, exp.Select) and {key for key, value in tree.args.items() if value} == wanted
+
+
+@dataclass(frozen=True)
+class _OneTable:
+    """The catalogue that a question may use."""
+
+    table: str
+    columns: tuple[str, ...]
+
+    def lookup(self, name: str) -> Relation | None:
+        if name.casefold() != self.table.casefold():
+            return None
+        return Relation(RelationKind.TABLE, self.table, names=self.columns)
+
+    def names(self) -> Iterable[str]:
+        return (self.table,)

@@ -109,16 +109,20 @@ def _from_python(rows: Any, spec: TableSpec) -> dict[str, pa.Array]:
     if not given:
         return {field.name: pa.nulls(0, field.type) for field in spec.schema}
     if all(isinstance(row, Mapping) for row in given):
-        names: dict[str, str] = {}
-        for row in given:
-            for name in row:
-                if name not in names:
-                    names[name] = _resolve(name, spec)
-        return {
-            target: _array([row.get(name) for row in given], spec.schema.field(target), spec)
-            for name, target in names.items()
-        }
+        return _from_dicts(given, spec)
     return _from_tuples(given, spec)
+
+
+def _from_dicts(rows: list[Mapping[str, Any]], spec: TableSpec) -> dict[str, pa.Array]:
+    resolved: dict[str, str] = {}
+    columns: dict[str, list[Any]] = {}
+    for number, row in enumerate(rows):
+        for name, value in row.items():
+            if name not in resolved:
+                resolved[name] = _resolve(name, spec)
+            values = columns.setdefault(resolved[name], [None] * len(rows))
+            values[number] = value
+    return {name: _array(values, spec.schema.field(name), spec) for name, values in columns.items()}
 
 
 def _from_tuples(rows: list[Any], spec: TableSpec) -> dict[str, pa.Array]:

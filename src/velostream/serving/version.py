@@ -87,7 +87,7 @@ class TableVersion:
 
     def find(self, key: Hashable) -> int | None:
         """The row id of a canonical key."""
-        assert self.index is not None  # noqa: S101 - callers check that the table has a key
+        assert self.index is not None
         return self.index.find(key, self.limit, self.link)
 
     def find_all(self, keys: list[Hashable]) -> Ids:

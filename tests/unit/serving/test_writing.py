@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import threading
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from trade_rows import TRADES, commit, trades
+
+from velostream.errors import KeyExistsError, TableError, UnknownNameError
+from velostream.model.tables import TableSpec
+from velostream.serving.rows import infer_schema
+
+if TYPE_CHECKING:
+    from velostream.serving.store import TableStore
+
+D = Decimal
+ROWS = [("A", D("1.50"), 1), ("B", None, None)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ROWS,
+        [list(row) for row in ROWS],
+        iter(ROWS),
+        [{"symbol": "A", "price": "1.50", "volume": 1}, {"SYMBOL": "B"}],
+        [{"symbol": "A", "price": 1.5, "volume": 1.0}, {"symbol": "B"}],
+        trades(("A", "1.50", 1), ("B", None, None)),
+        trades(("A", "1.50", 1), ("B", None, None)).to_batches()[0],
+        pd.DataFrame({"symbol": ["A", "B"], "price": [1.5, None], "volume": pd.array([1, None], "Int64")}),
+        pl.DataFrame({"volume": [1, None], "symbol": ["A", "B"], "price": [D("1.50"), None]}),
+        pl.DataFrame({"symbol": ["A", "B"], "price": [1.5, None], "volume": [1, None]}).lazy(),
+    ],
+    ids=["tuples", "lists", "iterator", "dicts", "floats", "table", "batch", "pandas", "polars", "lazy"],
+)
+def test_rows_of_every_kind(store: TableStore, keyed_spec: TableSpec, rows: Any) -> None:
+    table = store.create(keyed_spec)
+    assert table.insert(rows) == 2
+    assert sorted(table.rows(), key=repr) == ROWS
+    assert table.version == 1
+    assert table.last_commit is not None
+    assert (table.last_commit.checkpoint, table.last_commit.batch) == ("manual", 1)
+
+
+def test_one_row_alone(store: TableStore, keyed_spec: TableSpec) -> None:
+    table = store.create(keyed_spec)
+    table.insert({"symbol": "A", "volume": 1})
+    table.insert(("B", D("2.00"), 2))
+    assert [row.symbol for row in table.rows()] == ["A", "B"]
+    table.insert([])
+    assert len(table) == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ({"symbol": "A", "price": "1.505"}, "price"),
+        ({"symbol": "A", "price": 0.1 + 0.2}, "price"),
+        ({"symbol": "A", "price": "abc"}, "price"),
+        ({"symbol": "A", "price": True}, "price"),
+        ({"symbol": "A", "price": D("NaN")}, "price"),
+        ({"symbol": "A", "price": D(10) ** 17}, "price"),
+        ({"symbol": "A", "volume": 1.5}, "volume"),
+        ({"symbol": "A", "volume": "1"}, "volume"),
+        ({"symbol": "A", "volume": 2**63}, "volume"),
+        ({"symbol": 5}, "symbol"),
+        (("A", 1), "2 values"),
+        (5, "int"),
+        ("text", "str"),
+        ([5], "neither"),
+    ],
+)
+def test_what_does_not_fit_is_named(store: TableStore, keyed_spec: TableSpec, row: Any, named: str) -> None:
+    table = store.create(keyed_spec)
+    with pytest.raises(TableError, match=named):
+        table.insert(row)
+    assert table.version == 0
+
+
+def test_unknown_columns_are_named(store: TableStore, keyed_spec: TableSpec) -> None:
+    table = store.create(keyed_spec)
+    with pytest.raises(UnknownNameError, match="prise"):
+        table.insert({"symbol": "A", "prise": 1})
+    with pytest.raises(UnknownNameError, match="nope"):
+        table.insert(pa.table({"nope": [1]}))
+
+
+def test_columns_that_must_not_be_null(store: TableStore) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("x", pa.int64())])
+    table = store.create(TableSpec("t", schema, ("id",)))
+    with pytest.raises(TableError, match='"id"'):
+        table.insert({"x": 1})
+
+
+def test_times_are_taken_in_utc(store: TableStore) -> None:
+    schema = pa.schema([pa.field("at", pa.timestamp("us", tz="UTC")), pa.field("day", pa.date32())])
+    table = store.create(TableSpec("t", schema))
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    table.insert(
+        [
+            (noon.astimezone(timezone(timedelta(hours=2))), date(2024, 1, 1)),
+            (noon.replace(tzinfo=None), "2024-01-01"),
+            ("2024-01-01T12:00:00", None),
+        ]
+    )
+    assert {row[0] for row in table.rows()} == {noon}
+    with pytest.raises(TableError, match="day"):
+        table.insert({"day": noon})
+
+
+def test_insert_refuses_keys_that_exist(store: TableStore, keyed_spec: TableSpec) -> None:
+    table = store.create(keyed_spec)
+    table.insert(ROWS)
+    with pytest.raises(KeyExistsError, match="symbol = 'B'"):
+        table.insert([("C", None, 1), ("B", None, 2)])
+    with pytest.raises(KeyExistsError, match="symbol = 'D'"):
+        table.insert([("D", None, 1), ("D", None, 2)])
+    assert (len(table), table.version) == (2, 1)
+
+
+def test_upsert_update_delete(store: TableStore, keyed_spec: TableSpec) -> None:
+    table = store.create(keyed_spec)
+    table.insert(ROWS)
+    assert table.upsert([("B", D("2.00"), 2), ("C", None, 3)]) == 2
+    assert table.update("A", price="9.99") == 1
+    assert table.get("A") == ("A", D("9.99"), 1)
+    assert table.update("nobody", price=1) == 0
+    assert table.update("A", price=None) == 1
+    assert table.get("A") == ("A", None, 1)
+    with pytest.raises(TableError, match="cannot be updated"):
+        table.update("A", symbol="Z")
+    with pytest.raises(UnknownNameError):
+        table.update("A", nothing=1)
+    assert table.delete("A") == 1
+    assert table.delete(["B", "nobody", "B"]) == 1
+    assert [row.symbol for row in table.rows()] == ["C"]
+
+
+def test_multisets_by_hand(store: TableStore, rows_spec: TableSpec) -> None:
+    table = store.create(rows_spec)
+    table.insert([ROWS[0], ROWS[0], ROWS[1]])
+    assert table.delete([ROWS[0]]) == 1
+    assert sorted(table.rows()) == ROWS
+
+
+def test_tables_of_a_job_are_not_written_by_hand(store: TableStore) -> None:
+    table = store.create(TableSpec("derived", TRADES, ("symbol",), owner="job-1"))
+    for write in (
+        lambda: table.insert(ROWS),
+        lambda: table.upsert(ROWS),
+        lambda: table.update("A", volume=1),
+        lambda: table.delete("A"),
+    ):
+        with pytest.raises(TableError, match="job-1"):
+            write()
+    table.commit_keyed(trades(("A", "1.00", 1)), None, commit(1))
+    assert len(table) == 1
+
+
+def test_concurrent_inserts_are_all_there_once(store: TableStore, keyed_spec: TableSpec) -> None:
+    table = store.create(keyed_spec)
+
+    def insert(start: int) -> None:
+        for number in range(start, start + 20):
+            table.insert({"symbol": f"k{number}", "volume": number})
+
+    threads = [threading.Thread(target=insert, args=(start,)) for start in (0, 100, 200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(table) == 60
+    assert table.version == 60
+    assert table.scalar("COUNT(DISTINCT volume)") == 60
+
+
+def test_schemas_of_rows_handed_over() -> None:
+    inferred = infer_schema([{"id": 1, "price": D("1.50"), "at": datetime(2024, 1, 1), "name": "x"}])
+    assert [str(field.type) for field in inferred] == [
+        "int64",
+        "decimal128(3, 2)",
+        "timestamp[us, tz=UTC]",
+        "string",
+    ]
+    frame = pl.DataFrame({"c": pl.Series(["a"], dtype=pl.Categorical), "u": pl.Series([1], dtype=pl.UInt8)})
+    assert [str(field.type) for field in infer_schema(frame)] == ["string", "int64"]
