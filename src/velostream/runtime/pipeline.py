@@ -19,6 +19,7 @@ from velostream.runtime.outputs import JobOutput, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
     from pyspark.sql import SparkSession
 
     from velostream.model.changes import Commit, SourceOffsets

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("velostream.job")
 
 _BAD_DATA = (
+    "USER_RAISED_EXCEPTION",
     "MALFORMED",
     "FAILED_READ_FILE",
     "CANNOT_PARSE",
