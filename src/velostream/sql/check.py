@@ -199,6 +199,8 @@ class ScriptBinder:
         self._finish(index, statement, context, result)
 
     def _finish(self, index: int, statement: Raw, context: Context, result: Result | None) -> None:
+        if result is not None and parameters.mixed(result.statement):
+            context.report(SqlSyntaxError("a statement takes either :name or ?, not both"))
         self.errors.extend(context.errors)
         relation = result.relation if result is not None else None
         if isinstance(statement, RawCreate):

@@ -71,6 +71,7 @@ class VelostreamParser(SparkParser):
     }
     SET_OP_MODIFIERS = SparkParser.SET_OP_MODIFIERS | {EMIT, WITH}
     NO_PAREN_IF_COMMANDS = False
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}  # array(1, 2)[0] is a call and an index
 
     # --- doors for those who parse statements and clauses -----------------------------------------
 

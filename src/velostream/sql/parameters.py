@@ -35,6 +35,11 @@ def parameters_of(statement: Statement) -> tuple[str, ...]:
     return names_of(placeholders(_trees(statement)))
 
 
+def mixed(statement: Statement) -> bool:
+    """Whether a statement has both `:name` and `?`, which no one set of values can fill."""
+    return len({name.isdigit() for name in parameters_of(statement)}) > 1
+
+
 def check(
     statements: Iterable[Statement], given: Mapping[str, Any] | Sequence[Any]
 ) -> Iterable[VelostreamError]:

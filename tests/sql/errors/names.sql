@@ -26,3 +26,4 @@ SELECT _key FROM users;
 SELECT HEADER("a") FROM users;
 SELECT x.* FROM users;
 CREATE TABLE users (id INT);
+SELECT id FROM users WHERE id = :id AND name = ?;

@@ -21,14 +21,15 @@ CREATE VIEW cheap AS SELECT symbol, price FROM trades WHERE price < 10;
 INSERT INTO users VALUES (1, 'ann', DATE '2024-01-01'), (2, 'bob', NULL);
 INSERT OR REPLACE INTO users (user_id, name) VALUES (2, 'bo''b'), (3, 'it\'s');
 INSERT INTO users SELECT user_id, upper(name), joined FROM users WHERE user_id < 0;
-INSERT INTO users SELECT :id, :name, ?;
+INSERT INTO users SELECT :id, :name, :joined;
+INSERT INTO users VALUES (?, ?, ?);
 INSERT INTO kafka://big-trades SELECT symbol, price FROM trades WHERE price > 100;
 INSERT INTO file:///out/summary.csv WITH ("format" = "csv") SELECT symbol, size FROM positions;
 UPDATE users SET name = initcap(name), joined = current_date() WHERE user_id = 1;
 DELETE FROM users WHERE user_id IN (SELECT user_id FROM grants WHERE role = 'gone');
 DELETE FROM grants;
 
-SELECT * FROM positions WHERE symbol = :symbol AND size > ?;
+SELECT * FROM positions WHERE symbol = :symbol AND size > :size;
 SELECT symbol, price FROM cheap;
 (SELECT 1 AS one);
 VALUES (1, 'a'), (2, 'b');
