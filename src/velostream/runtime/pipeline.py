@@ -65,6 +65,22 @@ class Pipeline:
             return self._groups(plan, changes, start, end, commit, careful)
         raise InternalError(f"no way to run a {type(plan).__name__}")
 
+    def rebuild(self, end: SourceOffsets, commit: Commit) -> Progress:
+        """Compute the whole result anew as of `end`, for a job that fell behind what its inputs remember."""
+        plan = self._plan
+        if isinstance(plan, RecomputePlan):
+            return self._recompute(plan, end, commit)
+        extra = (POSITION,) if isinstance(plan, UpsertPlan) else ()
+        sql = plan.ordered_sql if isinstance(plan, UpsertPlan) else row_sql(plan)
+        self._inputs.register(self._inputs.snapshot(end, extra, careful=True))
+        found = rows_of(self._spark, sql)
+        if isinstance(plan, GroupsPlan):
+            rows = self._finished(plan, checked_cast(found, self._shape.state))
+        else:
+            rows = self._shape.stored(_in_order(found) if isinstance(plan, UpsertPlan) else found)
+        table_of(self._output).replace_all(rows, commit)
+        return Progress(found.num_rows, rows.num_rows)
+
     def culprits(
         self,
         start: SourceOffsets | None,

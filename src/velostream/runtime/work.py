@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from velostream.errors import JobError, RowError, SourceDataError, VelostreamError
+from velostream.errors import JobError, LaggingReaderError, RowError, SourceDataError, VelostreamError
 from velostream.plan.spark import error_condition
 
 if TYPE_CHECKING:
@@ -77,7 +77,11 @@ class ContinuousWork:
         self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit
     ) -> tuple[int, int, int]:
         """Fast first; when a row cannot be decoded or computed, again and with care for that row."""
-        progress, bad = self._fast(start, end, commit) or self._with_care(start, end, commit)
+        try:
+            progress, bad = self._fast(start, end, commit) or self._with_care(start, end, commit)
+        except LaggingReaderError as exc:
+            log.warning("rebuild", job=self.job, reason=exc.message)
+            progress, bad = self.pipeline.rebuild(end, commit), 0
         for key, item in self.inputs.all.items():
             item.source.commit(end[key])
         return progress.rows_in, progress.rows_out, bad
