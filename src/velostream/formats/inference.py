@@ -209,6 +209,6 @@ def number_type(text: str) -> pa.DataType | None:
     if not value.is_finite():
         return None
     _, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)  # noqa: S101 - finite numbers have one
+    assert isinstance(exponent, int)
     scale = max(0, -exponent)
     return decimal_type(max(0, len(digits) + exponent), scale)

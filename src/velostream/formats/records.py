@@ -193,6 +193,8 @@ def _record_end(
             return (len(raw), False) if final else (None, False)
         return line, True
     end = _quoted_end(raw, start, quote, delimiter)
+    if end == len(raw):
+        return (end, False) if final else (None, False)
     if end is not None:
         return end, True
     if len(raw) - start > _LONGEST_QUOTED and line >= 0:
@@ -201,7 +203,7 @@ def _record_end(
 
 
 def _quoted_end(raw: bytes, start: int, quote: bytes, delimiter: bytes) -> int | None:
-    """The line end outside quotes that ends the record, or None if it is not there yet."""
+    """The line end outside quotes that ends the record, or the end of `raw`; None inside an open quote."""
     position = start
     while True:
         if raw[position : position + 1] == quote:
@@ -212,7 +214,7 @@ def _quoted_end(raw: bytes, start: int, quote: bytes, delimiter: bytes) -> int |
         line = raw.find(NEWLINE, position)
         following = raw.find(delimiter, position, line if line >= 0 else len(raw))
         if following < 0:
-            return line if line >= 0 else None
+            return line if line >= 0 else len(raw)
         position = following + 1
 
 

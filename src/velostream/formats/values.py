@@ -90,7 +90,7 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
     if not value.is_finite():
         raise ValueError("not a number")
     sign, digits, exponent = value.normalize().as_tuple()
-    assert isinstance(exponent, int)  # noqa: S101 - finite numbers have one
+    assert isinstance(exponent, int)
     if value and -exponent > scale:
         raise _CutError(f"it has {-exponent} digits after the point")
     if value and len(digits) + exponent > precision - scale:

@@ -13,6 +13,7 @@ from velostream.connectors.file.headers import Header, read_header
 from velostream.connectors.file.segments import FileState, Identity, PieceId
 from velostream.formats.encodings import utf8_chunks
 from velostream.formats.json_documents import holds_document, split_document
+from velostream.formats.json_numbers import keep_digits
 from velostream.formats.records import NEWLINE, Records, join_records
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ def _document(content: bytes) -> Records:
     records, starts = split_document(content)
     text, separator = join_records(records)
     positions = np.array(starts, dtype=np.int64)
-    return Records(text, len(records), len(content), separator, 0, positions, settled=len(content))
+    size = len(content)
+    return keep_digits(Records(text, len(records), size, separator, 0, positions, settled=size))
 
 
 def _blocks(raw: bytes) -> Blocks:

@@ -118,7 +118,7 @@ class RowReader:
             except ValueError:
                 continue
         arrays = [pa.array([row[f.name] for row in rows], f.type) for f in self.schema]
-        system = records.select(list(_SYSTEM)).take(kept)
+        system = records.select(list(_SYSTEM)).take(pa.array(kept, pa.int64()))
         return pa.table([*arrays, *system.columns], names=[*self.schema.names, *_SYSTEM])
 
     def _binary(self, segment: Segment) -> pa.Table:
