@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,8 +29,8 @@ class KeyedChange:
     """A change of a keyed table, and what its index needs to follow it."""
 
     change: Change
-    overwritten: dict[Hashable, int | None]
-    written: list[Hashable]
+    overwritten: dict[Hashable, int]
+    written: dict[Hashable, int]
     deleted: list[Hashable]
 
 
@@ -45,26 +46,30 @@ def keyed_change(
     version: TableVersion, codec: KeyCodec, upserts: pa.Table, deletes: Sequence[Hashable]
 ) -> KeyedChange:
     """Deletes, then upserts; the last of several upserts of a key counts; rows that stay equal drop out."""
-    keys, upserts = _last_per_key(codec.encode_columns(upserts), upserts)
+    keys = codec.encode_columns(upserts)
+    fresh = dict(zip(keys, count(version.limit), strict=False))
+    if len(fresh) < len(keys):
+        keys, upserts = _last_per_key(keys, upserts)
+        fresh = dict(zip(keys, count(version.limit), strict=False))
+    gone = {key: at for key in deletes if key not in fresh and (at := version.find(key)) is not None}
     old = version.find_all(keys)
     known = np.flatnonzero(old >= 0)
-    before = version.take(old[known])
-    same = _equal_rows(before, upserts.take(pa.array(known)))
-    changed = np.ones(len(keys), dtype=bool)
-    changed[known[same]] = False
-    fresh = set(keys)
-    gone = {key: at for key in deletes if key not in fresh and (at := version.find(key)) is not None}
-    removed_ids = np.concatenate([old[known[~same]], np.fromiter(gone.values(), np.int64, count=len(gone))])
-    removed_ids.sort()
-    removed = version.take(removed_ids)
-    added = upserts if bool(changed.all()) else upserts.filter(pa.array(changed))
-    written = keys if bool(changed.all()) else [keys[number] for number in np.flatnonzero(changed).tolist()]
-    overwritten: dict[Hashable, int | None] = {
-        key: at if at >= 0 else None for key, at in zip(written, old[changed].tolist(), strict=True)
-    }
+    same = _equal_rows(version.take(old[known]), upserts.take(pa.array(known)))
+    if bool(same.any()):
+        changed = np.ones(len(keys), dtype=bool)
+        changed[known[same]] = False
+        upserts = upserts.filter(pa.array(changed))
+        keys = [keys[number] for number in np.flatnonzero(changed).tolist()]
+        fresh = dict(zip(keys, count(version.limit), strict=False))
+        old = old[changed]
+        known = np.flatnonzero(old >= 0)
+    overwritten = {keys[place]: at for place, at in zip(known.tolist(), old[known].tolist(), strict=True)}
     overwritten.update(gone)
-    change = Change(removed, removed_ids, np.ones(len(removed_ids), dtype=np.int64), added)
-    return KeyedChange(change, overwritten, written, list(gone))
+    removed_ids = np.fromiter(overwritten.values(), np.int64, count=len(overwritten))
+    removed_ids.sort()
+    ones = np.ones(len(removed_ids), dtype=np.int64)
+    change = Change(version.take(removed_ids), removed_ids, ones, upserts)
+    return KeyedChange(change, overwritten, fresh, list(gone))
 
 
 def _last_per_key(keys: list[Hashable], rows: pa.Table) -> tuple[list[Hashable], pa.Table]:
@@ -167,12 +172,12 @@ def difference(version: TableVersion, codec: KeyCodec, rows: pa.Table) -> RowsCh
         ids = view.live_ids()
         counts = version.counts(ids).tolist()
         present = codec.encode_columns(view.live_batch())
-        for content, row_id, count in zip(present, ids.tolist(), counts, strict=True):
-            kept = min(count, wanted.get(content, 0))
+        for content, row_id, held in zip(present, ids.tolist(), counts, strict=True):
+            kept = min(held, wanted.get(content, 0))
             if kept:
                 wanted[content] -= kept
-            if kept < count:
-                taken[row_id] = count - kept
+            if kept < held:
+                taken[row_id] = held - kept
             if not kept:
                 gone.append((content, row_id))
     grown = [(first[content], weight) for content, weight in wanted.items() if weight > 0]

@@ -52,15 +52,23 @@ def encode(header: dict[str, Any], rows: pa.Table | None, offset: int) -> list[b
     text += b" " * (-(offset + _PREFIX.size + len(text)) % _ALIGN)
     body = pa.py_buffer(b"")
     if rows is not None and rows.num_rows:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        body = sink.getvalue()
+        body = _serialized(rows)
     padding = b"\0" * (-body.size % _ALIGN)
     crc = zlib.crc32(padding, zlib.crc32(body, zlib.crc32(text)))
     size = body.size + len(padding)
     start = _PREFIX.pack(_MAGIC, len(text), size, crc, 0)[:-4]
     return [start + struct.pack("<I", zlib.crc32(start)), text, body, padding]
+
+
+def _serialized(rows: pa.Table) -> pa.Buffer:
+    """Arrow IPC, written once into memory of the right size: growing it would copy half of it."""
+    size = pa.MockOutputStream()
+    with pa.ipc.new_stream(size, rows.schema) as writer:
+        writer.write_table(rows)
+    body = pa.allocate_buffer(size.size())
+    with pa.ipc.new_stream(pa.FixedSizeBufferWriter(body), rows.schema) as writer:
+        writer.write_table(rows)
+    return body
 
 
 @dataclass

@@ -1,30 +1,36 @@
 """From keys to row ids, for readers of any version while one writer goes on.
 
 One dict holds the newest row id of each key and is changed in place, so a lookup in the newest version
-costs one dict access whatever the history. Each version links to what the next one overwrote; a reader
-of an older version follows these links only for keys that changed since. Nobody holding an old version
-means nobody holding its links, so they vanish by themselves.
+costs one dict access whatever the history. Row ids grow, so a reader of an older version knows from the
+id alone that a row is newer than it; each version links to the ids that the next one overwrote, and the
+reader follows these links for such keys only. Nobody holding an old version means nobody holding its
+links, so they vanish by themselves.
 """
 
 from __future__ import annotations
 
+from itertools import islice, repeat
 from threading import Lock
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+import numpy as np
 
-    from velostream.serving.segments import Views
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+    from velostream.serving.segments import Ids, Views
     from velostream.serving.values import KeyCodec
+
+_STEP = 20_000
 
 
 class Link:
-    """What the version after this one overwrote: key to old row id, None where there was no row."""
+    """The rows that the version after this one replaced or deleted: key to old row id."""
 
     __slots__ = ("next", "overwritten")
 
     def __init__(self) -> None:
-        self.overwritten: Mapping[Hashable, int | None] | None = None
+        self.overwritten: Mapping[Hashable, int] | None = None
         self.next: Link | None = None
 
 
@@ -68,25 +74,43 @@ class KeyIndex:
         # The dict is read before the link, and written after it: a change we saw has its link set.
         step: Link | None = link
         while step is not None and step.overwritten is not None:
-            if key in step.overwritten:
-                return step.overwritten[key]
+            old = step.overwritten.get(key)
+            if old is not None:
+                return old if old < limit else None
             step = step.next
         return None
+
+    def find_all(self, keys: Sequence[Hashable], limit: int, link: Link) -> Ids:
+        """The same for many keys, -1 where there is no row."""
+        slots = self.slots
+        if not slots and link.overwritten is None:
+            return np.full(len(keys), -1, dtype=np.int64)
+        found = np.fromiter(map(slots.get, keys, repeat(-1)), np.int64, count=len(keys))
+        if link.overwritten is not None:
+            for place in np.flatnonzero((found < 0) | (found >= limit)).tolist():
+                old = self.find(keys[place], limit, link)
+                found[place] = -1 if old is None else old
+        return found
 
     def advance(
         self,
         link: Link,
-        overwritten: Mapping[Hashable, int | None],
-        written: Iterable[tuple[Hashable, int]],
+        overwritten: Mapping[Hashable, int],
+        written: dict[Hashable, int],
         deleted: Iterable[Hashable],
     ) -> Link:
-        """Move on by one version: returns its link. `overwritten` must hold every key that changes."""
+        """Move on by one version: returns its link. `overwritten` must hold every row that goes."""
         slots = self.slots
         after = Link()
         link.next = after
         link.overwritten = overwritten
-        for key, row_id in written:
-            slots[key] = row_id
+        if not slots:
+            self._slots = written
+            return after
+        # Small steps: one update of a whole batch would keep readers out for its whole length.
+        items = iter(written.items())
+        while step := dict(islice(items, _STEP)):
+            slots.update(step)
         for key in deleted:
             del slots[key]
         return after

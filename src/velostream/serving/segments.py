@@ -42,6 +42,10 @@ class Segment:
         """Where rows with these ids stand; all must be in this segment."""
         return ids - self.first if self.ids is None else np.searchsorted(self.ids, ids).astype(np.int64)
 
+    def place(self, row_id: int) -> int:
+        """Where one row stands."""
+        return row_id - self.first if self.ids is None else int(np.searchsorted(self.ids, row_id))
+
     def all_ids(self) -> Ids:
         """The ids of all rows."""
         if self.ids is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from velostream.model.tables import SHOWN, TableSpec
@@ -92,8 +92,8 @@ class TableVersion:
 
     def find_all(self, keys: list[Hashable]) -> Ids:
         """The row ids of canonical keys, -1 where absent."""
-        found = [self.find(key) for key in keys]
-        return np.fromiter((-1 if each is None else each for each in found), np.int64, count=len(found))
+        assert self.index is not None
+        return self.index.find_all(keys, self.limit, self.link)
 
     def take(self, ids: Ids) -> pa.Table:
         """Physical rows by id."""
@@ -114,12 +114,17 @@ class TableVersion:
         return made
 
     def _convert(self, row_id: int) -> Row | None:
-        rows = self.take(np.array([row_id], dtype=np.int64))
-        if SHOWN in rows.schema.names and not rows.column(SHOWN)[0].as_py():
+        view = self.views[bisect_right(self._starts, row_id) - 1]
+        place = view.segment.place(row_id)
+        batch = view.segment.batch
+        if SHOWN in batch.schema.names and not batch.column(SHOWN)[place].as_py():
             return None
         names = self.spec.visible
-        values: list[Any] = [to_python(rows.column(name))[0] for name in names]
-        return row_class(names)(values)
+        return row_class(names)(to_python(batch.column(name).slice(place, 1))[0] for name in names)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [view.segment.first for view in self.views]
 
 
 def empty_version(spec: TableSpec, index: KeyIndex | None) -> TableVersion:

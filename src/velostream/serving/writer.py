@@ -78,9 +78,7 @@ class Writer:
             self._log(effect.change, commit)
             if effect.change.empty:
                 return self._move_on(commit)
-            first = before.limit
-            written = zip(effect.written, range(first, first + len(effect.written)), strict=True)
-            link = index.advance(before.link, effect.overwritten, written, effect.deleted)
+            link = index.advance(before.link, effect.overwritten, effect.written, effect.deleted)
             return self._apply(effect.change, commit, link)
 
     def rows(self, rows: pa.Table, weights: Counts | None, commit: Commit) -> int:
