@@ -24,7 +24,7 @@ from velostream.sql.binding import Result, StatementBinder
 from velostream.sql.catalog import ConnectorInfo, Relation, RelationKind
 from velostream.sql.dialect import WITH
 from velostream.sql.places import anchor
-from velostream.sql.queries import check_source
+from velostream.sql.queries import check_source, check_time_column
 from velostream.sql.relations import connector_of, take_with, uri_properties
 from velostream.sql.types import arrow_type, parse_columns
 from velostream.sql.windows import interval_duration
@@ -164,6 +164,8 @@ class CreateBinder(StatementBinder):
             inherited = uri_properties(self.context, uri, connector, relation)
             check_source(connector, {**written, **inherited}, checked, self.context, None, None)
         declared = columns or self._schema_property(written, connector)
+        if declared:
+            check_time_column(written, declared, checked, self.context)
         key = self._key(key, written, tuple(column.name for column in declared) or None, node.name)
         statement = model.CreateSource(
             node.name.text, uri, declared, key, self._watermark(node.schema, declared), written, **options

@@ -22,8 +22,9 @@ def names_of(found: Iterable[exp.Placeholder]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     position = 0
     for placeholder in found:
-        if placeholder.name:
-            names[placeholder.name] = None
+        name = placeholder.args.get("this")
+        if name:
+            names[str(name)] = None
         else:
             position += 1
             names[str(position)] = None

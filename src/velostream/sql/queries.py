@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.errors import PropertyError, SqlError, SqlSyntaxError, VelostreamError
+from velostream.errors import (
+    PropertyError,
+    SqlError,
+    SqlSyntaxError,
+    UnknownNameError,
+    VelostreamError,
+    did_you_mean,
+)
 from velostream.model.options import CommonOptions
-from velostream.model.statements import Emit, EmitMode, Query, SourceRef, WindowKind, WindowSpec
+from velostream.model.statements import ColumnDef, Emit, EmitMode, Query, SourceRef, WindowKind, WindowSpec
 from velostream.sql import aggregation, structure
 from velostream.sql import properties as props
 from velostream.sql.dialect import EMIT, WINDOW, WITH
@@ -100,7 +107,7 @@ class QueryBinder:
                 self._time_column.append(raw_window.time_column)
             for expression in window.partition_by:
                 anchor(expression, self.context.piece)
-                structure.check(expression, self.context)
+                structure.check_window_expression(expression, self.context)
             window = replace(
                 window, partition_by=tuple(structure.rewrite(part) for part in window.partition_by)
             )
@@ -246,10 +253,34 @@ class QueryBinder:
 
     def _finished(self, source: Outside, checked: props.Checked | None) -> SourceRef:
         merged = {**source.inherited, **source.own}
+        if source.ref.columns:
+            check_time_column(merged, source.ref.columns, checked, self.context)
         if checked is not None and source.connector is not None:
             only = frozenset(source.own) if source.declared is not None else None
             check_source(source.connector, merged, checked, self.context, source.ref, only)
         return replace(source.ref, properties=merged)
+
+
+def check_time_column(
+    values: dict[str, str],
+    columns: tuple[ColumnDef, ...],
+    checked: props.Checked | None,
+    context: Context,
+) -> None:
+    """Report an event time column that the declared columns do not hold."""
+    names = [column.name for column in columns]
+    for name in ("event.time.column", "watermark.column"):
+        column = values.get(name)
+        if column is None or column.lower() in {known.lower() for known in names}:
+            continue
+        place = checked.location(name, None, value=True) if checked is not None else None
+        error = UnknownNameError(
+            f'unknown column "{column}" in property "{name}"',
+            hint=did_you_mean(column, names),
+            location=place,
+        )
+        if place is not None:
+            context.report(error)
 
 
 def check_source(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from velostream.errors import AmbiguousNameError, SqlError, UnknownNameError, did_you_mean
+from velostream.errors import AmbiguousNameError, SqlError, SqlSyntaxError, UnknownNameError, did_you_mean
 from velostream.sql.functions import TIME_WINDOWS, functions
 from velostream.sql.shapes import OPEN, WINDOW_COLUMNS, Shape
 
@@ -92,7 +92,7 @@ class Analysis:
             return shape
         if isinstance(node, exp.SetOperation):
             left = self.query(node.left, outer, ctes)
-            self.query(node.right, outer, ctes)
+            self._same_width(node, left, self.query(node.right, outer, ctes))
             self._order_of(node, left, outer, ctes)
             return left
         if isinstance(node, exp.Select):
@@ -104,6 +104,14 @@ class Analysis:
             self._relation(node, scope, ctes)
             return Shape(next(iter(scope.relations.values()), OPEN).names)
         return OPEN
+
+    def _same_width(self, node: exp.SetOperation, left: Shape, right: Shape) -> None:
+        if left.names is None or right.names is None or node.args.get("by_name"):
+            return
+        if len(left.names) != len(right.names):
+            widths = f"{len(left.names)} and {len(right.names)}"
+            message = f"both sides of {node.key.upper()} need equally many columns, they have {widths}"
+            self.report(SqlSyntaxError(message), node.right)
 
     def _with(self, node: exp.Expr, outer: Scope | None, ctes: dict[str, Shape]) -> dict[str, Shape]:
         with_ = node.args.get("with_")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.errors import SqlError, SqlSyntaxError, UnsafeError, UnsupportedError
-from velostream.sql.dialect import EMIT, WINDOW, WITH, Clause
+from velostream.sql.dialect import EMIT, WINDOW, WITH, WITHIN, Clause
 from velostream.sql.functions import UNIT_FIRST, check_call
+from velostream.sql.windows import interval_duration
 
 if TYPE_CHECKING:
     from velostream.sql.context import Context
@@ -106,10 +107,27 @@ def _check_node(node: exp.Expr, context: Context) -> None:
     for key in _FORBIDDEN_ARGS.get(type(node), ()):
         if node.args.get(key):
             raise SqlSyntaxError(f"{_words(key)} is not part of the language")
+    within = node.args.get(WITHIN)
+    if within is not None:
+        _check_within(within)
     if isinstance(node, exp.Select) and not node.expressions:
         raise SqlSyntaxError("SELECT needs at least one column")
     if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Table | exp.Hint):
         _check_call(node, context)
+
+
+def _check_within(within: exp.Expr) -> None:
+    try:
+        interval_duration(within)
+    except ValueError as exc:
+        raise SqlSyntaxError(f"WITHIN: {exc}") from exc
+
+
+def check_window_expression(node: exp.Expr, context: Context) -> None:
+    """The same for PARTITION BY of a WINDOW, which moreover has no place for a subquery."""
+    check(node, context)
+    if node.find(exp.Query, exp.Table) is not None:
+        context.report(SqlSyntaxError("PARTITION BY of a WINDOW cannot hold a subquery"), node)
 
 
 def _check_call(node: exp.Anonymous, context: Context) -> None:

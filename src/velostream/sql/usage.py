@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.model.statements import Query, WindowKind, WindowSpec
+from velostream.sql.places import locate
 from velostream.sql.scopes import Analysis
 from velostream.sql.shapes import WINDOW_COLUMNS, Shape, source_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from velostream.errors import SqlError
 
@@ -39,7 +40,28 @@ def system_usage(
     return {name: frozenset(used) for name, used in found.items()}
 
 
-def _analysed(query: Query, columns: Mapping[str, Collection[str]]) -> Analysis:
+def column_errors(query: Query, columns: Mapping[str, Collection[str]]) -> list[SqlError]:
+    """What is wrong with the query once the columns of its sources are known (relation name to columns)."""
+    errors: list[SqlError] = []
+
+    def report(error: SqlError, node: exp.Expr) -> None:
+        if query.location is not None:
+            error.at(locate(node, query.location.source, query.location))
+        errors.append(error)
+
+    _analysed(query, columns, report)
+    return errors
+
+
+def _ignore(error: SqlError, node: exp.Expr) -> None:
+    """The binder has reported it already."""
+
+
+def _analysed(
+    query: Query,
+    columns: Mapping[str, Collection[str]],
+    report: Callable[[SqlError, exp.Expr], None] = _ignore,
+) -> Analysis:
     shapes: dict[str, Shape] = {}
     for source in query.sources:
         declared = (
@@ -56,7 +78,7 @@ def _analysed(query: Query, columns: Mapping[str, Collection[str]]) -> Analysis:
         top = top.this
     also = _window_columns(window) if window is not None else []
     analysis = Analysis(
-        shapes, _ignore, extra=extra, top=top if isinstance(top, exp.Query) else None, also=also
+        shapes, report, extra=extra, top=top if isinstance(top, exp.Query) else None, also=also
     )
     analysis.query(tree, None, {})
     return analysis
@@ -69,7 +91,3 @@ def _window_columns(window: WindowSpec) -> list[exp.Expr]:
         names = window.time_column.split(".")
         found.append(exp.column(names[-1], table=names[-2] if len(names) > 1 else None))
     return found
-
-
-def _ignore(error: SqlError, node: exp.Expr) -> None:
-    """The binder has reported it already."""

@@ -16,3 +16,6 @@ SELECT sum(volume) FROM trades WINDOW SESSION;
 SELECT avg(price) OVER (ROWS WINDOW BUFFER x ROWS ORDER BY ts) FROM trades;
 SELECT window_start FROM trades;
 SELECT count(*) FROM trades EMIT FINAL EMIT CHANGES;
+SELECT id FROM users UNION SELECT id, name FROM users;
+SELECT count(*) FROM trades WINDOW TUMBLING PARTITION BY (SELECT 1 FROM csv.`/etc/passwd`) EVERY 5 MINUTES;
+SELECT a.symbol FROM trades a JOIN trades b ON a.symbol = b.symbol WITHIN INTERVAL 1 YEAR;

@@ -22,3 +22,5 @@ SELECT * FROM postgresql://h/db?tabel=a;
 CREATE TABLE p17 AS SELECT * FROM kafka://a WITH ("grace" = 5);
 CREATE TABLE p18 AS SELECT * FROM kafka://a WITH ("max.rows.per.batch" = "0");
 CREATE TABLE p19 AS SELECT * FROM file:///x.csv WITH ("header" = "maybe");
+CREATE TABLE p20 AS SELECT symbol FROM trades WHERE volume > 1 WITH ("event.time.column" = "tss");
+CREATE SOURCE p21 (a INT, ts TIMESTAMP) FROM kafka://a WITH ("event.time.column" = "tz");
