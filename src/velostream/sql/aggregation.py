@@ -101,7 +101,7 @@ def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Cont
     if grouped is None:
         return
     keys = [*grouped, *(window.partition_by if window else ())]
-    aliases = {item.alias.lower() for item in select.expressions if isinstance(item, exp.Alias)}
+    aliases: set[str] = set()
     for item in select.expressions:
         for column in _ungrouped(item, keys):
             plain = not column.table and column.name.lower()
@@ -112,6 +112,10 @@ def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Cont
             context.report(
                 SqlSyntaxError(f'column "{name}" must be grouped or inside an aggregate', hint=hint), column
             )
+        if isinstance(item, exp.Star) and not keys:
+            context.report(SqlSyntaxError("* cannot stand beside an aggregate", hint="name the columns"))
+        if isinstance(item, exp.Alias):  # Spark lets later expressions use it
+            aliases.add(item.alias.lower())
 
 
 def _grouping(select: exp.Select) -> list[exp.Expr] | None:
@@ -181,4 +185,12 @@ def _same(node: exp.Expr, key: exp.Expr) -> bool:
         if node.name.lower() != key.name.lower():
             return False
         return not node.table or not key.table or node.table.lower() == key.table.lower()
-    return type(node) is type(key) and node.sql("spark").lower() == key.sql("spark").lower()
+    return type(node) is type(key) and _bare(node) == _bare(key)
+
+
+def _bare(node: exp.Expr) -> str:
+    """The text without qualifiers: `f(t.a)` and `f(a)` are the same to a user, and Spark tells when not."""
+    copy = node.copy()
+    for column in copy.find_all(exp.Column):
+        column.set("table", None)
+    return copy.sql("spark").lower()

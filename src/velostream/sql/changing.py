@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from velostream.errors import DuplicateNameError, SqlSyntaxError, TableError, UnknownNameError, did_you_mean
+from velostream.errors import (
+    DuplicateNameError,
+    PropertyError,
+    SqlSyntaxError,
+    TableError,
+    UnknownNameError,
+    did_you_mean,
+)
 from velostream.model import statements as model
 from velostream.sql import properties as props
 from velostream.sql import syntax as raw
@@ -38,6 +45,8 @@ class ChangeBinder(StatementBinder):
         if node.query is not None:
             bound = self.query(node.query, node.properties, parameters=True)
             self.refuse_sink(bound)
+            if bound.properties and not bound.query.sources:
+                self.context.report(PropertyError("INSERT INTO a table takes no properties"))
             if bound.output is not None and columns is not None and len(bound.output) != len(columns):
                 self._wrong_width(relation, len(columns), len(bound.output), node.location)
             statement = model.InsertInto(

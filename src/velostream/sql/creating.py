@@ -77,6 +77,7 @@ class CreateBinder(StatementBinder):
                     location=node.name.location,
                 )
             )
+        self._refuse_doubles(bound.output if not columns else None, node.name)
         names = tuple(column.name for column in columns) or bound.output
         key = self._key(key, bound.properties, names, node.name)
         statement = model.CreateTable(node.name.text, columns, key, bound.query, bound.properties, **options)
@@ -97,8 +98,22 @@ class CreateBinder(StatementBinder):
 
     def _create_stream(self, node: raw.RawCreate, query: raw.RawQuery, options: dict[str, Any]) -> Result:
         bound = self.query(query, node.properties, sink=self._stream_sink(query, node.properties))
+        self._refuse_doubles(bound.output, node.name)
         statement = model.CreateStream(node.name.text, bound.query, bound.properties, **options)
         return Result(statement, Relation(RelationKind.STREAM, node.name.text, names=bound.output))
+
+    def _refuse_doubles(self, names: tuple[str, ...] | None, at: raw.Name) -> None:
+        folded = [name.lower() for name in names or ()]
+        for position, name in enumerate(folded):
+            if name in folded[:position]:
+                self.context.report(
+                    DuplicateNameError(
+                        f'"{at.text}" would have two columns "{name}"',
+                        hint="give one of them another name with AS",
+                        location=at.location,
+                    )
+                )
+                return
 
     def _stream_sink(self, query: raw.RawQuery, trailing: raw.RawWith | None) -> ConnectorInfo | None:
         clauses = [trailing]
@@ -129,6 +144,7 @@ class CreateBinder(StatementBinder):
 
     def _create_view(self, node: raw.RawCreate, query: raw.RawQuery, options: dict[str, Any]) -> Result:
         bound = self.query(query, node.properties)
+        self._refuse_doubles(bound.output, node.name)
         for wrong, found in (("WINDOW", bound.query.window), ("EMIT", bound.query.emit.explicit)):
             if found:
                 self.context.report(

@@ -82,9 +82,7 @@ class Relations:
 
     def resolve(self, tree: exp.Expr) -> exp.Expr:
         """Replace every relation of the tree by a plain table, and views by subqueries."""
-        nodes = [
-            node for node in tree.find_all(exp.Table, bfs=False) if not isinstance(node.parent, exp.Column)
-        ]
+        nodes = list(tree.find_all(exp.Table, bfs=False))
         nodes.sort(key=lambda node: (self._start(node), id(node)))
         for node in nodes:
             try:

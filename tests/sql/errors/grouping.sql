@@ -19,3 +19,7 @@ SELECT count(*) FROM trades EMIT FINAL EMIT CHANGES;
 SELECT id FROM users UNION SELECT id, name FROM users;
 SELECT count(*) FROM trades WINDOW TUMBLING PARTITION BY (SELECT 1 FROM csv.`/etc/passwd`) EVERY 5 MINUTES;
 SELECT a.symbol FROM trades a JOIN trades b ON a.symbol = b.symbol WITHIN INTERVAL 1 YEAR;
+SELECT *, count(*) FROM trades;
+SELECT symbol AS symbol, count(*) FROM trades;
+CREATE TABLE doubled AS SELECT symbol, upper(symbol) AS symbol FROM trades;
+CREATE VIEW doubled2 AS SELECT * FROM users a JOIN users b ON a.id = b.id;

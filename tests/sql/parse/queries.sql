@@ -61,3 +61,5 @@ SELECT sum(o.amount) FROM orders o WHERE o.amount > (SELECT avg(amount) FROM ord
 SELECT count(*), count(1), count(id, amount), sum(amount), avg(amount), min(at), max(at), stddev(amount), corr(id, amount) FROM orders;
 SELECT coalesce(status, 'x'), nvl(status, 'y'), nullif(status, ''), greatest(id, 1), concat(status, 'a', 'b'), from_json('{}', 'a INT'), get_json_object(status, '$.a'), regexp_replace(status, 'a', 'b'), date_format(at, 'yyyy-MM'), to_timestamp(status, 'yyyy'), unix_timestamp(at), md5(status), uuid(), rand() FROM orders;
 SELECT CURRENT_DATE, CURRENT_TIMESTAMP, current_date(), now() FROM orders LIMIT 3 OFFSET 2;
+SELECT date_trunc('hour', o.at) AS hour, count(*) FROM orders o GROUP BY date_trunc('hour', at);
+SELECT a.amount + 1 + a.id, max(status) FROM orders a GROUP BY a.amount + 1, a.id;
