@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from velostream.errors import SqlError, TypeMismatchError
 from velostream.plan.calls import aggregates_in
-from velostream.plan.spark import query_schema
+from velostream.plan.spark import query_schema, show_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 def refuse_cut_digits(spark: SparkSession, tree: exp.Expr, views: Mapping[str, pa.Schema]) -> None:
     """Raise TypeMismatchError for the first `+`, `-` or `*` of decimals that would lose digits."""
-    for select in tree.find_all(exp.Select):
+    selects = [select for select in tree.find_all(exp.Select) if any(True for _ in _arithmetic(select))]
+    if selects:
+        show_empty(spark, views)
+    for select in selects:
         nodes = list(_arithmetic(select))
         per_row = [node for node in nodes if not any(True for _ in aggregates_in(node))]
         per_group = [node for node in nodes if any(True for _ in aggregates_in(node))]
-        _check(spark, select, per_row, views, grouped=False)
-        _check(spark, select, per_group, views, grouped=True)
+        _check(spark, select, per_row, grouped=False)
+        _check(spark, select, per_group, grouped=True)
 
 
 def _arithmetic(select: exp.Select) -> Iterator[exp.Binary]:
@@ -41,7 +44,6 @@ def _check(
     spark: SparkSession,
     select: exp.Select,
     nodes: list[exp.Binary],
-    views: Mapping[str, pa.Schema],
     *,
     grouped: bool,
 ) -> None:
@@ -57,7 +59,7 @@ def _check(
     for name in dropped:
         probe.set(name, None)
     try:
-        schema = query_schema(spark, probe.sql(dialect="spark"), views)
+        schema = query_schema(spark, probe.sql(dialect="spark"))
     except SqlError:
         # Correlated or otherwise not analysable by itself: Spark's own analysis of the whole decides.
         return

@@ -23,14 +23,11 @@ def private_session(spark: SparkSession) -> SparkSession:
     return Session(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001
 
 
-def struct_ddl(schema: pa.Schema) -> str:
-    """The schema as Spark's DDL text."""
-    return ", ".join(f"`{f.name.replace('`', '``')}` {spark_ddl(f.type)}" for f in schema)
-
-
 def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
     """A frame without rows, for analysis and for the absent half of a change."""
-    return spark.createDataFrame([], struct_ddl(schema))
+    # A SELECT is analysed in a few milliseconds; createDataFrame would first make an RDD of nothing.
+    columns = (f"CAST(NULL AS {spark_ddl(f.type)}) AS `{f.name.replace('`', '``')}`" for f in schema)
+    return spark.sql(f"SELECT {', '.join(columns)} WHERE false")
 
 
 def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -48,12 +45,16 @@ def _plain(table: pa.Table) -> pa.Table:
     return table
 
 
-def query_schema(spark: SparkSession, sql: str, views: Mapping[str, pa.Schema]) -> pa.Schema:
-    """The columns that Spark gives the query's result."""
+def show_empty(spark: SparkSession, views: Mapping[str, pa.Schema]) -> None:
+    """Make views without rows, so that queries over them can be analysed."""
+    for name, schema in views.items():
+        empty_frame(spark, schema).createOrReplaceTempView(f"`{name}`")
+
+
+def query_schema(spark: SparkSession, sql: str) -> pa.Schema:
+    """The columns that Spark gives the query's result; its relations must be views of the session."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    for name, schema in views.items():
-        empty_frame(spark, schema).createOrReplaceTempView(name)
     with translated():
         struct = spark.sql(sql).schema
     schema = to_arrow_schema(struct, timezone="UTC", error_on_duplicated_field_names_in_struct=False)

@@ -11,7 +11,7 @@ from velostream.errors import DuplicateNameError
 from velostream.model.tables import SHOWN, TableSpec
 from velostream.plan.aggregates import Merge
 from velostream.plan.plans import GroupsPlan, Output, Plan, UpsertPlan
-from velostream.plan.spark import checked_cast, query_schema
+from velostream.plan.spark import checked_cast, query_schema, show_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,12 +48,13 @@ def shape_of(
     spark: SparkSession, plan: Plan, views: Mapping[str, pa.Schema], key: tuple[str, ...] = ()
 ) -> tuple[Plan, ResultShape]:
     """Spark's types for the plan, and the plan with Spark's names for its columns."""
-    visible = query_schema(spark, plan.sql, views)
+    show_empty(spark, views)
+    visible = query_schema(spark, plan.sql)
     _refuse_duplicates(visible)
     if isinstance(plan, GroupsPlan):
         named = tuple(Output(f.name, o.column) for f, o in zip(visible, plan.outputs, strict=True))
         plan = replace(plan, outputs=named)
-        return plan, _groups_shape(spark, plan, views, visible)
+        return plan, _groups_shape(spark, plan, visible)
     declared = plan.key if isinstance(plan, UpsertPlan) else key
     return plan, ResultShape(visible, visible, declared)
 
@@ -68,11 +69,9 @@ def _refuse_duplicates(schema: pa.Schema) -> None:
         seen.add(name.casefold())
 
 
-def _groups_shape(
-    spark: SparkSession, plan: GroupsPlan, views: Mapping[str, pa.Schema], visible: pa.Schema
-) -> ResultShape:
-    state = query_schema(spark, plan.partial_sql, views)
-    values = query_schema(spark, plan.values_sql, views)
+def _groups_shape(spark: SparkSession, plan: GroupsPlan, visible: pa.Schema) -> ResultShape:
+    state = query_schema(spark, plan.partial_sql)
+    values = query_schema(spark, plan.values_sql)
     fields = {f.name: f for f in state} | {f.name: f for f in visible}
     if plan.having:
         fields[SHOWN] = pa.field(SHOWN, pa.bool_())

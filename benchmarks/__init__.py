@@ -1,0 +1,1 @@
+"""Benchmarks: ours beside the same work written by hand, in one run, as ratios."""
