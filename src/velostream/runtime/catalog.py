@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.errors import DataDirError, UnknownNameError, did_you_mean
+from velostream.errors import CorruptDataError, DataDirError, UnknownNameError, did_you_mean
 from velostream.model.statements import (
     ColumnDef,
     CreateSource,
@@ -224,3 +224,35 @@ def udfs_of(stored: Mapping[str, object]) -> tuple[str, ...]:
     """Python functions that a stored entry calls."""
     names = stored.get("udfs")
     return tuple(str(name) for name in names) if isinstance(names, list) else ()
+
+
+def bind_stored(catalog: Catalog, path: Path) -> None:
+    """Bind every stored statement again, in the order of creation, and put it into the catalogue."""
+    import os
+
+    from velostream.connectors.registry import default_registry
+    from velostream.model.location import SourceText
+    from velostream.sql.check import check_script
+
+    for stored in catalog.stored():
+        checked = check_script(
+            SourceText(str(stored["text"]), str(path)),
+            catalog,
+            default_registry(),
+            udfs=udfs_of(stored),
+            environment=os.environ,
+        )
+        if checked.errors:
+            raise checked.errors[0]
+        statement = checked.statements[0]
+        if not isinstance(statement, Made):
+            raise CorruptDataError(f"{path} holds a statement that makes nothing")
+        catalog.restore(stored, statement)
+
+
+def remembered(data_dir: Path) -> Catalog:
+    """What a data directory holds, for reading only; nothing is opened and nothing has to exist."""
+    path = data_dir / "catalog.json"
+    catalog = Catalog(path, read_only=True)
+    bind_stored(catalog, path)
+    return catalog

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from velostream.errors import UnsupportedError
+from contextlib import suppress
+
+from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model import statements as model
 from velostream.plan.planner import NeedsColumns, plan_query
 from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
@@ -35,6 +37,36 @@ def explain(statement: model.Statement) -> list[str]:
     for number, step in enumerate(plan.steps, start=1):
         lines += _step(number, step)
     return [*lines, *_output(statement, plan, query)]
+
+
+def obstacle(statement: model.Statement) -> VelostreamError | None:
+    """Why a valid statement cannot be executed in this version; None when it can, as far as can be told."""
+    query = getattr(statement, "query", None)
+    if isinstance(statement, model.ReplayDeadLetters):
+        return UnsupportedError("REPLAY DEAD LETTERS is not executed in this version").at(statement.location)
+    if not isinstance(query, model.Query):
+        return None
+    try:
+        _executable(statement, query)
+    except UnsupportedError as error:
+        return error.at(statement.location)
+    return None
+
+
+def _executable(statement: model.Statement, query: model.Query) -> None:
+    for ref in query.sources:
+        connector = connector_for(ref.uri)
+        if not connector.available:
+            raise UnsupportedError(
+                f"reading {ref.uri.scheme}:// is not in this version yet", location=ref.location
+            )
+    if isinstance(statement, model.SelectStatement | model.InsertInto) and not query.continuous:
+        return
+    if isinstance(statement, model.CreateView):
+        return
+    key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
+    with suppress(NeedsColumns):
+        plan_query(query, key, only_grows=True)
 
 
 def _inputs(query: model.Query) -> list[str]:

@@ -135,6 +135,11 @@ class Job:
         """Figures since the job was started in this process."""
         return self._statistics.figures()
 
+    @property
+    def errors_by_code(self) -> dict[str, int]:
+        """How often each kind of error occurred since the job was made."""
+        return self._statistics.errors_by_code()
+
     def start(self) -> None:
         """Begin, or begin again after a stop, pause or failure."""
         if self._thread is not None and self._thread.is_alive():
@@ -206,8 +211,8 @@ class Job:
         if error.code == ColumnsWidenedError.code:
             return True
         self.error = error
-        self._statistics.error()
-        if not error.retryable or (self._once and error.code != "source.missing"):
+        self._statistics.error(error.code)
+        if not error.retryable or self._once:
             self._become(JobState.FAILED, error.message)
             return False
         delay = backoff.next()

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from velostream.connectors.registry import default_registry
 from velostream.model import statements as model
-from velostream.runtime.catalog import Catalog, schema_text
+from velostream.model.jobs import JobInfo, JobState, JobStats
+from velostream.runtime.catalog import Catalog, Entry, schema_text
 from velostream.sql.functions import functions
 from velostream.sql.types import spark_ddl
 
@@ -23,7 +24,7 @@ def show(statement: model.Show, catalog: Catalog, store: TableStore, jobs: Jobs 
     if kind is model.ShowKind.TABLES:
         return tables(store)
     if kind is model.ShowKind.JOBS:
-        return job_rows(jobs)
+        return job_rows(jobs, catalog)
     if kind is model.ShowKind.FUNCTIONS:
         known = sorted(functions().values(), key=lambda f: f.name)
         return pa.table({"name": [f.name for f in known], "usage": [f.usage for f in known]})
@@ -63,9 +64,11 @@ def tables(store: TableStore) -> pa.Table:
     )
 
 
-def job_rows(jobs: Jobs | None) -> pa.Table:
-    """One row per job, with its figures."""
+def job_rows(jobs: Jobs | None, catalog: Catalog) -> pa.Table:
+    """One row per job, with its figures; jobs that are known but not started here are stopped or paused."""
     infos = [job.info for job in jobs] if jobs is not None else []
+    started = {info.id for info in infos}
+    infos += [_asleep(entry) for entry in catalog if entry.job is not None and entry.job not in started]
     return pa.table(
         {
             "id": pa.array([i.id for i in infos], pa.string()),
@@ -83,6 +86,13 @@ def job_rows(jobs: Jobs | None) -> pa.Table:
             "restarts": pa.array([i.stats.restarts for i in infos], pa.int64()),
         }
     )
+
+
+def _asleep(entry: Entry) -> JobInfo:
+    state = JobState.PAUSED if entry.paused else JobState.STOPPED
+    kind = type(entry.statement).__name__.removeprefix("Create").lower()
+    kind = "insert" if isinstance(entry.statement, model.InsertIntoSink) else kind
+    return JobInfo(entry.job or "", entry.name, kind, state, None, entry.text, None, JobStats())
 
 
 def connectors() -> pa.Table:

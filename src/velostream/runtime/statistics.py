@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from datetime import UTC, datetime
 from threading import Lock
 from time import monotonic
@@ -21,6 +21,7 @@ class Statistics:
         self._totals = [0, 0, 0, 0, 0, 0]
         self._recent: deque[tuple[float, int, float]] = deque()
         self._last: datetime | None = None
+        self._codes: Counter[str] = Counter()
 
     def batch(self, rows_in: int, rows_out: int, bad: int, seconds: float) -> None:
         """One batch is done."""
@@ -30,10 +31,16 @@ class Statistics:
             self._recent.append((monotonic(), rows_in, seconds))
             self._last = datetime.now(UTC)
 
-    def error(self) -> None:
-        """Something failed."""
+    def error(self, code: str) -> None:
+        """Something failed; `code` is the kind of error."""
         with self._lock:
             self._totals[4] += 1
+            self._codes[code] += 1
+
+    def errors_by_code(self) -> dict[str, int]:
+        """How often each kind of error occurred."""
+        with self._lock:
+            return dict(self._codes)
 
     def restart(self) -> None:
         """The job was started again by itself."""

@@ -1,0 +1,154 @@
+"""What goes wrong, told on stderr: message, place, detail, hint; a trace only when asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from velostream.errors import VelostreamError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+USAGE = 2
+INTERRUPTED = 130
+TERMINATED = 143
+
+_RED, _CYAN, _BOLD, _DIM, _YELLOW = "31", "36", "1", "2", "33"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: stop as for Ctrl-C, with the exit code that service managers know."""
+
+
+def exit_code_of(exc: BaseException, *, debug: bool = False, as_json: bool = False) -> int:
+    """Tell about whatever ended a command, and give the exit code that belongs to it."""
+    import click
+
+    if isinstance(exc, click.exceptions.Exit):
+        return exc.exit_code
+    if isinstance(exc, SystemExit):
+        return exc.code if isinstance(exc.code, int) else USAGE
+    if isinstance(exc, Terminated):
+        return TERMINATED
+    if isinstance(exc, KeyboardInterrupt | click.Abort | EOFError):
+        return INTERRUPTED
+    if isinstance(exc, BrokenPipeError):
+        _discard_output()
+        return 0
+    if isinstance(exc, click.ClickException):
+        _usage(exc)
+        return USAGE
+    return _failure(exc, debug=debug, as_json=as_json)
+
+
+def _failure(exc: BaseException, *, debug: bool, as_json: bool) -> int:
+    if debug:
+        import traceback
+
+        say("".join(traceback.format_exception(exc)).rstrip(), _DIM)
+    if isinstance(exc, VelostreamError):
+        report([exc], as_json=as_json)
+        return exc.exit_code
+    if isinstance(exc, OSError):
+        what = f'"{exc.filename}": ' if exc.filename else ""
+        fail(f"{what}{exc.strerror or exc}")
+        return USAGE if isinstance(exc, PermissionError | FileNotFoundError) else 1
+    fail(f"{type(exc).__name__}: {exc}", hint=None if debug else "--debug shows where; please report it")
+    return 1
+
+
+def _usage(exc: object) -> None:
+    import click
+
+    assert isinstance(exc, click.ClickException)
+    context = getattr(exc, "ctx", None)
+    message = exc.format_message()
+    message = (message[:1].lower() + message[1:]).removesuffix(".")
+    hint = None
+    if isinstance(exc, click.NoSuchOption):
+        message = f'no option "{exc.option_name}"'
+        known = [name for name in _options(context) if name.startswith("--")]
+        hint = did_you_mean(exc.option_name, known)
+    elif context is not None:
+        hint = f"{context.command_path} --help tells how it is used"
+    fail(message, hint=hint)
+
+
+def _options(context: object) -> Iterable[str]:
+    import click
+
+    if isinstance(context, click.Context):
+        for parameter in context.command.get_params(context):
+            yield from parameter.opts
+
+
+def report(errors: Iterable[VelostreamError], *, as_json: bool = False) -> None:
+    """Print errors, one after the other."""
+    for error in errors:
+        if as_json:
+            print(json.dumps(error.as_dict()), file=sys.stderr)
+            continue
+        lines = str(error).splitlines() or [""]
+        place = str(error.location) if error.location is not None else ""
+        head = lines[0].removeprefix(f"{place}: ") if place else lines[0]
+        prefix = paint(f"{place}: ", _BOLD) if place else ""
+        _write(f"{paint('error: ', f'{_BOLD};{_RED}')}{prefix}{head}")
+        _rest(lines[1:], caret=error.location is not None)
+
+
+def _rest(lines: list[str], *, caret: bool) -> None:
+    for number, line in enumerate(lines):
+        if caret and number == 1:
+            gutter, bar, marks = line.partition("| ")
+            _write(f"{paint(gutter + bar, _DIM)}{paint(marks, f'{_BOLD};{_RED}')}")
+        elif line.startswith("hint: "):
+            _write(paint("hint: ", _CYAN) + line.removeprefix("hint: "))
+        else:
+            _write(line)
+
+
+def fail(message: str, hint: str | None = None) -> None:
+    """An error that is no VelostreamError: usage, or the operating system's."""
+    _write(f"{paint('error: ', f'{_BOLD};{_RED}')}{message}")
+    if hint:
+        _write(paint("hint: ", _CYAN) + hint)
+
+
+def warn(message: str, hint: str | None = None) -> None:
+    """Something worth knowing that stops nothing."""
+    _write(f"{paint('note: ', _YELLOW)}{message}")
+    if hint:
+        _write(paint("hint: ", _CYAN) + hint)
+
+
+def say(message: str, style: str = "") -> None:
+    """Narration."""
+    _write(paint(message, style) if style else message)
+
+
+def whisper(message: str) -> None:
+    """Narration of less weight."""
+    _write(paint(message, _DIM))
+
+
+def coloured() -> bool:
+    """Whether stderr takes colours."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str) -> str:
+    """The text in a colour, on a terminal."""
+    return f"\x1b[{style}m{text}\x1b[0m" if coloured() and text else text
+
+
+def _write(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _discard_output() -> None:
+    """Whoever read our output is gone: nothing more may be written, not even at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())

@@ -1,0 +1,96 @@
+"""What every command is told: the common options, and the settings that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from velostream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from velostream.config import Settings
+
+FORMATS = ("table", "json", "csv", "arrow")
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """The common options as given; None where they were not."""
+
+    data_dir: str | None = None
+    master: str | None = None
+    config: str | None = None
+    conf: tuple[str, ...] = ()
+    metrics_port: int | None = None
+    format: str | None = None
+    debug: bool = False
+
+    def over(self, other: Invocation) -> Invocation:
+        """These options, and those of `other` where these were not given."""
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name)}
+        if self.metrics_port is not None:
+            given["metrics_port"] = self.metrics_port
+        return replace(other, **given)
+
+    @property
+    def output_format(self) -> str:
+        """How rows are written to stdout."""
+        return self.format or "table"
+
+    def settings(self, **more: Any) -> Settings:
+        """The settings in force; ConfigError tells which flag, variable or line is wrong."""
+        from velostream.config import load
+
+        flags: dict[str, Any] = {
+            "data_dir": self.data_dir,
+            "master": self.master,
+            "metrics_port": self.metrics_port,
+            "conf": _pairs(self.conf) or None,
+        }
+        return load(self.config, **(flags | more))
+
+
+def _pairs(given: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f'--conf "{text}" is not key=value', hint="write --conf spark.ui.enabled=true")
+        pairs[key.strip()] = value
+    return pairs
+
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option("--debug", is_flag=True, help="Show where an error came from."),
+    click.option("--format", type=click.Choice(FORMATS), help="How rows are written to stdout. [table]"),
+    click.option("--metrics-port", type=int, metavar="PORT", help="Serve Prometheus metrics on loopback."),
+    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's own."),
+    click.option("--config", metavar="FILE", help="The configuration file. [velostream.toml]"),
+    click.option("--master", metavar="URL", help="Spark master. [all cores of this machine]"),
+    click.option("--data-dir", metavar="DIR", help="Where tables, jobs and logs live. [.velostream]"),
+)
+
+
+def common(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the common options; they reach it as one `Invocation`.
+
+    They may also stand before the command's name; the ones after it win.
+    """
+
+    @wraps(function)
+    def command(*arguments: Any, **given: Any) -> Any:
+        own = Invocation(**{f.name: given.pop(f.name) for f in fields(Invocation)})
+        context = click.get_current_context()
+        outer = context.find_object(Invocation)
+        invocation = own.over(outer) if outer is not None else own
+        return function(invocation, *arguments, **given)
+
+    decorated: Any = command
+    for option in _OPTIONS:
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]

@@ -1,0 +1,88 @@
+"""`velo tables`, `jobs`, `describe` and `explain`: questions with a name of their own."""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import TYPE_CHECKING
+
+import click
+
+from velostream.cli.diagnostics import whisper
+from velostream.cli.invocation import Invocation, common
+from velostream.cli.output import Output
+from velostream.cli.session import Session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@click.command("tables")
+@common
+def tables_command(invocation: Invocation) -> None:
+    """List the tables with rows, key, version, source, health and size."""
+    _print(invocation, ask(invocation, "SHOW TABLES"), "no tables yet")
+
+
+@click.command("jobs")
+@common
+def jobs_command(invocation: Invocation) -> None:
+    """List the jobs with their state and figures."""
+    rows = ask(invocation, "SHOW JOBS")
+    if invocation.output_format == "table":
+        rows = _brief(rows)
+    _print(invocation, rows, "no jobs yet")
+
+
+@click.command("describe")
+@click.argument("name")
+@common
+def describe_command(invocation: Invocation, name: str) -> None:
+    """Show the columns of NAME: a table, stream, source or view."""
+    quoted = _quoted(name)
+    _print(invocation, ask(invocation, f"DESCRIBE {quoted}"), f'"{name}" has no columns yet')
+
+
+@click.command("explain")
+@click.argument("statement")
+@common
+def explain_command(invocation: Invocation, statement: str) -> None:
+    """Tell how STATEMENT would be kept up to date: inputs, steps, state and emission."""
+    rows = ask(invocation, f"EXPLAIN {statement}")
+    if invocation.output_format == "table":
+        for line in rows.column(0).to_pylist():
+            click.echo(line)
+    else:
+        _print(invocation, rows, "")
+
+
+def ask(invocation: Invocation, text: str) -> pa.Table:
+    """The rows of one question."""
+    from velostream.runtime.answers import Answer
+
+    with Session(invocation.settings()) as session:
+        (answer,) = session.answers(text, follow=False, stop=Event())
+        assert isinstance(answer, Answer)
+        return answer.result.table
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _brief(rows: pa.Table) -> pa.Table:
+    """What fits a screen: empty columns and the ids of jobs that have a name are left out."""
+    keep = [
+        name
+        for name in rows.schema.names
+        if name != "id" and (rows.column(name).null_count < rows.num_rows or rows.num_rows == 0)
+    ]
+    return rows.select(keep)
+
+
+def _print(invocation: Invocation, rows: pa.Table, empty: str) -> None:
+    output = Output(invocation.output_format)
+    if rows.num_rows == 0 and output.form == "table":
+        whisper(empty)
+        return
+    output.write(rows)
+    output.close()

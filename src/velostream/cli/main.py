@@ -1,0 +1,53 @@
+"""The entry point of `velo`. It imports next to nothing, so that Ctrl-C is quiet from the first moment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    """Run the command that the process was started with, and exit with its code."""
+    try:
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    _leave(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; every expected failure becomes a message on stderr and an exit code."""
+    from velostream.cli.diagnostics import exit_code_of
+
+    try:
+        from velostream.cli.commands import velo
+
+        code = velo.main(args=list(arguments), prog_name="velo", standalone_mode=False)
+    except BaseException as exc:
+        return exit_code_of(exc, debug="--debug" in arguments, as_json=_json(arguments))
+    return code if isinstance(code, int) else 0
+
+
+def _json(arguments: Sequence[str]) -> bool:
+    return "--format=json" in arguments or "--format json" in " ".join(arguments)
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit without waiting for threads that an interrupt left behind: Spark may still be starting in one.
+
+    Java ends by itself when this process does.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            # A closed pipe: whoever read from it has seen enough.
+            continue
+    os._exit(code)

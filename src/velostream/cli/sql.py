@@ -1,0 +1,85 @@
+"""`velo sql`: one text of statements, or a prompt."""
+
+from __future__ import annotations
+
+import sys
+import time
+from threading import Event, Timer
+from typing import TYPE_CHECKING
+
+import click
+
+from velostream.cli.diagnostics import say, whisper
+from velostream.cli.durations import duration
+from velostream.cli.invocation import Invocation, common
+from velostream.cli.output import Output
+from velostream.cli.session import Session
+from velostream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import timedelta
+
+    from velostream.runtime.answers import AnswerEvent
+
+
+@click.command("sql")
+@click.argument("statement", required=False)
+@click.option("--once", is_flag=True, help="Read what a source has now, and end.")
+@click.option(
+    "--for", "for_", callback=duration, metavar="TIME", help="Follow a source for this long, such as 30s."
+)
+@common
+def sql_command(
+    invocation: Invocation, statement: str | None, once: bool, for_: timedelta | None
+) -> int | None:
+    """Run STATEMENT and print its rows; without one, open a prompt.
+
+    A SELECT over a source goes on until Ctrl-C, --for or --once ends it. "-" reads statements from
+    standard input. Tables of a directory that no process holds are read without starting Spark.
+    """
+    if statement is None and sys.stdin.isatty():
+        from velostream.cli.repl import Repl
+
+        return Repl(invocation).run()
+    text = sys.stdin.read() if statement in (None, "-") else str(statement)
+    if not text.strip():
+        raise ConfigError("there is no statement", hint='velo sql "SELECT 1"')
+    output = Output(invocation.output_format)
+    stop = Event()
+    timer = Timer(for_.total_seconds(), stop.set) if for_ is not None else None
+    with Session(invocation.settings(), tell=whisper) as session:
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        print_events(session.answers(text, follow=not once, stop=stop), output, stop)
+    output.close()
+    return None
+
+
+def print_events(events: Iterator[AnswerEvent], output: Output, stop: Event) -> None:
+    """Write answers as they come; what a grouped SELECT over a source holds is drawn live on a terminal."""
+    from velostream.cli.live import show
+    from velostream.runtime.answers import Answer, Following
+
+    started = time.monotonic()
+    for event in events:
+        if isinstance(event, Following):
+            show(event, events, output, stop)
+            return
+        if isinstance(event, Answer):
+            result = event.result
+            if result.message:
+                say(result.message)
+            elif result.table.num_columns:
+                output.write(result.table)
+                took = time.monotonic() - started
+                if output.pretty:
+                    whisper(count_text(result.table.num_rows, took))
+        started = time.monotonic()
+
+
+def count_text(rows: int, seconds: float) -> str:
+    """`3 rows in 12 ms`."""
+    took = f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    return f"{rows:,} row{'' if rows == 1 else 's'} in {took}"

@@ -1,0 +1,116 @@
+"""Figures for Prometheus, served on loopback when asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, StateSetMetricFamily
+
+from velostream.errors import ConfigError
+from velostream.model.jobs import JobInfo, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
+    from velostream.runtime.database import Database
+    from velostream.serving.table import TableStats
+
+_COUNTERS = {
+    "records_in": "Rows read from the sources of a job",
+    "records_out": "Rows that a job wrote",
+    "batches": "Micro-batches that a job has done",
+    "bad_rows": "Rows that could not be used",
+    "errors": "Failures of a job",
+    "restarts": "Starts of a job by itself after a failure",
+}
+_GAUGES = {
+    "rate_in": ("rows_per_second", "Rows read per second, over the last half minute"),
+    "latency_ms": ("batch_milliseconds", "Mean time of a micro-batch, over the last half minute"),
+    "last_batch_ms": ("last_batch_milliseconds", "Time of the last micro-batch"),
+}
+_TABLE_GAUGES = {
+    "record_count": ("rows", "Rows of a table"),
+    "bytes": ("bytes", "Memory of a table's columns"),
+    "disk_bytes": ("disk_bytes", "Files of a table"),
+    "version": ("version", "Version of a table"),
+}
+
+
+class Figures:
+    """Reads the figures of a database when Prometheus asks; between two scrapes it costs nothing."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def collect(self) -> Iterator[Metric]:
+        """See prometheus_client."""
+        infos = self._database.jobs()
+        yield from _counters(infos)
+        yield from _gauges(infos)
+        yield from _states(infos)
+        yield from self._failures()
+        stats = {name: table.stats() for name, table in self._database.store.tables().items()}
+        yield from _tables(stats)
+
+    def _failures(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(
+            "velostream_job_failures", "Failures of a job by kind of error", labels=["job", "code"]
+        )
+        for job in self._database.jobs_by_name:
+            for code, count in job.errors_by_code.items():
+                family.add_metric([job.name, code], count)
+        yield family
+
+
+def _counters(infos: list[JobInfo]) -> Iterator[Metric]:
+    for field, text in _COUNTERS.items():
+        family = CounterMetricFamily(f"velostream_job_{field}", text, labels=["job", "kind"])
+        for info in infos:
+            family.add_metric([info.name, info.kind], getattr(info.stats, field))
+        yield family
+
+
+def _gauges(infos: list[JobInfo]) -> Iterator[Metric]:
+    for field, (name, text) in _GAUGES.items():
+        family = GaugeMetricFamily(f"velostream_job_{name}", text, labels=["job", "kind"])
+        for info in infos:
+            family.add_metric([info.name, info.kind], getattr(info.stats, field))
+        yield family
+
+
+def _states(infos: list[JobInfo]) -> Iterator[Metric]:
+    family = StateSetMetricFamily("velostream_job_state", "State of a job", labels=["job", "kind"])
+    for info in infos:
+        family.add_metric([info.name, info.kind], {str(state): state is info.state for state in JobState})
+    yield family
+
+
+def _tables(stats: dict[str, TableStats]) -> Iterator[Metric]:
+    for field, (name, text) in _TABLE_GAUGES.items():
+        family = GaugeMetricFamily(f"velostream_table_{name}", text, labels=["table"])
+        for table, figures in stats.items():
+            family.add_metric([table], getattr(figures, field))
+        yield family
+    healthy = GaugeMetricFamily(
+        "velostream_table_healthy", "1 unless a table's source fails", labels=["table"]
+    )
+    for table, figures in stats.items():
+        healthy.add_metric([table], 1.0 if figures.health == "healthy" else 0.0)
+    yield healthy
+
+
+def serve(database: Database, port: int) -> str:
+    """Serve the figures on loopback until the process ends; gives the address. Port 0 takes any free one."""
+    registry = CollectorRegistry()
+    registry.register(Figures(database))
+    try:
+        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as exc:
+        raise ConfigError(
+            f"cannot serve metrics on port {port}: {(exc.strerror or str(exc)).lower()}",
+            hint="give another port with --metrics-port, or 0 for any",
+        ) from exc
+    return f"http://127.0.0.1:{server.server_port}/metrics"
