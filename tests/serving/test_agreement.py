@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from decimal import Context
 from typing import TYPE_CHECKING, Any
 
 import agreement_data as data
+import pyarrow as pa
 import pytest
 import sqlglot
 from sqlglot import exp
@@ -19,13 +21,15 @@ from velostream.serving.store import TableStore
 from velostream.sql.dialect import Velostream
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Iterator
+    from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from velostream.serving.version import TableVersion
 
+EXACT = Context(prec=60)
 EXPRESSION_QUERIES = [f"SELECT {line} FROM v" for line in data.lines("expressions")]
 QUERIES = [*EXPRESSION_QUERIES, *data.lines("queries")]
 TABLES = {"v": data.values, "l": data.labels, "nested": data.nested}
@@ -115,6 +119,47 @@ def test_sums_of_doubles_agree_as_far_as_their_order_allows(
                 assert mine is theirs
             else:
                 assert (math.isnan(mine) and math.isnan(theirs)) or math.isclose(mine, theirs, rel_tol=1e-12)
+
+
+@pytest.mark.spark
+def test_random_decimal_divisions_and_averages_agree(
+    engine: QueryEngine, views: SparkSession, rng: random.Random, tmp_path: Path
+) -> None:
+    kinds = [(18, 2), (9, 4), (5, 0), (12, 6), (20, 3), (30, 10)]
+    columns = {}
+    for number, (precision, scale) in enumerate(kinds):
+        digits = [
+            rng.randrange(-(10 ** rng.randint(1, precision)) + 1, 10 ** rng.randint(1, precision))
+            for _ in range(300)
+        ]
+        values = [
+            None if rng.random() < 0.05 else data.Decimal(each or 1).scaleb(-scale, EXACT) for each in digits
+        ]
+        columns[f"d{number}"] = pa.array(values, pa.decimal128(precision, scale))
+    columns["g"] = pa.array([rng.randrange(40) for _ in range(300)], pa.int32())
+    rows = pa.table(columns)
+    views.createDataFrame(rows).createOrReplaceTempView("decimals")
+    with TableStore(tmp_path) as store:
+        table = store.create(TableSpec("decimals", rows.schema))
+        table.insert(rows)
+        version = {"decimals": table.version_object}
+        pairs = [(one, other) for one in range(6) for other in range(6)]
+        queries = [f"SELECT d{one} / d{other} AS q FROM decimals" for one, other in pairs]
+        queries += [
+            f"SELECT g, avg(d{one}) AS a, sum(d{one}) / count(*) AS b FROM decimals GROUP BY g"
+            for one in range(6)
+        ]
+        agreed = 0
+        for sql in queries:
+            try:
+                ours = engine.answer(bound(sql), version)
+            except NeedsSpark:
+                continue
+            spark = views.sql(sql).toArrow()
+            assert types_of(ours) == types_of(spark), sql
+            assert sorted(rows_of(ours)) == sorted(rows_of(spark)), sql
+            agreed += 1
+        assert agreed > len(queries) // 2
 
 
 @pytest.mark.spark

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
+from velostream.serving.division import divided
 from velostream.serving.typed import (
     BIGINT,
     BOOLEAN,
@@ -118,7 +119,11 @@ def _computed(left: Typed, right: Typed, kind: pa.DataType, make: Callable[..., 
 
 
 def quotient(left: Typed, right: Typed) -> Typed:
-    """/ of integers and doubles, which is a DOUBLE; a zero divisor is left to Spark to complain about."""
+    """/, a DECIMAL when a decimal takes part, otherwise a DOUBLE; a zero divisor is left to Spark."""
+    kinds = {left.type, right.type}
+    if any(is_decimal(kind) for kind in kinds) and all(is_decimal(kind) or is_int(kind) for kind in kinds):
+        made = divided(left, right)
+        return Typed(_not_zero(right.node, made.node), made.type)
     if not all(is_int(each.type) or each.type == DOUBLE for each in (left, right)):
         raise NeedsSpark(f"{sql_name(left.type)} / {sql_name(right.type)}")
     divisor = coerce(right, DOUBLE)
@@ -153,13 +158,13 @@ def _not_zero(divisor: exp.Expr, node: exp.Expr) -> exp.Expr:
     return guard(fine, node, "division by zero")
 
 
-def negated(value: Typed) -> Typed:
-    """Unary minus."""
+def negated(value: Typed, *, written: bool) -> Typed:
+    """Unary minus; `written` says that it is the sign of a number, not an operation."""
     if not is_number(value.type):
         raise NeedsSpark(f"- of {sql_name(value.type)}")
-    literal = -value.literal if isinstance(value.literal, int) else None
+    literal = -value.literal if written and isinstance(value.literal, int) else None
     node = exp.Paren(this=exp.Neg(this=exp.Paren(this=value.node)))
-    return Typed(cast_node(node, value.type), value.type, literal)
+    return Typed(cast_node(node, value.type), value.type, literal, unsure=value.unsure)
 
 
 _INTERVALS = {
@@ -202,8 +207,8 @@ def converted(value: Typed, kind: pa.DataType) -> Typed:
     if value.type == NULL or _agreed_cast(value.type, kind):
         if not scalar_type(kind):
             raise NeedsSpark(f"CAST to {sql_name(kind)}")
-        literal = value.literal if is_int(kind) and isinstance(value.literal, int) else None
-        return Typed(cast_node(value.node, kind), kind, literal)
+        unsure = is_int(kind) and isinstance(value.literal, int)
+        return Typed(cast_node(value.node, kind), kind, unsure=unsure)
     raise NeedsSpark(f"CAST of {sql_name(value.type)} to {sql_name(kind)}")
 
 

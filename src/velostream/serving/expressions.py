@@ -100,7 +100,7 @@ class Expressions:
 
     def _paren(self, node: exp.Paren) -> Typed:
         inner = self.translate(node.this)
-        return Typed(exp.Paren(this=inner.node), inner.type, inner.literal)
+        return Typed(exp.Paren(this=inner.node), inner.type, inner.literal, inner.unsure)
 
     # --- operators ----------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Expressions:
         return arithmetic.remainder(self.translate(node.left), self.translate(node.right))
 
     def _minus(self, node: exp.Neg) -> Typed:
-        return arithmetic.negated(self.translate(node.this))
+        return arithmetic.negated(self.translate(node.this), written=isinstance(node.this, exp.Literal))
 
     def _concatenation(self, node: exp.DPipe) -> Typed:
         return functions.concatenation([self.translate(node.left), self.translate(node.right)])

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 from sqlglot import exp
 
+from velostream.serving import division
 from velostream.serving.typed import (
     BIGINT,
     BOOLEAN,
@@ -405,6 +406,9 @@ def _avg(arguments: list[Typed], distinct: bool) -> Typed:
     value = arguments[0]
     if value.type == DOUBLE:
         return Typed(call("avg", _maybe_distinct(value.node, distinct)), DOUBLE)
+    if is_decimal(value.type):
+        total = call("sum", _maybe_distinct(value.node, distinct))
+        return division.mean(total, call("count", _maybe_distinct(value.node.copy(), distinct)), value.type)
     if not is_int(value.type) or distinct:
         raise NeedsSpark(f"avg of {sql_name(value.type)}")
     # Spark adds integers up as doubles. While the sum of their sizes is below 2^53 every partial sum, in

@@ -15,6 +15,8 @@ from velostream.serving.typed import NeedsSpark, decimal_type
 from velostream.sql.dialect import Velostream
 
 if TYPE_CHECKING:
+    from sqlglot import exp
+
     from velostream.model.statements import Query
     from velostream.serving.version import TableVersion
 
@@ -34,6 +36,7 @@ class QueryEngine:
     def __init__(self, *, plans: int = _PLANS) -> None:
         self._capacity = plans
         self._plans: OrderedDict[Any, Translation] = OrderedDict()
+        self._texts: OrderedDict[int, tuple[exp.Query, str]] = OrderedDict()
         self._lock = Lock()
         self._local = local()
         self._database: duckdb.DuckDBPyConnection | None = None
@@ -72,7 +75,7 @@ class QueryEngine:
         self, query: Query, versions: Mapping[str, TableVersion], values: Mapping[str, Any]
     ) -> Translation:
         key = (
-            query.tree.sql(dialect=Velostream),
+            self._text(query),
             tuple((name, version.spec.visible_schema) for name, version in sorted(versions.items())),
             tuple((name, _kind(value)) for name, value in sorted(values.items())),
         )
@@ -90,6 +93,18 @@ class QueryEngine:
             while len(self._plans) > self._capacity:
                 self._plans.popitem(last=False)
         return plan
+
+    def _text(self, query: Query) -> str:
+        """The query as text. Writing it takes longer than many a query, so it is kept per tree."""
+        known = self._texts.get(id(query.tree))
+        if known is not None and known[0] is query.tree:
+            return known[1]
+        text = query.tree.sql(dialect=Velostream)
+        with self._lock:
+            self._texts[id(query.tree)] = (query.tree, text)
+            while len(self._texts) > self._capacity:
+                self._texts.popitem(last=False)
+        return text
 
     def _note(self, versions: Mapping[str, TableVersion], *, hit: bool) -> None:
         for name in versions:

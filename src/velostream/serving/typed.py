@@ -26,11 +26,16 @@ class NeedsSpark(Exception):  # noqa: N818 - a verdict, not a failure
 
 @dataclass(frozen=True)
 class Typed:
-    """A DuckDB expression and the type of its value; `literal` is the value where it was written out."""
+    """A DuckDB expression and the type of its value; `literal` is the value where it was written out.
+
+    `unsure` marks a number of which the tree does not tell whether it was written `10L` or as a CAST; Spark
+    gives the two different types beside a decimal.
+    """
 
     node: exp.Expr
     type: pa.DataType
     literal: Any = None
+    unsure: bool = False
 
 
 BOOLEAN = pa.bool_()
@@ -172,6 +177,8 @@ def as_decimal_type(value: Typed) -> pa.DataType:
     """The DECIMAL type as which a number enters decimal arithmetic."""
     if is_decimal(value.type):
         return value.type
+    if value.unsure:
+        raise NeedsSpark("a decimal beside a constant with a suffix or a cast")
     if isinstance(value.literal, int):
         return decimal_type(Decimal(value.literal))
     return pa.decimal128(_INT_DIGITS[value.type], 0)

@@ -34,3 +34,4 @@ date_add(day, 3), date_sub(day, n), date_add(day, -40), datediff(day, DATE '2000
 day + INTERVAL 1 DAY, day - INTERVAL 2 MONTHS, day + INTERVAL 1 YEAR, at + INTERVAL '90' MINUTE, at - INTERVAL 1 HOUR, at + INTERVAL 1 MONTH, at + INTERVAL 2 WEEKS, at - INTERVAL '15' SECOND, at + INTERVAL 3 DAYS
 now() > TIMESTAMP '2020-01-01 00:00:00', current_timestamp() < at, current_date() > day, curdate() > DATE '2020-01-01'
 1, 1.50, 'text', true, NULL, 1e3, 3000000000, 12345678901234567890, DATE '2024-01-01', -1.5, 0.05, 10L, 1.5D
+money / 3, money / 7.5, 1 / (fine + 1000000), n / 0.07, fine / 3, -money / 9, money / -3, -(5) + 1.5, (5) * 1.5, if(money = 0, NULL, money) / 3, 2.5 / 3, money / (fine + 100000), CAST(5 AS DECIMAL(38,0)) / 3

@@ -88,3 +88,8 @@ SELECT * FROM (SELECT n, row_number() OVER (PARTITION BY k ORDER BY n DESC) AS r
 SELECT * FROM nested
 SELECT id, raw FROM nested WHERE id > 1
 SELECT 1 AS one, 'x' AS x
+SELECT avg(money), avg(fine), avg(DISTINCT money), avg(CAST(n AS DECIMAL(20,8))) FROM v
+SELECT k, avg(money) AS a, avg(fine) AS b, avg(-fine) AS c FROM v GROUP BY k
+SELECT avg(money) FROM v WHERE n > 1000
+SELECT n, avg(money) OVER (PARTITION BY k) AS a, avg(fine) OVER (ORDER BY n) AS b FROM v
+SELECT sum(money) / count(*) AS a, sum(fine) / sum(n) AS b FROM v

@@ -1,6 +1,8 @@
 -- Queries that must be left to Spark: the engines differ, or nobody has shown that they do not.
-SELECT money / fine FROM v
-SELECT avg(money) FROM v
+SELECT huge / huge FROM v
+SELECT huge / 8 FROM v
+SELECT money / CAST(3 AS BIGINT) FROM v
+SELECT money + 10L FROM v
 SELECT huge * huge FROM v
 SELECT huge + 1 FROM v
 SELECT CAST(s AS INT) FROM v
@@ -35,3 +37,6 @@ SELECT TRY_CAST(n AS TINYINT) FROM v
 SELECT sum(n) OVER w FROM v WINDOW w AS (ORDER BY n)
 SELECT (SELECT n FROM v) FROM v
 SELECT * EXCEPT (n) FROM v
+SELECT avg(huge) FROM v
+SELECT money / 0 FROM v
+SELECT money / (n - n) FROM v
