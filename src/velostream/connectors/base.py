@@ -67,8 +67,14 @@ class Source(ABC):
     delivery: Delivery = Delivery.EXACTLY_ONCE
     key: tuple[str, ...] = ()
     """The source's own key columns (a database's primary key), used when the statement names none."""
+    positioned: bool = True
+    """Whether rows have a `_position` that tells equal ones apart; rows of a set do not."""
     poll_interval: timedelta = timedelta(milliseconds=100)
     """How long the runtime lets pass between two calls of `latest` that found nothing."""
+    wait_timeout: timedelta = timedelta(0)
+    """How long creation waits for a source that is missing."""
+    retry_interval: timedelta = timedelta(seconds=2)
+    """How often it looks meanwhile."""
 
     @abstractmethod
     def discover(self) -> pa.Schema:
@@ -107,7 +113,8 @@ class Source(ABC):
         `columns` are those the statement uses, system columns included; None means all but system ones.
         Not `careful`: the plan must fail (Spark's FAILFAST) on the first row that cannot be decoded, so
         that clean input pays nothing; the runtime then asks again, `careful`, and gets `_bad`.
-        The system column `_position`, a string, orders the rows of the source: a later row sorts after.
+        The system column `_position`, a string, orders the rows of the source: a later row sorts after. In
+        careful frames it also tells rows apart: each has one of its own, the same in every frame.
         A column `_weight` (+1, -1) is there only when the range takes rows back. A string column `_bad`
         may mark rows that could not be decoded: it is null in good rows, and in bad ones the other
         columns mean nothing (see `bad_rows`). Rows that are bad already have their place in `bad_rows`
@@ -133,6 +140,10 @@ class Source(ABC):
     def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
         """A wider schema under which bad rows of the range decode, or None. Never for declared columns."""
         return None
+
+    def settled(self) -> bool:
+        """Whether the last `latest` saw all there is; False when it left something to a later look."""
+        return True
 
     def finished(self, offset: Offset) -> bool:
         """Whether nothing can come after `offset` (a bounded source)."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.sql.functions import is_aggregate, is_deterministic
+from velostream.sql.functions import functions, is_aggregate, is_deterministic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +57,11 @@ def has_aggregates(select: exp.Select) -> bool:
 
 
 def volatile_calls(tree: exp.Expr) -> Iterator[str]:
-    """Names of functions that may answer differently when asked again."""
+    """Names of functions that may answer differently when asked again.
+
+    Python functions are trusted to answer the same for the same arguments, as Spark trusts them.
+    """
     for node in tree.find_all(exp.Func):
         name = call_name(node)
-        if name is not None and not is_deterministic(name):
+        if name in functions() and not is_deterministic(name):
             yield name

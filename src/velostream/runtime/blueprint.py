@@ -12,7 +12,7 @@ from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.planner import NeedsColumns, plan_query
 from velostream.plan.spark import private_session
 from velostream.runtime.inputs import Input, Inputs
-from velostream.runtime.opening import open_source, wait_for, waiting_of
+from velostream.runtime.opening import open_source, wait_for
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.sql.types import spark_ddl
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from velostream.config import Settings
     from velostream.connectors.base import Source
-    from velostream.model.options import CommonOptions
     from velostream.model.statements import Properties, Query
     from velostream.plan.plans import Plan
     from velostream.serving.store import TableStore
@@ -61,7 +60,6 @@ class Opened:
 def open_query(
     site: Site,
     query: Query,
-    options: CommonOptions,
     key: tuple[str, ...],
     folder: Path,
     *,
@@ -85,10 +83,10 @@ def open_query(
                 table=table,
             )
             sources[ref.id] = source
-            wait_for(source, *waiting_of(source), stop, tell)
+            wait_for(source, stop, tell)
         for name in query.tables:
             sources[name] = TableSource(site.store.open(name), reader)
-        return _plan(site, query, options, key, sources, known, declared)
+        return _plan(site, query, key, sources, known, declared, table=table)
     except BaseException:
         for source in sources.values():
             source.close()
@@ -98,16 +96,17 @@ def open_query(
 def _plan(
     site: Site,
     query: Query,
-    options: CommonOptions,
     key: tuple[str, ...],
     sources: Mapping[str, Source],
     known: Mapping[str, pa.Schema],
     declared: tuple[tuple[str, pa.DataType], ...],
+    *,
+    table: bool,
 ) -> Opened:
     schemas = {name: known.get(name) or source.discover() for name, source in sources.items()}
     if declared:
         query = replace(query, tree=_declared_types(query.tree, declared))
-    own_key = key or _own_key(query, sources)
+    own_key = key or (_own_key(query, sources) if table else ())
     only_grows = all(source.only_grows for source in sources.values())
     try:
         plan = plan_query(query, own_key, only_grows=only_grows)

@@ -15,7 +15,7 @@ from velostream.errors import CorruptDataError, SqlError, TableError
 from velostream.model import statements as model
 from velostream.model.jobs import JobInfo, JobState
 from velostream.model.location import SourceText
-from velostream.runtime import logs
+from velostream.runtime import dead_letters, logs
 from velostream.runtime.adhoc import AdHoc
 from velostream.runtime.blueprint import Site
 from velostream.runtime.catalog import Catalog, Made, schema_text, udfs_of
@@ -85,6 +85,8 @@ class Database:
             self.catalog = Catalog(self.directory.catalog, read_only=read_only)
             self._restore()
             self.adhoc = AdHoc(self.store, self.spark)
+            if not read_only:
+                self._remove_orphans()
             site = Site(settings, self.store, self.spark, once)
             self.dead_letters = None if read_only else DeadLetters(self.store)
             self.jobs_by_name = Jobs(site, self.directory, self.catalog, self.dead_letters, self._job_changed)
@@ -111,6 +113,14 @@ class Database:
             if not isinstance(statement, Made):
                 raise CorruptDataError(f"{self.directory.catalog} holds a statement that makes nothing")
             self.catalog.restore(stored, statement)
+
+    def _remove_orphans(self) -> None:
+        """Delete the tables and job folders that a crash left without an entry in the catalogue."""
+        known = {entry.name for entry in self.catalog} | {dead_letters.NAME}
+        for name in self.store.names():
+            if name not in known:
+                self.store.drop(name)
+        self.directory.keep_jobs({entry.job for entry in self.catalog if entry.job is not None})
 
     def resume(self) -> None:
         """Start every remembered job that is not paused and whose Python functions are there."""
@@ -196,14 +206,18 @@ class Database:
         return self.jobs_by_name.require(name)
 
     def wait_idle(self, timeout: float = 60.0) -> bool:
-        """Until every running job has taken in all that its sources have now."""
+        """Until every running job has taken in all that its sources have now; False when the time was up."""
         import time
 
         deadline = time.monotonic() + timeout
-        for job in self.jobs_by_name:
-            if not job.wait(lambda j: j.idle or not j.state.alive, max(0.0, deadline - time.monotonic())):
-                return False
-        return True
+        while True:
+            before = [(job, job.stats.batches, job.quiet_looks) for job in self.jobs_by_name]
+            for job, _, looks in before:
+                # The look in progress may have begun too early: the one after it counts.
+                if not job.wait(_quiet_since(looks + 1), max(0.0, deadline - time.monotonic())):
+                    return False
+            if all(job.stats.batches == batches for job, batches, _ in before):
+                return True
 
     def _job_changed(self, job: Job) -> None:
         entry = self.catalog.get(job.name)
@@ -271,11 +285,19 @@ class Database:
         self.close()
 
 
+def _quiet_since(looks: int) -> Callable[[Job], bool]:
+    return lambda job: job.quiet_looks > looks or not job.state.alive
+
+
 def _health(job: Job) -> tuple[str, str | None]:
     info = job.info
     if info.state is JobState.DEGRADED:
         missing = job.error is not None and job.error.code == "source.missing"
-        return ("file not found" if missing else "degraded"), info.reason
+        return ("file not found" if missing else _not_healthy(job)), info.reason
     if info.state is JobState.FAILED:
         return "failed", info.reason
     return "healthy", None
+
+
+def _not_healthy(job: Job) -> str:
+    return job.health if job.health != "healthy" else "degraded"

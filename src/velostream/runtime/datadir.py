@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import CorruptDataError, DataDirError
@@ -46,6 +47,13 @@ class DataDirectory:
     def job(self, job_id: str) -> Path:
         """Checkpoint, feed, spools and sink journal of one job."""
         return self.root / "jobs" / job_id
+
+    def keep_jobs(self, ids: set[str]) -> None:
+        """Delete the folders of all other jobs."""
+        folder = self.root / "jobs"
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name not in ids:
+                shutil.rmtree(path)
 
     def exists(self) -> bool:
         """Whether anything was ever kept here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import singledispatchmethod
+from hashlib import blake2b
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from velostream.errors import (
     InternalError,
     JobError,
     UnsupportedError,
+    VelostreamError,
 )
 from velostream.model import statements as model
 from velostream.model.jobs import JobState
@@ -139,13 +141,27 @@ class Executor:
 
     @_do.register
     def _(self, statement: model.InsertIntoSink) -> Result:
-        return self._create_job(statement, sink_name(statement), f"job into {statement.uri}")
+        name = sink_name(statement)
+        before = self._jobs.get(name)
+        if before is not None and before.state.alive:
+            raise DuplicateNameError(
+                f'job "{name}" writes to {statement.uri} already',
+                hint=f"stop it first: STOP JOB {before.id}",
+                location=statement.location,
+            )
+        if self._catalog.get(name) is not None:
+            self.drop(name)
+        return self._create_job(statement, name, f"job into {statement.uri}")
 
     def _create_job(self, statement: Continuous, name: str, what: str) -> Result:
         if statement.properties.get("table.storage") == "delta":
             raise UnsupportedError('"table.storage" = "delta" is not executed in this version')
         job = self._jobs.create(statement, name, self._tell, self.stopping)
-        self.await_loaded(job)
+        try:
+            self.await_loaded(job)
+        except VelostreamError:
+            self.drop(name)
+            raise
         return Result(message=f"{what} created")
 
     def await_loaded(self, job: Job) -> None:
@@ -237,8 +253,10 @@ class Executor:
         if users:
             raise DuplicateNameError(f'"{name}" is used by {", ".join(users)}', hint=f"drop {users[0]} first")
         entry = self._catalog.require(name)
-        self._jobs.remove(name)
+        self._jobs.end(name)
+        # What a crash leaves behind after this is removed when the directory is opened again.
         self._catalog.remove(name)
+        self._jobs.remove(entry)
         if isinstance(entry.statement, model.CreateTable):
             self._store.drop(name)
 
@@ -248,9 +266,10 @@ class Executor:
 
 
 def sink_name(statement: model.InsertIntoSink) -> str:
-    """The name of a job that has none: what it writes to."""
+    """The name of a job that has none: what it writes to; a few digits tell places of equal name apart."""
     tail = statement.uri.rest.rstrip("/").rsplit("/", 1)[-1] or statement.uri.scheme
-    return f"insert-{''.join(c if c.isalnum() or c in '_-.' else '-' for c in tail)}"
+    digits = blake2b(str(statement.uri).encode(), digest_size=3).hexdigest()
+    return f"insert-{''.join(c if c.isalnum() or c in '_-.' else '-' for c in tail)}-{digits}"
 
 
 def _kind(statement: model.Statement) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from velostream.model.changes import WEIGHT, Offset, SourceOffsets
 from velostream.plan.planner import POSITION
-from velostream.plan.spark import arrow_frame, empty_frame
+from velostream.plan.spark import arrow_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,17 +88,29 @@ class Inputs:
     def _halves(
         self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None, careful: bool
     ) -> Halves:
-        keep_position = columns is not None and POSITION in columns
+        """The rows of one input, without those that were set aside."""
         excluded = self.excluded.get(item.id)
+        asked = columns
         if excluded and POSITION not in (columns or ()):
-            columns = [*(columns if columns is not None else item.schema.names), POSITION]
+            asked = [*(columns if columns is not None else item.schema.names), POSITION]
+        halves = self._read(item, start, end, asked, careful or bool(excluded))
+        if not excluded:
+            return halves
+        left = [
+            part if part is None else part.where(~part[POSITION].isin(sorted(excluded)))
+            for part in (halves.plus, halves.minus)
+        ]
+        if columns is None or POSITION not in columns:
+            left = [part if part is None else part.drop(POSITION) for part in left]
+        assert left[0] is not None
+        return Halves(left[0], left[1])
+
+    def _read(
+        self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None, careful: bool
+    ) -> Halves:
         frame = item.source.frame(self._spark, start, end, columns, careful=careful)
         if frame is None:
             return self._arrow_halves(item, start, end, columns)
-        if excluded:
-            frame = frame.where(~frame[POSITION].isin(sorted(excluded)))
-            if not keep_position:
-                frame = frame.drop(POSITION)
         if BAD in frame.columns:
             frame = frame.where(f"{BAD} IS NULL").drop(BAD)
         if WEIGHT not in frame.columns:
@@ -112,18 +124,30 @@ class Inputs:
         self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None
     ) -> Halves:
         batches = list(_read_all(item.source, start, end))
-        if not batches:
-            schema = item.schema if columns is None else _subset(item.schema, columns)
-            return Halves(empty_frame(self._spark, schema), None)
-        table = pa.Table.from_batches(batches)
+        table = pa.Table.from_batches(batches) if batches else item.schema.empty_table()
+        given = set(table.schema.names)
         if columns is not None:
-            table = table.select([*columns, *([WEIGHT] if WEIGHT in table.schema.names else [])])
-        if WEIGHT not in table.schema.names:
-            return Halves(arrow_frame(self._spark, table), None)
+            wanted = [name for name in columns if name in given]
+            table = table.select([*wanted, *({WEIGHT} & given)])
+        positioned = columns is not None and POSITION in columns and POSITION not in given
+        if WEIGHT not in given:
+            return Halves(self._arrow_frame(table, positioned), None)
         plus, minus = split_weights(table)
         return Halves(
-            arrow_frame(self._spark, plus), arrow_frame(self._spark, minus) if minus.num_rows else None
+            self._arrow_frame(plus, positioned),
+            self._arrow_frame(minus, positioned) if minus.num_rows else None,
         )
+
+    def _arrow_frame(self, table: pa.Table, positioned: bool) -> DataFrame:
+        """A frame over rows; those of a set have no place in it, so their values tell them apart."""
+        frame = arrow_frame(self._spark, table)
+        return frame.selectExpr("*", f"to_json(struct(*)) AS {POSITION}") if positioned else frame
+
+    def forget_excluded(self) -> None:
+        """Let rows be tried again that have no place of their own: the same values may come again."""
+        for key, item in self.all.items():
+            if not item.source.positioned:
+                self.excluded.pop(key, None)
 
 
 def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -142,10 +166,6 @@ def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:
 def _read_all(source: Source, start: Offset | None, end: Offset) -> Iterator[pa.RecordBatch]:
     for partition, position in end.items():
         yield from source.read(partition, start.get(partition) if start else None, position)
-
-
-def _subset(schema: pa.Schema, columns: list[str]) -> pa.Schema:
-    return pa.schema([schema.field(name) for name in columns if name in schema.names])
 
 
 def _of(offsets: SourceOffsets | None, key: str) -> Offset | None:

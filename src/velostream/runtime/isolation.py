@@ -52,9 +52,9 @@ class Search:
             failure = self._failure(part, is_data_error)
             if failure is None:
                 continue
-            first = part.limit(2).toArrow()
-            if first.num_rows == 1:
-                yield self._culprit(part, first.column(POSITION)[0].as_py(), failure)
+            positions = part.select(POSITION).distinct().limit(2).toArrow().column(POSITION)
+            if len(positions) == 1:
+                yield self._culprit(part, positions[0].as_py(), failure)
             elif bits < _MOST_BITS:
                 open_parts += [(bits + 1, value), (bits + 1, value | (1 << bits))]
             else:

@@ -50,6 +50,9 @@ class Work(Protocol):
     ) -> tuple[int, int, int]:
         """Do one step; returns rows in, rows out and bad rows."""
 
+    def settled(self) -> bool:
+        """Whether the last look at the inputs left nothing to a later one."""
+
     def health(self) -> tuple[str, str | None]:
         """The worst health of the inputs, with its reason."""
 
@@ -103,6 +106,10 @@ class Job:
         self.error: VelostreamError | None = None
         self.stopping = self._stop
         self._idle = False
+        self.quiet_looks = 0
+        """How many looks at the sources, begun and ended, found everything taken in."""
+        self.health = "healthy"
+        """What the sources say of themselves."""
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -249,18 +256,19 @@ class Job:
                 self._heal(work)
                 continue
             self._heal(work)
-            self._idle = True
+            self._idle = work.settled()
+            self.quiet_looks += self._idle
             if self._once or (have is not None and work.finished(have)):
                 self._become(JobState.FINISHED)
                 return
             self._stop.wait(work.poll_seconds)
 
     def _heal(self, work: Work) -> None:
-        health, reason = work.health()
-        if health == "healthy":
+        self.health, reason = work.health()
+        if self.health == "healthy":
             self.tell(JobState.RUNNING, None)
         else:
-            self.tell(JobState.DEGRADED, reason or health)
+            self.tell(JobState.DEGRADED, reason or self.health)
 
     def counted(self, rows_in: int, rows_out: int, bad: int, seconds: float) -> None:
         """One batch is done."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from velostream.errors import UnknownNameError, VelostreamError, did_you_mean
+from velostream.errors import UnknownNameError, UnsupportedError, VelostreamError, did_you_mean
 from velostream.model.jobs import JobState
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Properties, Query
 from velostream.model.uri import Uri
+from velostream.plan.plans import RowsPlan
 from velostream.runtime.blueprint import Opened, Site, key_of, open_query
 from velostream.runtime.job import Job, Work
 from velostream.runtime.opening import common_options, open_sink
@@ -153,7 +154,6 @@ class Jobs:
         return open_query(
             self.site,
             query,
-            common_options(statement.properties),
             key_of(statement.properties, statement.key) if isinstance(statement, CreateTable) else (),
             self._directory.job(job_id),
             known=known,
@@ -202,19 +202,32 @@ class Jobs:
         if isinstance(statement, CreateTable):
             return TableOutput(self.site.store.open(name))
         uri, properties = _target(statement)
+        if not isinstance(opened.plan, RowsPlan):
+            raise UnsupportedError(
+                f"{uri.scheme}:// can only be appended to, and rows of this query change after they came",
+                hint="make a table of the query: CREATE TABLE name AS SELECT …",
+                location=statement.location,
+            )
         folder = self._directory.job(job_id) / "sink"
         sink = open_sink(uri, properties, self.site.settings, folder, opened.shape.visible, opened.shape.key)
         return SinkOutput(sink, folder / "journal")
 
     # --- ending -----------------------------------------------------------------------------------------
 
-    def remove(self, name: str) -> None:
-        """Stop the job of a dropped statement and forget its folder."""
+    def end(self, name: str) -> None:
+        """Stop the job of a statement that is about to be dropped."""
         job = self.get(name)
         if job is not None:
             job.stop()
             del self._jobs[job.id]
-            shutil.rmtree(self._directory.job(job.id), ignore_errors=True)
+
+    def remove(self, entry: Entry) -> None:
+        """Delete what the ended job of a dropped statement kept."""
+        if entry.job is None or not isinstance(entry.statement, Continuous):
+            return
+        for name in _query(entry.statement).tables:
+            self.site.store.open(name).release_reader(entry.job)
+        shutil.rmtree(self._directory.job(entry.job), ignore_errors=True)
 
     def stop_all(self) -> None:
         """Stop every job after the batch in hand, all at the same time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from velostream.errors import SourceMissingError, UnknownNameError, did_you_mean
 from velostream.model.options import CommonOptions, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
     from threading import Event
 
@@ -107,35 +107,24 @@ def open_sink(
 
 def wait_for(
     source: Source,
-    timeout: timedelta,
-    interval: timedelta,
     stop: Event,
     tell: Callable[[str], None],
 ) -> None:
-    """Until the source is there: raises its SourceMissingError at once, or when `timeout` has passed."""
+    """Until the source is there and tells its columns; raises what is missing after its `wait_timeout`."""
     import time
 
-    deadline = time.monotonic() + timeout.total_seconds()
+    deadline = time.monotonic() + source.wait_timeout.total_seconds()
     attempt = 0
     while True:
         try:
             source.check()
+            source.discover()
         except SourceMissingError as exc:
             attempt += 1
             left = deadline - time.monotonic()
             if left <= 0 or stop.is_set():
                 raise
             tell(f"attempt {attempt}: {exc.message}; trying again for {left:.0f}s")
-            stop.wait(min(interval.total_seconds(), left))
+            stop.wait(min(source.retry_interval.total_seconds(), left))
         else:
             return
-
-
-def waiting_of(source: Source) -> tuple[timedelta, timedelta]:
-    """How long creation waits for a missing source, and how often it looks."""
-    options: Mapping[str, object] = getattr(getattr(source, "options", None), "__dict__", {})
-    timeout = next((v for k, v in options.items() if k.endswith("wait_timeout")), timedelta(0))
-    interval = next((v for k, v in options.items() if k.endswith("retry_interval")), timedelta(seconds=2))
-    assert isinstance(timeout, timedelta)
-    assert isinstance(interval, timedelta)
-    return timeout, interval

@@ -87,7 +87,7 @@ class SinkOutput(JobOutput):
                 "a row was taken back at the source, and this sink can only append",
                 hint="write to a table, or read a source that only grows",
             )
-        recorded = self._sink.write(commit.batch, added)
+        recorded = self._sink.write(self._journal.steps, added)
         self._journal.append(recorded, commit.offsets)
         self._sink.committed(recorded)
 
@@ -103,6 +103,8 @@ class SinkJournal:
         self._path = path
         self.recorded: Mapping[str, Any] | None = None
         self.offsets: SourceOffsets | None = None
+        self.steps = 0
+        """How many writes were recorded in all: Spark numbers its batches anew after each start."""
         good = 0
         if path.exists():
             data = path.read_bytes()
@@ -110,7 +112,7 @@ class SinkJournal:
                 value = _checked(line)
                 if value is None:
                     break
-                self.recorded, self.offsets = value["recorded"], value["offsets"]
+                self.recorded, self.offsets, self.steps = value["recorded"], value["offsets"], value["step"]
                 good += len(line)
             if good != len(data):
                 with path.open("r+b") as file:
@@ -119,7 +121,8 @@ class SinkJournal:
 
     def append(self, recorded: Mapping[str, Any], offsets: SourceOffsets) -> None:
         """Make the write part of the record."""
-        body = json.dumps({"recorded": recorded, "offsets": offsets}).encode()
+        step = self.steps + 1
+        body = json.dumps({"step": step, "recorded": recorded, "offsets": offsets}).encode()
         line = f"{zlib.crc32(body):08x} ".encode() + body + b"\n"
         self._lines += 1
         if self._lines % _COMPACT_EVERY == 0:
@@ -128,7 +131,7 @@ class SinkJournal:
             temporary.replace(self._path)
         else:
             _write_synced(self._path, line, os.O_APPEND)
-        self.recorded, self.offsets = recorded, offsets
+        self.recorded, self.offsets, self.steps = recorded, offsets, step
 
 
 _COMPACT_EVERY = 1000

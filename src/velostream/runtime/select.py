@@ -64,7 +64,6 @@ class LiveSelect:
         opened = open_query(
             self._site,
             self._statement.query,
-            options,
             (),
             self._folder / "job",
             known={},

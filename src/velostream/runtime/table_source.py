@@ -26,6 +26,7 @@ class TableSource(Source):
     """
 
     only_grows = False
+    positioned = False
 
     def __init__(self, table: Table, reader: str) -> None:
         self._table = table

@@ -82,6 +82,7 @@ class ContinuousWork:
         except LaggingReaderError as exc:
             log.warning("rebuild", job=self.job, reason=exc.message)
             progress, bad = self.pipeline.rebuild(end, commit), 0
+        self.inputs.forget_excluded()
         for key, item in self.inputs.all.items():
             item.source.commit(end[key])
         return progress.rows_in, progress.rows_out, bad
@@ -107,30 +108,36 @@ class ContinuousWork:
         self._widen(start, end)
         bad = list(self._bad_rows(start, end))
         self._keep("decoding", bad, start, end)
-        try:
-            return self.pipeline.advance(start, end, commit, careful=True), len(bad)
-        except Exception as exc:
-            if not data_error(exc):
-                raise
-            computed = self._set_aside(start, end, exc)
-        self._keep("computing", computed, start, end)
-        return self.pipeline.advance(start, end, commit, careful=True), len(bad) + len(computed)
+        aside = 0
+        # Keys are computed again from all rows, where a row that was set aside long ago may be met again.
+        for since in (start, None):
+            try:
+                return self.pipeline.advance(start, end, commit, careful=True), len(bad) + aside
+            except Exception as exc:
+                if not data_error(exc):
+                    raise
+                came = self._set_aside(since, end, exc, again=since is not None)
+            if since is start:
+                self._keep("computing", came, start, end)
+                aside = len(came)
+        return self.pipeline.advance(start, end, commit, careful=True), len(bad) + aside
 
-    def _set_aside(self, start: SourceOffsets | None, end: SourceOffsets, cause: Exception) -> list[BadRow]:
-        """Find the rows that cannot be computed and leave them out of everything from now on."""
-        culprits = list(self.pipeline.culprits(start, end, data_error))
-        came = [culprit.row for _, came, culprit in culprits if came]
-        if not culprits and start is not None:
-            # Keys are computed again from all rows: one set aside before the last restart is met again.
-            culprits = list(self.pipeline.culprits(None, end, data_error))
-        if not culprits:
+    def _set_aside(
+        self, since: SourceOffsets | None, end: SourceOffsets, cause: Exception, *, again: bool
+    ) -> list[BadRow]:
+        """Leave the rows after `since` that cannot be computed out of all that follows; those that came.
+
+        `again` says that rows before `since` will be looked at too.
+        """
+        culprits = list(self.pipeline.culprits(since, end, data_error))
+        if not culprits and not again:
             raise RowError(
                 f"the rows can be computed one by one but not together: {_message(cause)}",
                 hint="a sum may have outgrown its type; cast its argument to a wider DECIMAL",
             ) from cause
         for key, _, culprit in culprits:
             self.inputs.excluded.setdefault(key, set()).add(culprit.position)
-        return came
+        return [culprit.row for _, came, culprit in culprits if came]
 
     def _widen(self, start: SourceOffsets | None, end: SourceOffsets) -> None:
         for key, item in self.inputs.all.items():
@@ -156,6 +163,10 @@ class ContinuousWork:
             )
         if self.options.on_error == "dead_letter":
             self.dead_letters.keep(self.job, stage, f"{start}..{end}", rows, datetime.now(UTC))
+
+    def settled(self) -> bool:
+        """Whether every input has shown all there is."""
+        return all(item.source.settled() for item in self.inputs.all.values())
 
     def health(self) -> tuple[str, str | None]:
         """The first input that is not healthy, or healthy."""

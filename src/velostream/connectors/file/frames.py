@@ -34,7 +34,8 @@ _NATIVE_POSITION = (
     "concat(_metadata.file_name, lpad(CAST(_metadata.file_block_start AS STRING), 12, '0'), "
     "lpad(CAST(monotonically_increasing_id() AS STRING), 20, '0'))"
 )
-"""Names of segments sort by age, and within a block the ids grow in the order of reading."""
+"""Names of segments sort by age, and within a block the ids grow in the order of reading. The ids depend on
+what else is read, so that they order rows but do not tell them apart from one frame to another."""
 _MOST_LITERALS = 1000
 _UNFIT = "a value does not fit its column"
 
@@ -98,7 +99,7 @@ class FrameReader:
         first = segments[0]
         if first.kind != "text":
             return self._binary(segments, fields, system, careful)
-        records = self._records(segments, system)
+        records = self._records(segments, system, careful)
         if first.columns is None:
             return decode_json(records, fields, system, careful=careful)
         columns = first.columns
@@ -106,9 +107,9 @@ class FrameReader:
             columns = (*self.names[: len(columns)], *columns[len(self.names) :])
         return decode_csv(records, columns, fields, self.dialect, system, careful=careful)
 
-    def _records(self, segments: Sequence[Segment], system: Sequence[str]) -> DataFrame:
+    def _records(self, segments: Sequence[Segment], system: Sequence[str], careful: bool) -> DataFrame:
         """The records of some segments with system columns, read by Spark itself if it can tell them."""
-        known = {"_position": _NATIVE_POSITION}
+        known = {} if careful else {"_position": _NATIVE_POSITION}
         if len(segments) <= _MOST_LITERALS:
             instants = {segment.name: str(segment.at_micros) for segment in segments}
             known["_timestamp"] = f"timestamp_micros({_lookup(instants)})"

@@ -46,6 +46,8 @@ class FileSource(Source):
         self._watch = options.watch is not False and not context.once
         self.only_grows = not context.table
         self.poll_interval = options.file_poll_interval
+        self.wait_timeout = options.file_wait_timeout
+        self.retry_interval = options.file_retry_interval
         self._schema = context.schema
         self._spool = Spool(context.spool)
         self._tracker = Tracker(
@@ -148,6 +150,10 @@ class FileSource(Source):
         if wider is not None:
             self._schema = wider
         return wider
+
+    def settled(self) -> bool:
+        """See `Source`: not while a file is being written, or was when it was last looked at."""
+        return not self._tracker.unread
 
     def finished(self, offset: Offset) -> bool:
         """See `Source`: with `watch` off, once everything that was there is read."""
