@@ -90,7 +90,7 @@ class Board:
     def started(self) -> None:
         """Every statement was carried out."""
         self._up = True
-        count = len(self._infos())
+        count = sum(info.state.alive for info in self._infos())
         if count and self._live is None:
             say(f"running, {count} job{'s' if count != 1 else ''}; Ctrl-C stops")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.cli.diagnostics import whisper
+from velostream.cli.diagnostics import coloured, whisper
 from velostream.cli.output import pretty_table
 from velostream.runtime.answers import AnswerEvent, Changes, Following
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from velostream.cli.output import Output
 
 WEIGHT = "_weight"
+PATIENCE_SECONDS = 0.4
+"""A spinner before this would only flicker."""
 _KEPT = 100_000
 """Groups that the screen's own copy holds; beyond that only the newest are."""
 
@@ -37,6 +40,38 @@ def show(following: Following, events: Iterator[AnswerEvent], output: Output, st
             output.write(_weighed(event) if following.grouped else event.added)
         if stop.is_set():
             break
+
+
+def patiently(events: Iterator[AnswerEvent]) -> Iterator[AnswerEvent]:
+    """The same events; on a terminal, a spinner with the time that passes while the first is awaited."""
+    if not coloured():
+        yield from events
+        return
+    from rich.console import Console
+
+    started = time.monotonic()
+    with Console(stderr=True).status("") as status:
+        status.stop()
+        done = threading.Event()
+
+        def turn() -> None:
+            if done.wait(PATIENCE_SECONDS):
+                return
+            status.start()
+            while not done.wait(0.1):
+                status.update(f"[bright_black]{time.monotonic() - started:.1f} s[/]")
+
+        thread = threading.Thread(target=turn, daemon=True)
+        thread.start()
+        try:
+            first = next(events, None)
+        finally:
+            done.set()
+            thread.join()
+            status.stop()
+    if first is not None:
+        yield first
+        yield from events
 
 
 def _weighed(event: Changes) -> pa.Table:

@@ -59,21 +59,22 @@ def sql_command(
 
 def print_events(events: Iterator[AnswerEvent], output: Output, stop: Event) -> None:
     """Write answers as they come; what a grouped SELECT over a source holds is drawn live on a terminal."""
-    from velostream.cli.live import show
+    from velostream.cli.live import patiently, show
     from velostream.runtime.answers import Answer, Following
 
     started = time.monotonic()
-    for event in events:
+    patient = patiently(events)
+    for event in patient:
         if isinstance(event, Following):
-            show(event, events, output, stop)
+            show(event, patient, output, stop)
             return
         if isinstance(event, Answer):
             result = event.result
             if result.message:
                 say(result.message)
             elif result.table.num_columns:
-                output.write(result.table)
                 took = time.monotonic() - started
+                output.write(result.table)
                 if output.pretty:
                     whisper(count_text(result.table.num_rows, took))
         started = time.monotonic()

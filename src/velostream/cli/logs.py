@@ -1,0 +1,115 @@
+"""`velo logs`: the log of a data directory, for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from velostream.cli.diagnostics import whisper
+from velostream.cli.invocation import Invocation, common
+from velostream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_COLOURS = {"debug": "2", "info": "36", "warning": "33", "error": "31", "critical": "31"}
+_KNOWN = ("timestamp", "level", "event", "logger", "job", "exception")
+POLL_SECONDS = 0.2
+
+
+@click.command("logs")
+@click.option("-f", "--follow", is_flag=True, help="Go on as lines are written, until Ctrl-C.")
+@click.option("--job", metavar="NAME", help="Only lines about this job.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
+@common
+def logs_command(invocation: Invocation, follow: bool, job: str | None, lines: int | None) -> None:
+    """Show what happened in the data directory: starts, changes of state, failures."""
+    settings = invocation.settings()
+    folder = settings.data_dir / "logs"
+    path = folder / "velostream.log"
+    if not path.exists() and not follow:
+        if not settings.data_dir.is_dir():
+            raise ConfigError(f"data directory {settings.data_dir} does not exist", hint="give --data-dir")
+        whisper(f"nothing was logged in {settings.data_dir} yet")
+        return
+    as_json = invocation.output_format == "json"
+    written = [line for line in _written(folder) if _wanted(line, job)]
+    for line in written if lines is None else written[len(written) - min(lines, len(written)) :]:
+        _print(line, as_json)
+    if follow:
+        for line in _appended(path):
+            if _wanted(line, job):
+                _print(line, as_json)
+
+
+def _written(folder: Path) -> Iterator[str]:
+    """All lines there are, the oldest file first."""
+    files = (
+        sorted(folder.glob("velostream.log.*"), key=lambda p: -int(p.suffix[1:])) if folder.is_dir() else []
+    )
+    for path in [*files, folder / "velostream.log"]:
+        if path.exists():
+            yield from path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def _appended(path: Path) -> Iterator[str]:
+    """Lines written from now on; a log that was rotated goes on in the new file."""
+    position = path.stat().st_size if path.exists() else 0
+    identity = path.stat().st_ino if path.exists() else None
+    rest = ""
+    while True:
+        if path.exists():
+            status = path.stat()
+            if status.st_ino != identity or status.st_size < position:
+                identity, position, rest = status.st_ino, 0, ""
+            if status.st_size > position:
+                with path.open(encoding="utf-8", errors="replace") as file:
+                    file.seek(position)
+                    text = rest + file.read()
+                    position = file.tell()
+                *whole, rest = text.split("\n")
+                yield from whole
+        time.sleep(POLL_SECONDS)
+
+
+def _wanted(line: str, job: str | None) -> bool:
+    if job is None:
+        return bool(line.strip())
+    name = str(_parsed(line).get("job", ""))
+    return name == job or name.partition("-")[2] == job
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {"event": line}
+    return value if isinstance(value, dict) else {"event": line}
+
+
+def _print(line: str, as_json: bool) -> None:
+    if as_json:
+        click.echo(line)
+        return
+    entry = _parsed(line)
+    level = str(entry.get("level", ""))
+    at = str(entry.get("timestamp", ""))[:23].replace("T", " ")
+    job = f"{entry['job']}: " if entry.get("job") else ""
+    rest = " ".join(f"{key}={value}" for key, value in entry.items() if key not in _KNOWN)
+    click.echo(
+        f"{_paint(at, '2')} {_paint(level.ljust(7), _COLOURS.get(level, ''))} {job}{entry.get('event', '')}"
+        + (f" {_paint(rest, '2')}" if rest else "")
+    )
+    if entry.get("exception"):
+        last = str(entry["exception"]).strip().splitlines()[-1]
+        click.echo(f"{' ' * 32}{last}")
+    sys.stdout.flush()
+
+
+def _paint(text: str, style: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style and sys.stdout.isatty() else text
