@@ -289,8 +289,6 @@ class VelostreamParser(SparkParser):
         while not self._match(TokenType.R_PAREN):
             if properties and not self._match(TokenType.COMMA):
                 raise self.syntax_error("expected , or ) in WITH")
-            if properties and self._match(TokenType.R_PAREN):
-                break
             properties.append(self._parse_with_item())
         return RawWith(tuple(properties), self.token_location(start, self._prev), self._prev.end + 1)
 
@@ -319,6 +317,11 @@ class VelostreamParser(SparkParser):
     def _parse_statement(self) -> Any:
         """What may stand in a CTE: queries only."""
         return self.parse_query()
+
+    def _parse_select_query(self, *args: Any, **kwargs: Any) -> Any:
+        if self._curr.token_type == TokenType.FROM:
+            raise self.syntax_error("FROM stands after SELECT", hint="write SELECT * FROM …")
+        return super()._parse_select_query(*args, **kwargs)
 
     def parse_query(self) -> exp.Query:
         """A whole query with its modifiers."""

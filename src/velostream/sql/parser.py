@@ -57,6 +57,9 @@ def tokenize(piece: Piece) -> list[Token]:
     end = Token(TokenType.SENTINEL, "")
     for token, after, later in zip(tokens, [*tokens[1:], end], [*tokens[2:], end, end], strict=False):
         token.comments.clear()
+        if token.token_type is TokenType.COMMA and (not after or after.token_type in _AFTER_NO_COMMA):
+            place = piece.location(token.start, token.end + 1)
+            raise SqlSyntaxError('nothing follows ","', location=place)
         if token.token_type in _CLAUSE_OR_NAME and not _begins_clause(token, after, later):
             token.token_type = TokenType.VAR
     return tokens
@@ -453,6 +456,18 @@ class StatementParser:
         return SqlSyntaxError(message, location=self.parser.token_location(token))
 
 
+_AFTER_NO_COMMA = frozenset(
+    {
+        TokenType.FROM,
+        TokenType.WHERE,
+        TokenType.GROUP_BY,
+        TokenType.ORDER_BY,
+        TokenType.HAVING,
+        TokenType.R_PAREN,
+        TokenType.R_BRACKET,
+        TokenType.COMMA,
+    }
+)
 _CLAUSE_OR_NAME = (TokenType.WINDOW, TokenType.OFFSET)
 _PLACELESS: dict[str, Any] = {"text": "", "location": None}
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES, TokenType.FROM)

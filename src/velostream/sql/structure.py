@@ -62,8 +62,10 @@ _FORBIDDEN_ARGS: dict[type[exp.Expr], tuple[str, ...]] = {
         "hints",
     ),
     exp.Distinct: ("on",),
+    exp.TableSample: ("method",),
     exp.Join: ("match_condition", "directed"),
 }
+_UNIT_INSIDE = re.compile(r"\d\s+[A-Za-z]{3,}")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Words that Spark, or our own grammar, could take for something else than a column.
 _KEYWORDS = _set_of(
@@ -86,6 +88,7 @@ _NO_PARENTHESES: dict[type[exp.Expr], str] = {
     exp.CurrentUser: "CURRENT_USER",
     exp.SessionUser: "SESSION_USER",
 }
+_RELATIONS = (exp.Table, exp.Subquery, exp.Lateral, exp.Values)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
@@ -112,8 +115,23 @@ def _check_node(node: exp.Expr, context: Context) -> None:
         _check_within(within)
     if isinstance(node, exp.Select) and not node.expressions:
         raise SqlSyntaxError("SELECT needs at least one column")
+    if isinstance(node, exp.From | exp.Join) and not isinstance(node.this, _RELATIONS):
+        raise SqlSyntaxError("expected a relation: a URI, a name, a function or a subquery in parentheses")
+    if isinstance(node, exp.Interval):
+        _check_interval(node)
+    if isinstance(node, exp.Limit | exp.Offset) and node.find(exp.Column) is not None:
+        raise SqlSyntaxError(f"{node.key.upper()} takes a number")
+    if isinstance(node, exp.Lateral) and not isinstance(node.this, exp.Func | exp.Subquery):
+        raise SqlSyntaxError("LATERAL stands before VIEW, a subquery or a function")
     if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Table | exp.Hint):
         _check_call(node, context)
+
+
+def _check_interval(node: exp.Interval) -> None:
+    value = node.this.this if isinstance(node.this, exp.Neg) else node.this
+    written = isinstance(value, exp.Literal)
+    if not written or (node.unit is None and not _UNIT_INSIDE.search(value.name)):
+        raise SqlSyntaxError("INTERVAL takes a number and a unit", hint="write INTERVAL '5' MINUTE")
 
 
 def _check_within(within: exp.Expr) -> None:
@@ -180,6 +198,9 @@ def _plainer(node: exp.Expr) -> exp.Expr | None:
     if isinstance(node, exp.Substring):
         arguments = [node.this, node.args.get("start"), node.args.get("length")]
         return _call("SUBSTRING", node, arguments)
+    if isinstance(node, exp.Trim) and node.expression is None:
+        sides = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
+        return _call(sides.get(node.text("position").upper(), "TRIM"), node, [node.this])
     if isinstance(node, exp.StrPosition):
         return _call("LOCATE", node, [node.args.get("substr"), node.this, node.args.get("position")])
     return None
