@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from velostream.errors import VelostreamError
 from velostream.model import statements as model
-from velostream.runtime.executor import Executor, sink_name
+from velostream.model.jobs import JobState
+from velostream.runtime.executor import DONE_BEFORE, Executor, sink_name
+from velostream.runtime.explain import obstacle
 from velostream.runtime.results import Result
 from velostream.sql.dependencies import dependency_order
 from velostream.sql.generator import generate
@@ -39,15 +41,60 @@ class Application:
         self.statements = database.check(text, name)
         self._identities = _identities(self.statements)
 
-    def start(self, narrate: Callable[[Step], None] = lambda _: None) -> None:
-        """Carry out every statement in dependency order; what ran before is resumed, not repeated."""
-        for statement in self._checked_order():
-            narrate(Step(statement, self._run(statement)))
+    def start(
+        self,
+        narrate: Callable[[Step], None] = lambda _: None,
+        begin: Callable[[model.Statement], None] = lambda _: None,
+    ) -> None:
+        """Carry out every statement in dependency order; what ran before is resumed, not repeated.
+
+        `begin` is told of a statement before, `narrate` after it. Statements of `followed` are left out.
+        In a database that reads what is there and ends, every job has ended when this returns.
+        """
+        ordered = self._checked_order()
+        self._database.resume()
+        changed = False
+        for statement in ordered:
+            if statement in self.followed:
+                continue
+            begin(statement)
+            step = Step(statement, self._run(statement))
+            changed = changed or (isinstance(statement, _CHANGES) and step.result.message != DONE_BEFORE)
+            narrate(step)
+        if changed and self._once:
+            self._catch_up()
+
+    @property
+    def followed(self) -> tuple[model.SelectStatement, ...]:
+        """SELECTs over sources, which go on for as long as somebody reads: the caller follows them."""
+        if self._once:
+            return ()
+        return tuple(
+            s for s in self.statements if isinstance(s, model.SelectStatement) and s.query.continuous
+        )
+
+    @property
+    def _once(self) -> bool:
+        return self._database.jobs_by_name.site.once
+
+    def _catch_up(self) -> None:
+        """Start what is built on tables once more: an INSERT of the file may stand behind it."""
+        jobs = self._database.jobs_by_name
+        for entry in self._database.catalog:
+            query = getattr(entry.statement, "query", None)
+            job = jobs.get(entry.job) if entry.job is not None else None
+            derived = isinstance(query, model.Query) and bool(query.tables)
+            if derived and job is not None and job.state is JobState.FINISHED:
+                job.start()
+                self._executor.await_loaded(job)
 
     def _checked_order(self) -> Iterable[model.Statement]:
-        """Refuse a changed statement before any statement has had an effect."""
+        """Refuse what cannot be executed and what has changed before any statement has had an effect."""
         ordered = dependency_order(self.statements)
         for statement in ordered:
+            refusal = obstacle(statement)
+            if refusal is not None:
+                raise refusal
             if isinstance(statement, _MAKES) and not getattr(statement, "or_replace", False):
                 self._executor.made_before(statement, _name(statement))
         return ordered

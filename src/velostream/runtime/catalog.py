@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from threading import RLock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -56,6 +57,7 @@ class Catalog:
         self._entries: dict[str, Entry] = {}
         self._done: list[str] = []
         self._jobs_made = 0
+        self._lock = RLock()
 
     # --- keeping ------------------------------------------------------------------------------------
 
@@ -140,26 +142,30 @@ class Catalog:
         query = getattr(statement, "query", None)
         udfs = query.udfs if isinstance(query, Query) else ()
         entry = Entry(name, statement.text, statement, datetime.now(UTC), job=job, udfs=udfs)
-        self._entries[name] = entry
-        self._save()
+        with self._lock:
+            self._entries[name] = entry
+            self._save()
         return entry
 
     def update(self, name: str, **changes: object) -> Entry:
         """Replace fields of an entry."""
-        entry = replace(self._entries[name], **changes)  # type: ignore[arg-type]
-        self._entries[name] = entry
-        self._save()
+        with self._lock:
+            entry = replace(self._entries[name], **changes)  # type: ignore[arg-type]
+            self._entries[name] = entry
+            self._save()
         return entry
 
     def remove(self, name: str) -> None:
         """Forget an entry."""
-        del self._entries[name]
-        self._save()
+        with self._lock:
+            del self._entries[name]
+            self._save()
 
     def new_job(self, name: str) -> str:
         """A job id that was never used here: folders of dropped jobs are not taken over."""
-        self._jobs_made += 1
-        return f"{self._jobs_made}-{name}"
+        with self._lock:
+            self._jobs_made += 1
+            return f"{self._jobs_made}-{name}"
 
     # --- statements that run once -------------------------------------------------------------------
 
@@ -169,8 +175,9 @@ class Catalog:
 
     def mark_done(self, identity: str) -> None:
         """Remember that it was."""
-        self._done.append(identity)
-        self._save()
+        with self._lock:
+            self._done.append(identity)
+            self._save()
 
     # --- the SQL front end's view ---------------------------------------------------------------------
 

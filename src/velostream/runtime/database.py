@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from velostream import sql as front
 from velostream.config import Settings, load
 from velostream.connectors.registry import default_registry
-from velostream.errors import CorruptDataError, SqlError, TableError
+from velostream.errors import SqlError, TableError
 from velostream.model import statements as model
 from velostream.model.jobs import JobInfo, JobState
 from velostream.model.location import SourceText
 from velostream.runtime import dead_letters, logs
 from velostream.runtime.adhoc import AdHoc
 from velostream.runtime.blueprint import Site
-from velostream.runtime.catalog import Catalog, Made, schema_text, udfs_of
+from velostream.runtime.catalog import Catalog, bind_stored, schema_text
+from velostream.runtime.control import ControlServer, listen
 from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.dead_letters import DeadLetters
 from velostream.runtime.executor import Executor
@@ -30,6 +31,7 @@ from velostream.serving.rows import infer_schema
 from velostream.serving.store import TableStore
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
     from types import TracebackType
 
     from pyspark.sql import SparkSession
@@ -78,12 +80,13 @@ class Database:
             self._log = logs.log_to(self.directory.logs, settings.log_level)
         self._spark: SparkSession | None = None
         self._spark_lock = threading.Lock()
+        self._scratch: TemporaryDirectory[str] | None = None
         self._closed = False
         self.udfs = Udfs()
         try:
             self.store = TableStore(self.directory.tables, read_only=read_only)
             self.catalog = Catalog(self.directory.catalog, read_only=read_only)
-            self._restore()
+            bind_stored(self.catalog, self.directory.catalog)
             self.adhoc = AdHoc(self.store, self.spark)
             if not read_only:
                 self._remove_orphans()
@@ -95,24 +98,11 @@ class Database:
             raise
         self._on_job = on_job
         self.executor = Executor(self.catalog, self.store, self.jobs_by_name, self.adhoc, tell)
+        self._control: ControlServer | None = None
+        if not read_only:
+            self._control = listen(self)
         if resume and not read_only:
             self.resume()
-
-    def _restore(self) -> None:
-        for stored in self.catalog.stored():
-            checked = front.check_script(
-                SourceText(str(stored["text"]), str(self.directory.catalog)),
-                self.catalog,
-                default_registry(),
-                udfs=udfs_of(stored),
-                environment=os.environ,
-            )
-            if checked.errors:
-                raise checked.errors[0]
-            statement = checked.statements[0]
-            if not isinstance(statement, Made):
-                raise CorruptDataError(f"{self.directory.catalog} holds a statement that makes nothing")
-            self.catalog.restore(stored, statement)
 
     def _remove_orphans(self) -> None:
         """Delete the tables and job folders that a crash left without an entry in the catalogue."""
@@ -127,7 +117,10 @@ class Database:
         for entry in self.catalog:
             ready = set(entry.udfs) <= set(self.udfs.names())
             if ready and entry.job is not None and self.jobs_by_name.get(entry.job) is None:
-                self.jobs_by_name.resume(entry)
+                job = self.jobs_by_name.resume(entry)
+                if self.jobs_by_name.site.once:
+                    # In the order of creation, each after its inputs have all that they will have.
+                    job.wait(lambda j: not j.state.alive or self.executor.stopping.is_set())
 
     # --- SQL --------------------------------------------------------------------------------------------
 
@@ -147,7 +140,16 @@ class Database:
         self, text: str, name: str = "<sql>", params: Mapping[str, Any] | tuple[Any, ...] | None = None
     ) -> tuple[model.Statement, ...]:
         """Parse and bind; raises the first error."""
-        checked = front.check_script(
+        checked = self.checked(text, name, params)
+        if checked.errors:
+            raise checked.errors[0]
+        return checked.statements
+
+    def checked(
+        self, text: str, name: str = "<sql>", params: Mapping[str, Any] | tuple[Any, ...] | None = None
+    ) -> front.Checked:
+        """Parse and bind; every statement that is right, and every error."""
+        return front.check_script(
             SourceText(text, name),
             self.catalog,
             default_registry(),
@@ -155,9 +157,6 @@ class Database:
             environment=os.environ,
             params=params,
         )
-        if checked.errors:
-            raise checked.errors[0]
-        return checked.statements
 
     def stream(self, text: str, *, once: bool = False) -> LiveSelect:
         """Follow a SELECT over a source: `with db.stream("SELECT …") as live: for added, removed in …`."""
@@ -252,9 +251,18 @@ class Database:
             if self._closed:
                 raise TableError("the database is closed")
             if self._spark is None:
-                self._spark = start_session(self.settings.master, self.settings.conf, self.directory.root)
+                self._spark = start_session(self.settings.master, self.settings.conf, self._spark_folder())
                 self.udfs.register(self._spark)
             return self._spark
+
+    def _spark_folder(self) -> Path:
+        """Where Spark keeps its log and temporary files: a reader leaves the directory as it is."""
+        if not self.read_only:
+            return self.directory.root
+        import tempfile
+
+        self._scratch = tempfile.TemporaryDirectory(prefix="velostream-", ignore_cleanup_errors=True)
+        return Path(self._scratch.name)
 
     # --- end --------------------------------------------------------------------------------------------
 
@@ -263,6 +271,8 @@ class Database:
         if self._closed:
             return
         self.executor.stopping.set()
+        if self._control is not None:
+            self._control.close()
         try:
             self.jobs_by_name.stop_all()
         finally:
@@ -271,6 +281,8 @@ class Database:
                 from velostream.runtime.session import stop_session
 
                 stop_session(self._spark)
+            if self._scratch is not None:
+                self._scratch.cleanup()
             self.store.close()
             if self._log is not None:
                 logs.stop(self._log)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import singledispatchmethod
 from hashlib import blake2b
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,13 +30,24 @@ from velostream.sql.dependencies import used_names
 from velostream.sql.generator import generate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from velostream.runtime.adhoc import AdHoc
     from velostream.runtime.catalog import Catalog, Entry
     from velostream.runtime.job import Job
     from velostream.runtime.jobs import Continuous, Jobs
     from velostream.serving.store import TableStore
+
+
+_MAKERS = (
+    model.CreateTable,
+    model.CreateStream,
+    model.CreateSource,
+    model.CreateView,
+    model.InsertIntoSink,
+)
+DONE_BEFORE = "done before in this data directory"
+"""The message of a change of a file that ran in an earlier start."""
 
 
 class Executor:
@@ -50,6 +62,8 @@ class Executor:
         self._adhoc = adhoc
         self._dml = Dml(store, adhoc)
         self._tell = tell
+        self._making: set[str] = set()
+        self._making_lock = Lock()
         self.stopping = Event()
 
     def run(
@@ -60,6 +74,10 @@ class Executor:
             return self._change(statement, params, identity)
         if isinstance(statement, model.SelectStatement):
             return self._select(statement, params)
+        if isinstance(statement, _MAKERS):
+            name = sink_name(statement) if isinstance(statement, model.InsertIntoSink) else statement.name
+            with self._claimed(name, statement):
+                return self._do(statement)
         return self._do(statement)
 
     # --- what makes something ---------------------------------------------------------------------------
@@ -102,6 +120,20 @@ class Executor:
             hint="drop it, or write CREATE OR REPLACE",
             location=statement.location,
         )
+
+    @contextmanager
+    def _claimed(self, name: str, statement: model.Statement) -> Iterator[None]:
+        """Keep another thread from making the same name until the block has ended."""
+        folded = name.casefold()
+        with self._making_lock:
+            if folded in self._making:
+                raise DuplicateNameError(f'"{name}" is being created already', location=statement.location)
+            self._making.add(folded)
+        try:
+            yield
+        finally:
+            with self._making_lock:
+                self._making.discard(folded)
 
     @singledispatchmethod
     def _do(self, statement: model.Statement) -> Result:
@@ -165,8 +197,17 @@ class Executor:
         return Result(message=f"{what} created")
 
     def await_loaded(self, job: Job) -> None:
-        """Until the job has taken in what its sources had when it started, or cannot."""
-        job.wait(lambda j: j.stats.batches > 0 or j.idle or not j.state.alive or self.stopping.is_set())
+        """Until the job has taken in what its sources had when it started, or cannot.
+
+        A job that reads what is there and ends is waited for to its end, so that what is built on its
+        table sees all of it.
+        """
+        once = self._jobs.site.once
+        job.wait(
+            lambda j: (
+                not j.state.alive or self.stopping.is_set() or (not once and (j.stats.batches > 0 or j.idle))
+            )
+        )
         if job.state is JobState.FAILED:
             raise job.error or JobError(f'job "{job.name}" failed')
 
@@ -176,7 +217,7 @@ class Executor:
         self, statement: model.InsertInto | model.Update | model.Delete, params: Params, identity: str | None
     ) -> Result:
         if identity is not None and self._done(statement.table, identity):
-            return Result(message="done before in this data directory")
+            return Result(message=DONE_BEFORE)
         if isinstance(statement, model.InsertInto):
             count, verb = self._dml.insert(statement, params, identity), "inserted into"
         elif isinstance(statement, model.Update):
@@ -225,6 +266,9 @@ class Executor:
 
     @_do.register
     def _(self, statement: model.ControlJob) -> Result:
+        asleep = self._catalog.get(statement.job)
+        if asleep is not None and asleep.job is not None and self._jobs.get(asleep.job) is None:
+            return self._control_asleep(asleep, statement.action)
         job = self._jobs.require(statement.job)
         if statement.action is model.JobAction.RESUME:
             self._set_paused(job.name, paused=False)
@@ -234,6 +278,14 @@ class Executor:
         self._set_paused(job.name, paused=True)
         job.stop(JobState.PAUSED if pause else JobState.STOPPED)
         return Result(message=f'job "{job.name}" {"paused" if pause else "stopped"}')
+
+    def _control_asleep(self, entry: Entry, action: model.JobAction) -> Result:
+        """A job that this process did not resume: remember what was asked for its next start."""
+        resume = action is model.JobAction.RESUME
+        self._catalog.update(entry.name, paused=not resume)
+        return Result(
+            message=f'job "{entry.name}" {"resumes" if resume else "stays stopped"} at the next start'
+        )
 
     def _set_paused(self, name: str, *, paused: bool) -> None:
         if self._catalog.get(name) is not None:
