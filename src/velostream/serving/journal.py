@@ -23,12 +23,14 @@ from velostream.serving.segments import Counts, Ids, Views, compact, make_views,
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+from threading import Lock
 
 FORMAT = 1
 ROW_ID = snapshots.ROW_ID
 
 _DESCRIPTION = "table.json"
 _READERS = "readers.json"
+_ASIDE = ".new"
 _SNAPSHOT_BYTES = 16 << 20
 """A log smaller than this is not worth a snapshot."""
 _KEEP_VERSIONS = 100
@@ -80,7 +82,12 @@ class Journal:
         self._log = Log(folder, read_only=read_only)
         self._snapshot_seqs = sorted(snapshots.seq_of(path) for path in snapshots.paths(folder))
         self._since_snapshot = 0
-        self._readers = _read_json(folder / _READERS, {})
+        self._readers: dict[str, int] = _read_json(folder / _READERS, {})
+        self._readers_lock = Lock()
+        if not read_only:
+            # A crash while a file was written aside leaves it behind.
+            for left in folder.glob(f"*{_ASIDE}"):
+                left.unlink()
 
     @staticmethod
     def create(folder: Path, spec: TableSpec) -> None:
@@ -198,18 +205,20 @@ class Journal:
 
     def register(self, reader: str, version: int) -> None:
         """Keep changes after `version` for `reader`, until it moves on or is released."""
-        self._readers = {**self._readers, reader: version}
-        self._save_readers()
+        with self._readers_lock:
+            self._readers = {**self._readers, reader: version}
+            self._save_readers()
 
     def release(self, reader: str) -> None:
         """Stop keeping changes for `reader`."""
-        self._readers = {name: at for name, at in self._readers.items() if name != reader}
-        self._save_readers()
+        with self._readers_lock:
+            self._readers = {name: at for name, at in self._readers.items() if name != reader}
+            self._save_readers()
 
     def _save_readers(self) -> None:
         # Not synced: after a power failure each reader registers again, from its own record.
         if not self.read_only:
-            aside = self.folder / (_READERS + ".new")
+            aside = (self.folder / _READERS).with_suffix(_ASIDE)
             aside.write_text(json.dumps(self._readers))
             aside.rename(self.folder / _READERS)
 
@@ -319,7 +328,7 @@ def _read_json(path: Path, default: Any) -> Any:
 
 
 def _write_json(path: Path, data: dict[str, Any]) -> None:
-    aside = path.with_suffix(".new")
+    aside = path.with_suffix(_ASIDE)
     with aside.open("w") as file:
         json.dump(data, file, indent=2)
         file.flush()

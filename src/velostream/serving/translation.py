@@ -6,14 +6,15 @@ quoting and duplicate names mean what they mean in Spark, and nothing can be inj
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from velostream.serving.expressions import Expressions, called
-from velostream.serving.functions import AGGREGATES
+from velostream.serving.expressions import Expressions
+from velostream.serving.outputs import Item, chosen, default_name, output_place
+from velostream.serving.scopes import OutputColumn, Relation, Scope, expand_star, find, renamed
 from velostream.serving.typed import NULL, NeedsSpark, Typed, cast_node, number, scalar_type
 
 if TYPE_CHECKING:
@@ -39,14 +40,6 @@ _TABLE_PARTS = frozenset({"this", "alias"})
 
 
 @dataclass(frozen=True)
-class OutputColumn:
-    """One column of a query's result: the name that readers see, and the type."""
-
-    name: str
-    type: pa.DataType
-
-
-@dataclass(frozen=True)
 class Translation:
     """A query for DuckDB."""
 
@@ -56,32 +49,6 @@ class Translation:
     """Name in the DuckDB text to name of the table."""
     parameters: Mapping[str, str]
     """Name in the DuckDB text to name of the user's parameter."""
-
-
-@dataclass
-class _Relation:
-    """Something in FROM: how the user calls it, how DuckDB does, and its columns."""
-
-    name: str | None
-    internal: str
-    columns: list[OutputColumn]
-    hidden: set[int] = field(default_factory=set)
-    """Columns merged away by USING: `SELECT *` and bare names do not see them."""
-
-    def typed(self, position: int) -> Typed:
-        column = exp.column(f"c{position}", table=self.internal)
-        return Typed(column, self.columns[position].type)
-
-
-@dataclass
-class _Scope:
-    """The names that an expression can see."""
-
-    relations: list[_Relation] = field(default_factory=list)
-    merged: list[tuple[str, Typed]] = field(default_factory=list)
-    aliases: list[tuple[str, exp.Expr]] = field(default_factory=list)
-    zero_keys: set[str] = field(default_factory=set)
-    outer: _Scope | None = None
 
 
 class Translator:
@@ -128,7 +95,7 @@ class Translator:
     # --- queries ------------------------------------------------------------------------------------
 
     def _query(
-        self, tree: exp.Expr, outer: _Scope | None, ctes: Mapping[str, _Relation]
+        self, tree: exp.Expr, outer: Scope | None, ctes: Mapping[str, Relation]
     ) -> tuple[exp.Query, list[OutputColumn]]:
         if isinstance(tree, exp.Subquery):
             if any(value for key, value in tree.args.items() if key != "this"):
@@ -141,8 +108,8 @@ class Translator:
         raise NeedsSpark(tree.key.upper())
 
     def _with(
-        self, tree: exp.Query, outer: _Scope | None, ctes: Mapping[str, _Relation]
-    ) -> tuple[exp.With | None, Mapping[str, _Relation]]:
+        self, tree: exp.Query, outer: Scope | None, ctes: Mapping[str, Relation]
+    ) -> tuple[exp.With | None, Mapping[str, Relation]]:
         clause = tree.args.get("with_")
         if clause is None:
             return None, ctes
@@ -153,9 +120,9 @@ class Translator:
         for cte in clause.expressions:
             _only(cte, frozenset({"this", "alias"}))
             query, columns = self._query(cte.this, outer, known)
-            columns = _renamed(columns, cte.args["alias"])
+            columns = renamed(columns, cte.args["alias"])
             internal = self._fresh()
-            known[cte.alias.casefold()] = _Relation(cte.alias, internal, columns)
+            known[cte.alias.casefold()] = Relation(cte.alias, internal, columns)
             made.append(exp.CTE(this=query, alias=exp.TableAlias(this=exp.to_identifier(internal))))
         return exp.With(expressions=made), known
 
@@ -164,7 +131,7 @@ class Translator:
         return f"r{self._count - 1}"
 
     def _set_operation(
-        self, tree: exp.SetOperation, outer: _Scope | None, ctes: Mapping[str, _Relation]
+        self, tree: exp.SetOperation, outer: Scope | None, ctes: Mapping[str, Relation]
     ) -> tuple[exp.Query, list[OutputColumn]]:
         _only(tree, _SET_CLAUSES)
         with_, ctes = self._with(tree, outer, ctes)
@@ -180,7 +147,7 @@ class Translator:
         made = type(tree)(
             this=_wrapped(left), expression=_wrapped(right), distinct=bool(tree.args.get("distinct"))
         )
-        scope = _Scope([], outer=outer)
+        scope = Scope([], outer=outer)
         query = exp.select(*(exp.column(f"c{number_}") for number_ in range(len(columns)))).from_(
             exp.Subquery(this=made, alias=exp.TableAlias(this=exp.to_identifier(self._fresh())))
         )
@@ -192,11 +159,11 @@ class Translator:
     # --- SELECT -------------------------------------------------------------------------------------
 
     def _select(
-        self, tree: exp.Select, outer: _Scope | None, ctes: Mapping[str, _Relation]
+        self, tree: exp.Select, outer: Scope | None, ctes: Mapping[str, Relation]
     ) -> tuple[exp.Query, list[OutputColumn]]:
         _only(tree, _SELECT_CLAUSES)
         with_, ctes = self._with(tree, outer, ctes)
-        scope = _Scope(outer=outer)
+        scope = Scope(outer=outer)
         query = exp.Select()
         self._from(tree, query, scope, ctes)
         speaker = Expressions(_Around(self, scope, ctes))
@@ -204,7 +171,7 @@ class Translator:
         if where is not None:
             query.set("where", exp.Where(this=speaker.condition(where.this, "WHERE")))
         items = self._items(tree, scope)
-        scope.aliases = [(name, node) for name, node, _ in items if node is not None]
+        scope.aliases = _aliases(items)
         self._group(tree, query, scope, speaker, items)
         distinct = tree.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
@@ -215,17 +182,17 @@ class Translator:
             query.set("distinct", exp.Distinct())
         having = tree.args.get("having")
         if having is not None:
-            scope.aliases = [(name, node) for name, node, _ in items if node is not None]
+            scope.aliases = _aliases(items)
             query.set("having", exp.Having(this=speaker.condition(having.this, "HAVING")))
-        sources = [node for _, node, _ in items]
+        sources = [item.written for item in items]
         self._finish(tree, query, scope, columns, sources, ctes)
         if with_ is not None:
             query.set("with_", with_)
         return query, columns
 
-    def _items(self, tree: exp.Select, scope: _Scope) -> list[tuple[str, exp.Expr | None, Typed | None]]:
+    def _items(self, tree: exp.Select, scope: Scope) -> list[Item]:
         """The SELECT list with stars expanded: name, and either the user's expression or a column."""
-        items: list[tuple[str, exp.Expr | None, Typed | None]] = []
+        items: list[Item] = []
         for item in tree.expressions:
             if isinstance(item, exp.Star) or (
                 isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
@@ -234,40 +201,39 @@ class Translator:
                 if any(star.args.values()):
                     raise NeedsSpark("* with EXCEPT")
                 qualifier = item.table if isinstance(item, exp.Column) else ""
-                items.extend((name, None, typed) for name, typed in _star(scope, qualifier))
+                items.extend(Item(name, column=typed) for name, typed in expand_star(scope, qualifier))
             elif isinstance(item, exp.Alias):
-                items.append((item.alias, item.this, None))
+                items.append(Item(item.alias, item.this))
             elif isinstance(item, exp.Aliases):
                 raise NeedsSpark("several aliases")
             else:
-                items.append((_default_name(item), item, None))
+                items.append(Item(default_name(item), item))
         return items
 
     def _outputs(
         self,
-        items: list[tuple[str, exp.Expr | None, Typed | None]],
-        scope: _Scope,
+        items: list[Item],
+        scope: Scope,
         speaker: Expressions,
         *,
         distinct: bool,
     ) -> tuple[list[exp.Expr], list[OutputColumn]]:
         outputs, columns = [], []
         aliases = scope.aliases
-        for position, (name, node, ready) in enumerate(items):
+        for position, item in enumerate(items):
             # An expression of the list sees the aliases before it.
-            scope.aliases = [(alias, item) for alias, item, _ in items[:position] if item is not None]
-            typed = ready if ready is not None else speaker.translate(node) if node is not None else None
+            scope.aliases = _aliases(items[:position])
+            typed = speaker.translate(item.written) if item.written is not None else item.column
             if typed is None:
                 raise NeedsSpark("SELECT")
-            if node is None and typed.node.sql() in scope.zero_keys:
+            if item.written is None and typed.node.sql() in scope.zero_keys:
                 typed = _without_negative_zero(typed)
             if distinct:
                 if not scalar_type(typed.type) and typed.type != NULL:
                     raise NeedsSpark("DISTINCT of nested values")
                 typed = _without_negative_zero(typed)
-            kind = typed.type
             outputs.append(exp.alias_(typed.node, f"c{position}"))
-            columns.append(OutputColumn(name, kind))
+            columns.append(OutputColumn(item.name, typed.type))
         scope.aliases = aliases
         return outputs, columns
 
@@ -275,9 +241,9 @@ class Translator:
         self,
         tree: exp.Select,
         query: exp.Select,
-        scope: _Scope,
+        scope: Scope,
         speaker: Expressions,
-        items: list[tuple[str, exp.Expr | None, Typed | None]],
+        items: list[Item],
     ) -> None:
         group = tree.args.get("group")
         if group is None:
@@ -290,7 +256,7 @@ class Translator:
         for item in group.expressions:
             source: exp.Expr = item
             if isinstance(item, exp.Literal) and not item.is_string:
-                source = _chosen(items, item.this)
+                source = chosen(items, item.this)
             typed = speaker.translate(source)
             if not scalar_type(typed.type):
                 raise NeedsSpark("GROUP BY of nested values")
@@ -305,10 +271,10 @@ class Translator:
         self,
         tree: exp.Query,
         query: exp.Query,
-        scope: _Scope,
+        scope: Scope,
         columns: list[OutputColumn],
         sources: list[exp.Expr | None],
-        ctes: Mapping[str, _Relation],
+        ctes: Mapping[str, Relation],
     ) -> None:
         """ORDER BY, LIMIT and OFFSET. A name in ORDER BY is first one of the output's."""
         speaker = Expressions(_Around(self, scope, ctes))
@@ -318,7 +284,7 @@ class Translator:
                 raise NeedsSpark("ORDER SIBLINGS BY")
             ordered = []
             for item in order.expressions:
-                place = _output_place(item, columns, sources)
+                place = output_place(item, columns, sources)
                 ordered.append(speaker.ordered(item, number(place + 1) if place is not None else None))
             query.set("order", exp.Order(expressions=ordered))
         for key, make in (("limit", exp.Limit), ("offset", exp.Offset)):
@@ -335,9 +301,7 @@ class Translator:
 
     # --- FROM ---------------------------------------------------------------------------------------
 
-    def _from(
-        self, tree: exp.Select, query: exp.Select, scope: _Scope, ctes: Mapping[str, _Relation]
-    ) -> None:
+    def _from(self, tree: exp.Select, query: exp.Select, scope: Scope, ctes: Mapping[str, Relation]) -> None:
         start = tree.args.get("from_")
         if start is None:
             if tree.args.get("joins"):
@@ -350,8 +314,8 @@ class Translator:
         query.set("joins", [self._join(join, scope, ctes) for join in joins])
 
     def _relation(
-        self, node: exp.Expr, scope: _Scope, ctes: Mapping[str, _Relation]
-    ) -> tuple[exp.Expr, _Relation]:
+        self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Relation]
+    ) -> tuple[exp.Expr, Relation]:
         if isinstance(node, exp.Table):
             return self._table(node, ctes)
         if isinstance(node, exp.Subquery):
@@ -361,13 +325,13 @@ class Translator:
             if extra:
                 raise NeedsSpark(f"{extra[0]} of a derived table")
             query, columns = self._query(node.this, None, ctes)
-            columns = _renamed(columns, node.args.get("alias"))
+            columns = renamed(columns, node.args.get("alias"))
             internal = self._fresh()
             made = exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(internal)))
-            return made, _Relation(node.alias or None, internal, columns)
+            return made, Relation(node.alias or None, internal, columns)
         raise NeedsSpark(f"FROM {node.key}")
 
-    def _table(self, node: exp.Table, ctes: Mapping[str, _Relation]) -> tuple[exp.Expr, _Relation]:
+    def _table(self, node: exp.Table, ctes: Mapping[str, Relation]) -> tuple[exp.Expr, Relation]:
         extra = [key for key, value in node.args.items() if value and key not in (*_TABLE_PARTS, "joins")]
         if extra or not isinstance(node.this, exp.Identifier):
             raise NeedsSpark(f"FROM with {extra[0] if extra else node.this.key}")
@@ -387,9 +351,9 @@ class Translator:
             )
             self._tables[base] = name
         made = exp.Table(this=exp.to_identifier(base), alias=exp.TableAlias(this=exp.to_identifier(internal)))
-        return made, _Relation(node.alias or node.name, internal, _renamed(columns, alias))
+        return made, Relation(node.alias or node.name, internal, renamed(columns, alias))
 
-    def _join(self, join: exp.Join, scope: _Scope, ctes: Mapping[str, _Relation]) -> exp.Join:
+    def _join(self, join: exp.Join, scope: Scope, ctes: Mapping[str, Relation]) -> exp.Join:
         known = {"this", "side", "kind", "on", "using"}
         extra = [key for key, value in join.args.items() if value and key not in known]
         if extra or join.args.get("method"):
@@ -402,7 +366,7 @@ class Translator:
             raise NeedsSpark("nested joins")
         made = exp.Join(this=node, **_JOINS[side, kind])
         inner = kind in ("SEMI", "ANTI")
-        probe = _Scope([*scope.relations, relation], scope.merged, outer=scope.outer)
+        probe = Scope([*scope.relations, relation], scope.merged, outer=scope.outer)
         on, using = join.args.get("on"), join.args.get("using")
         if using:
             made.set("on", self._using(using, scope, relation, side, inner=inner))
@@ -417,12 +381,12 @@ class Translator:
         return made
 
     def _using(
-        self, using: list[exp.Expr], scope: _Scope, relation: _Relation, side: str, *, inner: bool
+        self, using: list[exp.Expr], scope: Scope, relation: Relation, side: str, *, inner: bool
     ) -> exp.Expr:
         condition: exp.Expr | None = None
         for item in using:
             name = item.name.casefold()
-            left = _find(scope, name, None)
+            left = find(scope, name, None)
             places = [
                 place for place, column in enumerate(relation.columns) if column.name.casefold() == name
             ]
@@ -448,7 +412,7 @@ class Translator:
         return condition
 
     def subquery(
-        self, tree: exp.Expr, scope: _Scope, ctes: Mapping[str, _Relation]
+        self, tree: exp.Expr, scope: Scope, ctes: Mapping[str, Relation]
     ) -> tuple[exp.Query, list[OutputColumn]]:
         """A query inside of an expression, which sees the names around it."""
         return self._query(tree, scope, ctes)
@@ -459,17 +423,17 @@ class _Around:
     """The surroundings of the expressions of one SELECT."""
 
     translator: Translator
-    scope: _Scope
-    ctes: Mapping[str, _Relation]
+    scope: Scope
+    ctes: Mapping[str, Relation]
 
     def column(self, node: exp.Column) -> Typed:
         """A column, or an alias that stands for an expression."""
         if node.args.get("db") or node.args.get("catalog"):
             raise NeedsSpark(f"{node.sql()}")
-        scope: _Scope | None = self.scope
+        scope: Scope | None = self.scope
         name, qualifier = node.name.casefold(), node.table.casefold() or None
         while scope is not None:
-            found = _find(scope, name, qualifier)
+            found = find(scope, name, qualifier)
             if found is not None:
                 return found
             if qualifier is None and scope is self.scope:
@@ -531,49 +495,6 @@ def _wrapped(query: exp.Query) -> exp.Query:
     return exp.Subquery(this=query)
 
 
-def _find(scope: _Scope, name: str, qualifier: str | None) -> Typed | None:
-    if qualifier is None:
-        merged = [typed for known, typed in scope.merged if known.casefold() == name]
-        if merged:
-            return merged[0]
-    found = [
-        relation.typed(place)
-        for relation in scope.relations
-        if qualifier is None or (relation.name or "").casefold() == qualifier
-        for place, column in enumerate(relation.columns)
-        if column.name.casefold() == name and (qualifier is not None or place not in relation.hidden)
-    ]
-    if len(found) > 1:
-        raise NeedsSpark(f'column "{name}" is ambiguous')
-    return found[0] if found else None
-
-
-def _star(scope: _Scope, qualifier: str) -> list[tuple[str, Typed]]:
-    if not scope.relations:
-        raise NeedsSpark("* without FROM")
-    columns = [] if qualifier else list(scope.merged)
-    for relation in scope.relations:
-        if qualifier and (relation.name or "").casefold() != qualifier.casefold():
-            continue
-        columns.extend(
-            (column.name, relation.typed(place))
-            for place, column in enumerate(relation.columns)
-            if qualifier or place not in relation.hidden
-        )
-    if not columns:
-        raise NeedsSpark(f"{qualifier}.*")
-    return columns
-
-
-def _renamed(columns: list[OutputColumn], alias: exp.Expr | None) -> list[OutputColumn]:
-    names = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
-    if not names:
-        return columns
-    if len(names) != len(columns):
-        raise NeedsSpark("aliases for some of the columns")
-    return [OutputColumn(name.name, column.type) for name, column in zip(names, columns, strict=True)]
-
-
 def _without_negative_zero(typed: Typed) -> Typed:
     """Spark's grouping turns -0.0 into 0.0; so does adding 0."""
     if not pa.types.is_floating(typed.type):
@@ -582,48 +503,5 @@ def _without_negative_zero(typed: Typed) -> Typed:
     return Typed(exp.Paren(this=exp.Add(this=typed.node.copy(), expression=zero)), typed.type)
 
 
-def _chosen(items: list[tuple[str, exp.Expr | None, Typed | None]], ordinal: str) -> exp.Expr:
-    place = int(ordinal) - 1 if ordinal.isdigit() else -1
-    node = items[place][1] if 0 <= place < len(items) else None
-    if node is None:
-        raise NeedsSpark(f"GROUP BY {ordinal}")
-    return node
-
-
-def _output_place(item: exp.Expr, columns: list[OutputColumn], sources: list[exp.Expr | None]) -> int | None:
-    """Which output an item of ORDER BY names, by position, by name, or by being the same expression."""
-    target = item.this
-    if isinstance(target, exp.Literal) and not target.is_string and target.this.isdigit():
-        place = int(target.this) - 1
-        if not 0 <= place < len(columns):
-            raise NeedsSpark(f"ORDER BY {target.this}")
-        return place
-    if isinstance(target, exp.Column) and not target.table:
-        named = [
-            place for place, column in enumerate(columns) if column.name.casefold() == target.name.casefold()
-        ]
-        if len(named) == 1:
-            return named[0]
-    for place, source in enumerate(sources):
-        if source is not None and source == target:
-            return place
-    return None
-
-
-def _default_name(node: exp.Expr) -> str:
-    """The name that Spark gives to a column without alias, for the forms that are common."""
-    if isinstance(node, exp.Column):
-        return node.name
-    if isinstance(node, exp.Literal):
-        return str(node.this)
-    if isinstance(node, exp.Func) and (called(node)[0] in AGGREGATES or isinstance(node, exp.Anonymous)):
-        name, arguments = called(node)
-        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
-        if distinct:
-            arguments = arguments[0].expressions
-        inner = ", ".join("1" if isinstance(each, exp.Star) else _default_name(each) for each in arguments)
-        return f"{name}({'DISTINCT ' if distinct else ''}{inner})"
-    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
-        sign = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}[node.key]
-        return f"({_default_name(node.left)} {sign} {_default_name(node.right)})"
-    return node.sql(dialect="spark")
+def _aliases(items: list[Item]) -> list[tuple[str, exp.Expr]]:
+    return [(item.name, item.written) for item in items if item.written is not None]

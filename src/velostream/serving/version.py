@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.model.tables import SHOWN, TableSpec
-from velostream.serving.index import KeyIndex, Link
 from velostream.serving.record import Row, row_class
 from velostream.serving.segments import Counts, Ids, Views, counts_of, take
 from velostream.serving.values import to_python
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from velostream.model.changes import Commit
+    from velostream.serving.index import KeyIndex, Link
 
 
 class TableVersion:
@@ -125,8 +125,3 @@ class TableVersion:
     @cached_property
     def _starts(self) -> list[int]:
         return [view.segment.first for view in self.views]
-
-
-def empty_version(spec: TableSpec, index: KeyIndex | None) -> TableVersion:
-    """Version 0."""
-    return TableVersion(spec, 0, (), 0, None, index, Link(), {})
