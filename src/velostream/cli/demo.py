@@ -1,0 +1,183 @@
+"""`velo demo`: tables that move while you watch, and follow when their sources change."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from velostream.cli import demo_story as story
+from velostream.cli.demo_screen import Plain, Scene, Screen, reading
+from velostream.cli.invocation import Invocation, common
+from velostream.cli.run import closing, stopped_by_signals
+from velostream.errors import DeadlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from velostream.runtime.database import Database
+
+PATIENCE_SECONDS = 120.0
+"""How long a number may take to follow before the demo gives up; a busy machine is slow, not broken."""
+
+
+@click.command("demo")
+@click.option("--fast", is_flag=True, help="Go on as soon as the numbers have followed.")
+@click.option("--capture", metavar="FILE", hidden=True, help="Also save the screen as SVG.")
+@common
+def demo_command(invocation: Invocation, fast: bool, capture: str | None) -> None:
+    """Watch tables move: a trading story with nothing to install, in under a minute.
+
+    Generated trades, a CSV of reference data and profiles in memory are joined into a profit and loss
+    table. The demo then edits the CSV and deletes a profile, and the numbers follow.
+    """
+    folder = _folder(invocation)
+    screen = Screen(capture) if sys.stdout.isatty() or capture else Plain()
+    with stopped_by_signals():
+        Demo(invocation, folder, screen, fast=fast).run()
+
+
+def _folder(invocation: Invocation) -> Path:
+    """A place that stays afterwards, so that there is something to try; emptied before each demo."""
+    from velostream.config import cache_home
+    from velostream.runtime.client import held
+
+    if invocation.data_dir is not None:
+        return Path(invocation.data_dir).absolute().parent
+    folder = cache_home() / "demo"
+    if held(folder / "data"):
+        return Path(tempfile.mkdtemp(prefix="velostream-demo-"))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, mode=0o700)
+    return folder
+
+
+class Demo:
+    """One telling of the story."""
+
+    def __init__(self, invocation: Invocation, folder: Path, screen: Screen | Plain, *, fast: bool) -> None:
+        self._invocation = invocation
+        self._folder = folder
+        self._data = Path(invocation.data_dir) if invocation.data_dir else folder / "data"
+        self._screen = screen
+        self._fast = fast
+        self._scene = Scene()
+
+    def run(self) -> None:
+        """Tell it."""
+        from velostream.runtime.database import Database
+
+        settings = self._invocation.settings(data_dir=self._data)
+        story.write_reference(self._folder)
+        started = time.monotonic()
+        database = Database(settings)
+        with closing(database):
+            with self._screen.showing(self._scene):
+                self._create(database)
+                self._scene.event(f"first table {time.monotonic() - started:.1f} s after the command")
+                self._watch(database, 10)
+                self._edit_price(database)
+                self._watch(database, 9)
+                self._edit_rating(database)
+                self._watch(database, 9)
+                self._delete(database)
+                self._watch(database, 7)
+            self._screen.goodbye("stopping…")
+        self._farewell()
+
+    def _create(self, database: Database) -> None:
+        import threading
+
+        threading.Thread(target=_quietly, args=(database.spark,), daemon=True).start()
+        for what, text in story.statements(self._folder):
+            self._scene.create(what, text)
+            database.sql(text)
+            self._scene.created(what)
+        self._read(database)
+
+    # --- the scenes ---------------------------------------------------------------------------------
+
+    def _watch(self, database: Database, seconds: float) -> None:
+        """Let it run, and show it."""
+        deadline = time.monotonic() + (1.0 if self._fast else seconds)
+        while time.monotonic() < deadline:
+            self._read(database)
+            time.sleep(0.1)
+
+    def _read(self, database: Database) -> None:
+        self._scene.update(reading(database))
+        self._screen.update()
+
+    def _edit_price(self, database: Database) -> None:
+        before = self._scene.last.holding(story.PRICED)
+        with self._following(
+            database, lambda: self._scene.last.price(story.PRICED) == story.NEW_PRICE
+        ) as told:
+            story.write_reference(self._folder, price=story.NEW_PRICE)
+            told.append(
+                f"{story.REFERENCE} edited: {story.PRICED} {story.OLD_PRICE} → {story.NEW_PRICE}, "
+                f"{before} traders hold it"
+            )
+            self._scene.mark(story.PRICED)
+
+    def _edit_rating(self, database: Database) -> None:
+        before = self._scene.last.positions()
+        with self._following(database, lambda: self._scene.last.positions() < before) as told:
+            story.write_reference(self._folder, price=story.NEW_PRICE, rating=story.NEW_RATING)
+            told.append(
+                f"{story.REFERENCE} edited: {story.RATED} risk {story.OLD_RATING} → {story.NEW_RATING}, "
+                "too risky for some: their positions leave"
+            )
+            self._scene.mark(story.RATED)
+
+    def _delete(self, database: Database) -> None:
+        name = self._scene.last.name(story.DELETED)
+        with self._following(database, lambda: self._scene.last.name(story.DELETED) is None) as told:
+            told.append(f"{story.DELETE}: {name} leaves")
+            database.sql(story.DELETE)
+
+    @contextlib.contextmanager
+    def _following(self, database: Database, followed: Callable[[], bool]) -> Iterator[list[str]]:
+        """Do something to a source, then show the tables until the numbers have followed."""
+        told: list[str] = []
+        started = time.monotonic()
+        yield told
+        self._scene.event(told[0])
+        while not followed():
+            if time.monotonic() - started > PATIENCE_SECONDS:
+                raise DeadlineError(
+                    f"the tables did not follow within {PATIENCE_SECONDS:.0f} s",
+                    detail=told[0],
+                    hint=f"velo logs --data-dir {self._data}",
+                )
+            self._read(database)
+            time.sleep(0.05)
+        self._scene.event(f"followed in {time.monotonic() - started:.1f} s", good=True)
+        self._screen.snapshot()
+
+    def _farewell(self) -> None:
+        data = str(self._data)
+        with contextlib.suppress(ValueError):
+            data = f"~/{self._data.relative_to(Path.home())}"
+        option = f"--data-dir {data}"
+        self._screen.goodbye(
+            "Everything is still there. Try next:",
+            f'velo sql {option} "SELECT name, pnl FROM pnl ORDER BY pnl DESC"',
+            f"velo sql {option}",
+            f'velo explain {option} "CREATE TABLE big AS SELECT symbol, MAX(price) AS top '
+            'FROM datagen://trades GROUP BY symbol"',
+        )
+
+
+def _quietly(start: Callable[[], object]) -> None:
+    """Start Spark beside the first statement, which tells what goes wrong."""
+    from velostream.errors import VelostreamError
+
+    with contextlib.suppress(VelostreamError):
+        start()
