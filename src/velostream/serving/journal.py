@@ -252,7 +252,12 @@ class Journal:
     @property
     def disk_bytes(self) -> int:
         """Bytes on disk."""
-        return sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
+        try:
+            with os.scandir(self.folder) as entries:
+                return sum(entry.stat().st_size for entry in entries)
+        except FileNotFoundError:
+            # The writer removed a file in between, or the table was dropped.
+            return sum(size for _, size in self._log.sizes()) if self.folder.is_dir() else 0
 
 
 def _physical(rows: pa.Table | pa.RecordBatch) -> list[str]:

@@ -190,7 +190,7 @@ class Log:
 
     def sizes(self) -> list[tuple[LogFile, int]]:
         """The files and their sizes, oldest first."""
-        return [(file, file.path.stat().st_size) for file in self._files]
+        return [(file, file.path.stat().st_size) for file in self._files if file.path.exists()]
 
 
 def lagging(table: str, after: int, oldest: int) -> LaggingReaderError:

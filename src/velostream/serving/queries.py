@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["NeedsSpark", "QueryEngine"]
 
 _PLANS = 1024
+_LARGE = 8 << 20
 
 
 class QueryEngine:
@@ -62,6 +63,8 @@ class QueryEngine:
         except duckdb.Error as exc:
             # Overflow, division by zero, a guard: Spark decides what is to be said.
             raise NeedsSpark(str(exc).partition("\n")[0]) from exc
+        finally:
+            self._hide_large(cursor)
         return _shaped(found, plan)
 
     def counts(self, table: str) -> tuple[int, int]:
@@ -135,6 +138,13 @@ class QueryEngine:
         names = [f"c{place}" for place in range(rows.num_columns)]
         cursor.register(internal, rows.rename_columns(names))
         shown[internal] = rows
+
+    def _hide_large(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Small tables stay registered, which saves half a millisecond; large ones would be kept alive."""
+        shown = self._local.shown
+        for internal in [name for name, rows in shown.items() if rows.nbytes > _LARGE]:
+            cursor.unregister(internal)
+            del shown[internal]
 
 
 _SETTINGS: Mapping[str, Any] = {

@@ -26,6 +26,7 @@ class Subscription:
         newest: Callable[[], int],
         read: Callable[[int, int], Iterator[tuple[int, pa.Table]]],
         published: Condition,
+        ended: Callable[[], bool],
         timeout: float | None,
     ) -> None:
         self.version = after
@@ -33,6 +34,7 @@ class Subscription:
         self._newest = newest
         self._read = read
         self._published = published
+        self._ended = ended
         self._timeout = timeout
         self._pending: Iterator[tuple[int, pa.Table]] = iter(())
         self._closed = False
@@ -47,7 +49,10 @@ class Subscription:
         return change
 
     def next_change(self, timeout: float | None = None) -> tuple[int, pa.Table] | None:
-        """The next version and its changed rows with `_weight`; None when closed or nothing came in time."""
+        """The next version and its changed rows with `_weight`.
+
+        None when nothing came in time, when the subscription was closed, and when the table was.
+        """
         deadline = None if timeout is None else monotonic() + timeout
         while not self._closed:
             change = next(self._pending, None)
@@ -62,6 +67,8 @@ class Subscription:
     def _wait(self, deadline: float | None) -> bool:
         with self._published:
             while self._newest() <= self.version and not self._closed:
+                if self._ended():
+                    return False
                 left = None if deadline is None else deadline - monotonic()
                 if left is not None and left <= 0:
                     return False

@@ -150,11 +150,14 @@ class Table:
         index = version.index
         if index is None:
             raise self._keyless()
-        if index.codec.plain and len(key) == 1:
-            row_id = version.find(key[0])
-        else:
-            row_id = version.find(self._encode(key))
-        return None if row_id is None else version.row(row_id)
+        encoded = key[0] if index.codec.plain and len(key) == 1 else self._encode(key)
+        row_id = index.find(encoded, version.limit, version.link)
+        if row_id is None:
+            return None
+        try:
+            return version.memo[row_id]
+        except KeyError:
+            return version.row(row_id)
 
     def get_many(self, keys: Iterable[Any]) -> list[Row | None]:
         """The rows of several keys, in their order, all of one version; None where there is none."""
@@ -290,7 +293,12 @@ class Table:
         """Follow the changes after a version (None: from now on); see Subscription."""
         start = self.version if after is None else after
         return Subscription(
-            start, lambda: self._version.number, self._changes_by_version, self._published, timeout
+            start,
+            lambda: self._version.number,
+            self._changes_by_version,
+            self._published,
+            lambda: self._closed is not None,
+            timeout,
         )
 
     def changes_between(self, after: int, upto: int) -> pa.Table:
@@ -459,3 +467,5 @@ class Table:
         with self._writer.lock:
             self._closed = "dropped" if dropped else self._closed or "closed"
             self._journal.close()
+        with self._published:
+            self._published.notify_all()

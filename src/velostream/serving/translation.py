@@ -183,6 +183,7 @@ class Translator:
         having = tree.args.get("having")
         if having is not None:
             scope.aliases = _aliases(items)
+            _refuse_double_meaning(having, scope)
             query.set("having", exp.Having(this=speaker.condition(having.this, "HAVING")))
         sources = [item.written for item in items]
         self._finish(tree, query, scope, columns, sources, ctes)
@@ -285,6 +286,8 @@ class Translator:
             ordered = []
             for item in order.expressions:
                 place = output_place(item, columns, sources)
+                if place is None:
+                    _refuse_double_meaning(item, scope)
                 ordered.append(speaker.ordered(item, number(place + 1) if place is not None else None))
             query.set("order", exp.Order(expressions=ordered))
         for key, make in (("limit", exp.Limit), ("offset", exp.Offset)):
@@ -501,6 +504,18 @@ def _without_negative_zero(typed: Typed) -> Typed:
         return typed
     zero = cast_node(number(0), typed.type)
     return Typed(exp.Paren(this=exp.Add(this=typed.node.copy(), expression=zero)), typed.type)
+
+
+def _refuse_double_meaning(clause: exp.Expr, scope: Scope) -> None:
+    """Refuse a name that is an alias of one thing and a column of another: which one counts depends."""
+    for node in clause.find_all(exp.Column):
+        name = node.name.casefold()
+        others = [item for alias, item in scope.aliases if alias.casefold() == name]
+        renamed_ = [
+            item for item in others if not isinstance(item, exp.Column) or item.name.casefold() != name
+        ]
+        if renamed_ and not node.table and find(scope, name, None) is not None:
+            raise NeedsSpark(f'"{node.name}", which is a column and an alias')
 
 
 def _aliases(items: list[Item]) -> list[tuple[str, exp.Expr]]:

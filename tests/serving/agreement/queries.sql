@@ -87,6 +87,10 @@ SELECT k, sum(n) AS s, rank() OVER (ORDER BY sum(n) DESC) AS r FROM v GROUP BY k
 SELECT * FROM (SELECT n, row_number() OVER (PARTITION BY k ORDER BY n DESC) AS r FROM v) WHERE r = 1
 SELECT * FROM nested
 SELECT id, raw FROM nested WHERE id > 1
+SELECT -n AS n FROM v ORDER BY n
+SELECT n AS k, k AS m FROM v WHERE k IS NOT NULL ORDER BY v.k, v.n
+SELECT n AS x, count(*) FROM v GROUP BY x ORDER BY x
+SELECT n AS d, count(*) AS c FROM v GROUP BY n HAVING c > 0
 SELECT 1 AS one, 'x' AS x
 SELECT avg(money), avg(fine), avg(DISTINCT money), avg(CAST(n AS DECIMAL(20,8))) FROM v
 SELECT k, avg(money) AS a, avg(fine) AS b, avg(-fine) AS c FROM v GROUP BY k

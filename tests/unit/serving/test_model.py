@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -211,3 +212,17 @@ TestKeyed = KeyedMachine.TestCase
 TestKeyed.settings = quick
 TestMultiset = MultisetMachine.TestCase
 TestMultiset.settings = quick
+
+long = settings(quick, max_examples=2000, stateful_step_count=60)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+class TestKeyedLong(KeyedMachine.TestCase):  # type: ignore[misc, name-defined]
+    settings = long
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+class TestMultisetLong(MultisetMachine.TestCase):  # type: ignore[misc, name-defined]
+    settings = long

@@ -251,6 +251,15 @@ def test_a_waiting_subscriber_is_woken_by_a_commit_and_by_close(table: Table) ->
     assert seen in ([2], [])
 
 
+def test_a_waiting_subscriber_ends_with_its_table(store: TableStore, table: Table) -> None:
+    following = table.changes()
+    thread = threading.Thread(target=lambda: list(following))
+    thread.start()
+    store.drop("trades")
+    thread.join(5)
+    assert not thread.is_alive()
+
+
 def test_readers_see_whole_versions_while_the_writer_goes_on(store: TableStore) -> None:
     schema = pa.schema([pa.field("k", pa.int64()), pa.field("batch", pa.int64())])
     table = store.create(TableSpec("t", schema, ("k",)))
