@@ -113,18 +113,38 @@ def _check_node(node: exp.Expr, context: Context) -> None:
     within = node.args.get(WITHIN)
     if within is not None:
         _check_within(within)
-    if isinstance(node, exp.Select) and not node.expressions:
-        raise SqlSyntaxError("SELECT needs at least one column")
-    if isinstance(node, exp.From | exp.Join) and not isinstance(node.this, _RELATIONS):
-        raise SqlSyntaxError("expected a relation: a URI, a name, a function or a subquery in parentheses")
+    wrong = _shape_error(node)
+    if wrong is not None:
+        raise SqlSyntaxError(wrong)
+    if isinstance(node, exp.Lateral):
+        _check_lateral(node)
     if isinstance(node, exp.Interval):
         _check_interval(node)
-    if isinstance(node, exp.Limit | exp.Offset) and node.find(exp.Column) is not None:
-        raise SqlSyntaxError(f"{node.key.upper()} takes a number")
-    if isinstance(node, exp.Lateral) and not isinstance(node.this, exp.Func | exp.Subquery):
-        raise SqlSyntaxError("LATERAL stands before VIEW, a subquery or a function")
     if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Table | exp.Hint):
         _check_call(node, context)
+
+
+def _shape_error(node: exp.Expr) -> str | None:
+    """What is wrong with a node whose parts sqlglot takes more freely than Spark."""
+    if isinstance(node, exp.Select) and not node.expressions:
+        return "SELECT needs at least one column"
+    if isinstance(node, exp.From | exp.Join) and not isinstance(node.this, _RELATIONS):
+        return "expected a relation: a URI, a name, a function or a subquery in parentheses"
+    if isinstance(node, exp.Limit | exp.Offset) and node.find(exp.Column) is not None:
+        return f"{node.key.upper()} takes a number"
+    if isinstance(node, exp.DataTypeParam) and not isinstance(node.this, exp.Literal):
+        return "the size of a type is a number"
+    if isinstance(node, exp.Any | exp.All) and isinstance(node.this, exp.Query):
+        return f"{node.key.upper()} (SELECT …) stands to the right of a comparison"
+    return None
+
+
+def _check_lateral(node: exp.Lateral) -> None:
+    loose = node.arg_key == "laterals" and not node.args.get("view")
+    if loose or not isinstance(node.this, exp.Func | exp.Subquery):
+        raise SqlSyntaxError(
+            "LATERAL stands before VIEW, or after a comma or JOIN before a subquery or function"
+        )
 
 
 def _check_interval(node: exp.Interval) -> None:
@@ -232,13 +252,13 @@ def _quantified(node: exp.Binary, quantifier: exp.Expr) -> None:
     query = query.this if isinstance(query, exp.Subquery) else query
     if not isinstance(query, exp.Query):
         return
-    left = node.this
+    left = exp.Paren(this=node.this) if isinstance(node.this, exp.Binary | exp.Not) else node.this
     every = isinstance(quantifier, exp.All)
     if isinstance(node, exp.EQ) and not every:
-        node.replace(exp.In(this=left, query=exp.Subquery(this=query)))
+        node.replace(exp.Paren(this=exp.In(this=left, query=exp.Subquery(this=query))))
         return
     if isinstance(node, exp.NEQ) and every:
-        node.replace(exp.Not(this=exp.In(this=left, query=exp.Subquery(this=query))))
+        node.replace(exp.Paren(this=exp.Not(this=exp.In(this=left, query=exp.Subquery(this=query)))))
         return
     value = exp.TableAlias(this=exp.to_identifier("__any"), columns=[exp.to_identifier("__value")])
     condition: exp.Expr = type(node)(this=left.copy(), expression=exp.column("__value", table="__any"))
@@ -247,7 +267,7 @@ def _quantified(node: exp.Binary, quantifier: exp.Expr) -> None:
             this=exp.Paren(this=exp.NullSafeEQ(this=exp.Paren(this=condition), expression=exp.true()))
         )
     found = exp.Exists(this=exp.select("1").from_(exp.Subquery(this=query, alias=value)).where(condition))
-    node.replace(exp.Not(this=found) if every else found)
+    node.replace(exp.Paren(this=exp.Not(this=found)) if every else found)
 
 
 def leftover_clauses(tree: exp.Expr, context: Context) -> None:
