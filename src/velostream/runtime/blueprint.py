@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
+from velostream.connectors.properties import redact_uri
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.planner import NeedsColumns, plan_query
+from velostream.plan.shape import one_row_each
 from velostream.plan.spark import private_session
 from velostream.runtime.inputs import Input, Inputs
-from velostream.runtime.opening import open_source, wait_for
+from velostream.runtime.opening import connector_for, open_source, wait_for
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.sql.types import spark_ddl
@@ -119,31 +121,33 @@ def _plan(
     plan, shape = shape_of(spark, plan, schemas | _system_views(query, views), own_key)
     usage = column_usage(query, {name: schema.names for name, schema in schemas.items()})
     inputs = {
-        name: Input(name, source, schemas[name], usage.get(name), _description(query, name))
+        name: Input(name, source, schemas[name], usage.get(name), *_described(query, name))
         for name, source in sources.items()
     }
     return Opened(spark, plan, shape, Inputs(spark, inputs))
 
 
-def _description(query: Query, name: str) -> str:
-    return next((str(ref.uri) for ref in query.sources if ref.id == name), name)
+def _described(query: Query, name: str) -> tuple[str, str]:
+    """What an input is called in messages, and which kind of source it is."""
+    for ref in query.sources:
+        if ref.id == name:
+            return redact_uri(str(ref.uri)), connector_for(ref.uri).name
+    return name, "table"
 
 
 def _own_key(query: Query, sources: Mapping[str, Source]) -> tuple[str, ...]:
     """The source's own key, where the query hands all of its columns through unchanged."""
     if len(sources) != 1 or not isinstance(query.tree, exp.Select):
         return ()
-    (source,) = sources.values()
-    if isinstance(source, TableSource) and source.key:
-        items = query.tree.selects
-        if query.tree.args.get("distinct") or query.tree.args.get("group"):
-            return ()
-        passed = {i.name for i in items if isinstance(i, exp.Column)} | {
-            i.alias for i in items if isinstance(i, exp.Alias) and i.this.name == i.alias
-        }
-        whole = any(isinstance(i, exp.Star) or (isinstance(i, exp.Column) and i.is_star) for i in items)
-        return source.key if whole or set(source.key) <= passed else ()
-    return source.key
+    ((name, source),) = sources.items()
+    items = query.tree.selects
+    if not source.key or not one_row_each(query.tree, name):
+        return ()
+    passed = {i.name for i in items if isinstance(i, exp.Column)} | {
+        i.alias for i in items if isinstance(i, exp.Alias) and i.this.name == i.alias
+    }
+    whole = any(isinstance(i, exp.Star) or (isinstance(i, exp.Column) and i.is_star) for i in items)
+    return source.key if whole or set(source.key) <= passed else ()
 
 
 SYSTEM_TYPES = {

@@ -31,6 +31,8 @@ class Input:
     schema: pa.Schema
     columns: frozenset[str] | None
     description: str
+    kind: str
+    """The connector's name, or "table"."""
 
     def wanted(self, extra: tuple[str, ...] = ()) -> list[str] | None:
         """Columns to ask the source for, in the source's order, system columns last."""

@@ -184,8 +184,7 @@ class Jobs:
     # --- results ----------------------------------------------------------------------------------------
 
     def _make_table(self, statement: CreateTable, name: str, opened: Opened) -> None:
-        kinds = {item.source.__class__.__module__.split(".")[-2] for item in opened.inputs.all.values()}
-        kind = ", ".join(sorted(k if k != "runtime" else "memory" for k in kinds))
+        kind = ", ".join(sorted({item.kind for item in opened.inputs.all.values()}))
         options = {}
         if self.site.settings.memory_per_table:
             options["memory.budget"] = str(self.site.settings.memory_per_table)

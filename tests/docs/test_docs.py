@@ -1,0 +1,100 @@
+"""The documentation, executed: each page is run from top to bottom, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from velostream.config import load
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SAMPLES = Path("/tmp/velostream-docs")  # the pages name this folder, so it cannot be a temporary one
+
+ORDERS = "order_id,user_id,amount\no1,ann,12.50\no2,bob,7.25\n"
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    line: int
+
+
+def blocks(page: str) -> list[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [Block(m[1], m[2], text[: m.start()].count("\n") + 2) for m in _BLOCK.finditer(text)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(_SAMPLES, ignore_errors=True)
+    (_SAMPLES / "trades").mkdir(parents=True)
+    (_SAMPLES / "readings").mkdir()
+    (_SAMPLES / "trades" / "one.csv").write_text(
+        "trade_id,user_id,symbol,quantity,price,ts\nt1,u1,AAPL,10,150.25,2026-01-01T00:00:00Z\n"
+    )
+    (_SAMPLES / "readings" / "one.csv").write_text("sensor,at,value\ns1,2026-01-01T00:00:00Z,1.250\n")
+    (_SAMPLES / "orders.csv").write_text(ORDERS)
+    return tmp_path
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", PAGES)
+def test_page(page: str, folder: Path) -> None:
+    import velostream
+
+    found = [block for block in blocks(page) if block.language in {"python", "sql"}]
+    if not found:
+        pytest.skip("no SQL or Python on this page")
+    names: dict[str, Any] = {"__name__": "docs"}
+    own = None
+    try:
+        for block in found:
+            text = block.text.replace("/data/orders.csv", str(_SAMPLES / "orders.csv"))
+            if block.language == "python":
+                exec(compile("\n" * (block.line - 1) + text, page, "exec"), names)  # noqa: S102
+            else:
+                db = names.get("db")
+                if db is None:
+                    db = own = own or velostream.connect(folder / "own-data")
+                db.sql(text)
+    finally:
+        for db in {id(d): d for d in (names.get("db"), own) if d is not None}.values():
+            db.close()
+
+
+def test_configuration_example_is_valid(folder: Path) -> None:
+    (toml,) = [block for block in blocks("docs/cli.md") if block.language == "toml"]
+    (folder / "velostream.toml").write_text(toml.text)
+    settings = load(folder / "velostream.toml")
+    assert settings.metrics_port == 9100
+    assert settings.connections["crm"]["host"] == "db.internal"
+
+
+def test_reference_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "reference.py"), "--check"],
+        capture_output=True,
+        text=True,
+        env=dict(os.environ),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md"]:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
