@@ -8,7 +8,7 @@ and the log can say which row was taken back without a search.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Ids = npt.NDArray[np.int64]
-Counts = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.integer[Any]]
+"""How often rows count. One byte each where that is enough: every commit copies those it touches."""
 
 _MERGE_BYTES = 1 << 30
 """Segments are not merged past this, so that text columns keep 32-bit offsets."""
@@ -112,12 +113,9 @@ class SegmentView:
 
     def minus(self, positions: Ids, amounts: Counts) -> SegmentView:
         """The view after rows were taken back."""
-        counts = (
-            np.ones(self.segment.batch.num_rows, dtype=np.int64)
-            if self.counts is None
-            else self.counts.copy()
-        )
-        np.subtract.at(counts, positions, amounts)
+        size = self.segment.batch.num_rows
+        counts = np.ones(size, dtype=np.int8) if self.counts is None else self.counts.copy()
+        np.subtract.at(counts, positions, amounts.astype(counts.dtype))
         return SegmentView(self.segment, counts)
 
 
@@ -151,7 +149,7 @@ def take(views: Views, ids: Ids, schema: pa.Schema) -> pa.Table:
 
 def counts_of(views: Views, ids: Ids) -> Counts:
     """How often the rows with these ids count."""
-    counts = np.ones(len(ids), dtype=np.int64)
+    counts: Counts = np.ones(len(ids), dtype=np.int64)
     if not len(ids):
         return counts
     holders = locate(views, ids)
@@ -181,12 +179,18 @@ def make_views(batches: Sequence[pa.RecordBatch], first: int, counts: Counts | N
     views = []
     start = 0
     for batch in batches:
-        here = None if counts is None else counts[start : start + batch.num_rows]
-        if here is not None and bool(np.all(here == 1)):
-            here = None
+        here = None if counts is None else narrowed(counts[start : start + batch.num_rows])
         views.append(SegmentView(Segment(batch, first + start), here))
         start += batch.num_rows
     return tuple(views)
+
+
+def narrowed(counts: Counts) -> Counts | None:
+    """The same counts in as little memory as they need; None when all rows count once."""
+    largest = int(counts.max(initial=1))
+    if largest > np.iinfo(np.int8).max:
+        return counts
+    return None if largest == 1 and bool(np.all(counts == 1)) else counts.astype(np.int8)
 
 
 def compact(views: Views) -> Views:
@@ -229,7 +233,7 @@ def _merge(older: SegmentView, newer: SegmentView) -> SegmentView:
     else:
         merged = np.concatenate(
             [
-                np.ones(view.live, dtype=np.int64) if each is None else each
+                np.ones(view.live, dtype=np.int8) if each is None else each
                 for view, each in zip((older, newer), counts, strict=True)
             ]
         )

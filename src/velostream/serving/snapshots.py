@@ -13,7 +13,7 @@ import pyarrow as pa
 from velostream.errors import CorruptDataError
 from velostream.serving.frames import FrameFile, encode
 from velostream.serving.log import sync_folder
-from velostream.serving.segments import Segment, SegmentView, Views
+from velostream.serving.segments import Segment, SegmentView, Views, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ def _frames(header: dict[str, Any], views: Views) -> Iterator[tuple[dict[str, An
         counts = view.live_counts()
         batch = view.live_batch()
         ids = pa.array(view.live_ids())
-        weights = pa.array(np.ones(len(ids), dtype=np.int64) if counts is None else counts)
+        weights = pa.array(np.ones(len(ids), dtype=np.int64) if counts is None else counts.astype(np.int64))
         table = pa.Table.from_batches([batch]).append_column(ROW_ID, ids).append_column(COUNT, weights)
         rows += len(ids)
         yield {"kind": "rows"}, table
@@ -123,5 +123,5 @@ def to_views(snapshot: Snapshot, batches: list[pa.RecordBatch]) -> Views:
         first = int(ids[0])
         dense = int(ids[-1]) - first + 1 == len(ids)
         segment = Segment(batch, first, None if dense else ids)
-        views.append(SegmentView(segment, None if bool(np.all(counts == 1)) else counts))
+        views.append(SegmentView(segment, narrowed(counts)))
     return tuple(views)
