@@ -85,9 +85,10 @@ class Registry:
 
     def register(self, connector: type[Connector] | Connector) -> type[Connector] | Connector:
         """Make a connector known, replacing one of the same name; usable as a class decorator."""
-        instance = connector() if inspect.isclass(connector) else connector
-        if not isinstance(instance, Connector):
+        kind = connector if inspect.isclass(connector) else type(connector)
+        if not issubclass(kind, Connector):
             raise ConfigError(f"{connector!r} is not a connector", hint="derive it from velostream.Connector")
+        instance = connector() if isinstance(connector, type) else connector
         for attribute in ("name", "schemes", "Options"):
             if not hasattr(instance, attribute):
                 raise ConfigError(f'connector {type(instance).__name__} does not define "{attribute}"')

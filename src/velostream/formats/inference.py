@@ -201,7 +201,7 @@ def _digits(kind: pa.DataType) -> tuple[int, int]:
 
 
 def number_type(text: str) -> pa.DataType | None:
-    """The decimal type that holds exactly one number, exponent or not; None when it is no number."""
+    """The smallest decimal type that holds a number, exponent or not; None when it is no number."""
     try:
         value = Decimal(text.strip())
     except ArithmeticError:
@@ -211,4 +211,5 @@ def number_type(text: str) -> pa.DataType | None:
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
-    return decimal_type(max(0, len(digits) + exponent), scale)
+    needed = max(0, len(digits) + exponent) + scale
+    return pa.decimal128(max(1, needed), scale) if needed <= MOST_DIGITS else None

@@ -69,12 +69,14 @@ def _may_be_long(text: bytes) -> bool:
 
 def _numeric(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
     # 46 is the point, 47 the slash between it and the digits.
-    return (data >= 46) & (data <= 57) & (data != 47)
+    fits: NDArray[np.bool_] = (data >= 46) & (data <= 57) & (data != 47)
+    return fits
 
 
 def _leading(rows: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many are true in each row before the first that is not."""
-    return np.cumprod(rows, axis=1, dtype=np.int64).sum(axis=1)
+    counts: NDArray[np.int64] = np.cumprod(rows, axis=1, dtype=np.int64).sum(axis=1)
+    return counts
 
 
 def _quoted(record: bytes) -> bytes:

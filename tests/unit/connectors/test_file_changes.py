@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from files_model import Folder, Reader, expected
 
-SEEDS = int(os.environ.get("VELOSTREAM_SOAK_SEEDS", "12"))
 STEPS = 40
 
 
 @pytest.mark.parametrize("several", [False, True], ids=["one file", "pattern"])
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_random_changes(tmp_path, seed, several):
+def test_random_changes(tmp_path, rng, rounds, several):
+    for number in range(rounds(6, 500)):
+        seed = rng.randrange(2**32)
+        follow(tmp_path / str(number), seed, several)
+
+
+def follow(tmp_path, seed, several):
+    tmp_path.mkdir()
     folder = Folder(tmp_path / "data", seed, several)
     path = tmp_path / "data" / "*.csv" if several else folder.paths[0]
     reader = Reader(str(path), tmp_path / "spool")
@@ -23,7 +26,7 @@ def test_random_changes(tmp_path, seed, several):
         if folder.random.random() < 0.2:
             reader.reopen()
         seen = reader.settle()
-        assert seen == expected(folder.paths), history[-3:]
+        assert seen == expected(folder.paths), (seed, history)
         if folder.random.random() < 0.2:
             reader.source.commit(reader.offset)
         if folder.random.random() < 0.1:

@@ -71,22 +71,25 @@ class Values(ABC):
 
 @dataclass(frozen=True)
 class RowNumber(Values):
-    """The row's own number, counted from 1, as an integer or behind a prefix."""
+    """The row's own number, from 1 (and from 1 again in a short type), as an integer or behind a prefix."""
 
     type: pa.DataType
     prefix: str = ""
 
+    @property
+    def _count(self) -> int:
+        return 2**63 - 1 if self.prefix else 2 ** (self.type.bit_width - 1) - 1
+
     def sql(self, mix: Mix) -> str:
         """See `Values`."""
-        return (
-            f"concat('{self.prefix}', id + 1)"
-            if self.prefix
-            else f"CAST(id + 1 AS {_integer_name(self.type)})"
-        )
+        number = f"id % {self._count} + 1"
+        if self.prefix:
+            return f"concat('{self.prefix}', {number})"
+        return f"CAST({number} AS {_integer_name(self.type)})"
 
     def array(self, ids: Numbers, mix: Mix) -> pa.Array:
         """See `Values`."""
-        numbers = pa.array(ids + 1)
+        numbers = pa.array(ids % self._count + 1)
         if self.prefix:
             return pc.binary_join_element_wise(self.prefix, numbers.cast(pa.string()), "")
         return numbers.cast(self.type)
@@ -180,11 +183,15 @@ class Moment(Values):
 
     def sql(self, mix: Mix) -> str:
         """See `Values`."""
-        return f"timestamp_micros({self.start_micros} + id * 1000000000 div {self._rate})"
+        rate = self._rate
+        micros = f"id div {rate} * 1000000000 + id % {rate} * 1000000000 div {rate}"
+        return f"timestamp_micros({self.start_micros} + {micros})"
 
     def array(self, ids: Numbers, mix: Mix) -> pa.Array:
         """See `Values`."""
-        return pa.array(self.start_micros + ids * 1_000_000_000 // self._rate).cast(self.type)
+        rate = self._rate
+        micros = ids // rate * 1_000_000_000 + ids % rate * 1_000_000_000 // rate
+        return pa.array(self.start_micros + micros).cast(self.type)
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,9 @@ def _records(layout: Layout, parts: Sequence[bytes], header: Header) -> Iterator
             # A part begins somewhere in a record; quotes may then be misread, which at worst
             # gives fields of another number, and those records are left out.
             text = part[part.find(NEWLINE) + 1 :]
-        final = len(parts) == 1 or number == len(parts) - 1
-        yield from layout.split(text, final=final).as_list()[: _ROWS // len(parts)]
+        last = number == len(parts) - 1
+        records, share = layout.split(text, final=last).as_list(), _ROWS // len(parts)
+        yield from records[-share:] if last else records[:share]
 
 
 def _content(path: Path, layout: Layout) -> list[bytes]:

@@ -159,9 +159,10 @@ class Tracker:
             return None
         if whole:
             return self._rewriter.whole(look.path, look.identity, look.layout, look.stream, state, draft)
-        return self._rewriter.edited(
+        new = self._rewriter.edited(
             look.path, look.identity, look.layout, look.stream, state or FileState(look.identity), draft
         )
+        return new if new.blocks else self._grow(look, new, draft)
 
     def _intact(self, look: _Look, state: FileState, now: datetime) -> bool:
         """Whether the file still begins with what was read of it.
@@ -190,7 +191,9 @@ class Tracker:
         age = timedelta(microseconds=_micros(now) - look.identity.mtime_ns // 1000)
         if age < _CLOCK_GRAIN:
             self._unverified.setdefault(look.path, now)
-        stepped = draft.bytes_added >= STEP_BYTES or not state.blocks
+        elif not state.blocks:
+            self._unverified.pop(look.path, None)
+        stepped = draft.bytes_added >= STEP_BYTES
         all_taken = state.consumed >= look.identity.size or (look.quiet and not stepped)
         if all_taken and look.path not in self._unverified:
             self._done[look.path] = look.identity

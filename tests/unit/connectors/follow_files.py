@@ -1,0 +1,15 @@
+"""Follows files until it is killed: `python follow_files.py pattern spool`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from files_model import open_source
+
+source = open_source(sys.argv[1], Path(sys.argv[2]))
+offset = None
+print("ready", flush=True)
+while True:
+    offset = source.latest(offset)
+    source._spool.compact(max(source._spool._base_position, offset["spool"] - 1))
