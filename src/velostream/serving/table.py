@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Condition
@@ -25,6 +25,7 @@ from velostream.serving.writer import Writer
 if TYPE_CHECKING:
     from velostream.serving.journal import Journal
     from velostream.serving.questions import Questions
+    from velostream.serving.values import KeyCodec
     from velostream.serving.version import TableVersion
 
 FOUND = "__found"
@@ -150,7 +151,7 @@ class Table:
         index = version.index
         if index is None:
             raise self._keyless()
-        encoded = key[0] if index.codec.plain and len(key) == 1 else self._encode(key)
+        encoded = key[0] if index.codec.plain and len(key) == 1 else _encoded(index.codec, key)
         row_id = index.find(encoded, version.limit, version.link)
         if row_id is None:
             return None
@@ -165,24 +166,17 @@ class Table:
         index = version.index
         if index is None:
             raise self._keyless()
-        encode: Callable[[Any], Hashable] = (lambda key: key) if index.codec.plain else self._encode_one
-        found = (version.find(encode(key)) for key in keys)
+        codec = index.codec
+        wanted = keys if codec.plain else [_encoded(codec, (key,)) for key in keys]
+        found = (index.find(key, version.limit, version.link) for key in wanted)
         return [None if row_id is None else version.row(row_id) for row_id in found]
 
     def __contains__(self, key: Any) -> bool:
-        if self._version.index is None:
-            raise self._keyless()
         version = self._version
-        row_id = version.find(self._encode_one(key))
+        if version.index is None:
+            raise self._keyless()
+        row_id = version.find(_encoded(version.index.codec, (key,)))
         return row_id is not None and version.row(row_id) is not None
-
-    def _encode_one(self, key: Any) -> Hashable:
-        return self._encode(key if isinstance(key, tuple) and len(self.spec.key) > 1 else (key,))
-
-    def _encode(self, key: tuple[Any, ...]) -> Hashable:
-        if len(key) == 1 and isinstance(key[0], tuple) and len(self.spec.key) > 1:
-            key = key[0]
-        return self._writer.codec.encode(key)
 
     def _keyless(self) -> TableError:
         return TableError(
@@ -204,13 +198,8 @@ class Table:
         version = self._version
         if version.index is None:
             raise self._keyless()
-        ids = version.find_all(self._writer.codec.encode_columns(self._key_columns(keys)))
+        ids = version.find_all(version.index.codec.encode_columns(_key_columns(keys, version.spec)))
         return version.take(ids).append_column(FOUND, pa.array(ids >= 0))
-
-    def _key_columns(self, keys: pa.Table) -> pa.Table:
-        spec = self.spec
-        schema = pa.schema([spec.schema.field(name) for name in spec.key])
-        return align(keys.select(list(spec.key)), schema, spec.name)
 
     # --- reading many -------------------------------------------------------------------------------
 
@@ -337,7 +326,7 @@ class Table:
         self._check_writable()
         keys: list[Hashable] = []
         if deletes is not None and deletes.num_rows:
-            keys = self._writer.codec.encode_columns(self._key_columns(deletes))
+            keys = self._writer.codec.encode_columns(_key_columns(deletes, self.spec))
         return self._writer.keyed(upserts, keys, commit)
 
     def commit_rows(self, rows: pa.Table, weights: pa.Array | None, commit: Commit) -> int:
@@ -417,7 +406,7 @@ class Table:
         if touched:
             raise TableError(f'key column "{touched[0]}" of table "{self.name}" cannot be updated')
         with self._writer.lock:
-            row_id = self._version.find(self._encode_one(key))
+            row_id = self._version.find(_encoded(self._writer.codec, (key,)))
             if row_id is None:
                 return 0
             old = self._version.take(np.array([row_id], dtype=np.int64))
@@ -438,7 +427,7 @@ class Table:
                 return int(rows.num_rows)
             if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
                 keys = [keys]
-            wanted = {self._encode_one(key) for key in keys}
+            wanted = {_encoded(self._writer.codec, (key,)) for key in keys}
             known = [key for key in wanted if self._version.find(key) is not None]
             self._writer.keyed(None, known, self._manual())
         return len(known)
@@ -469,3 +458,15 @@ class Table:
             self._journal.close()
         with self._published:
             self._published.notify_all()
+
+
+def _encoded(codec: KeyCodec, key: tuple[Any, ...]) -> Hashable:
+    """The canonical key; a key of several columns may be given as one tuple."""
+    if len(key) == 1 and isinstance(key[0], tuple) and len(codec.columns) > 1:
+        key = key[0]
+    return codec.encode(key)
+
+
+def _key_columns(keys: pa.Table, spec: TableSpec) -> pa.Table:
+    schema = pa.schema([spec.schema.field(name) for name in spec.key])
+    return align(keys.select(list(spec.key)), schema, spec.name)
