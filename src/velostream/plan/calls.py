@@ -37,6 +37,12 @@ def aggregate_call(node: exp.Expr) -> bool:
     return False
 
 
+def generator_call(node: exp.Expr) -> bool:
+    """Whether `node` calls a function that gives several rows, such as explode."""
+    function = functions().get(call_name(node) or "")
+    return function is not None and function.generator
+
+
 def aggregates_in(tree: exp.Expr) -> Iterator[exp.Expr]:
     """The outermost aggregate calls of a tree, FILTER included, not looking into subqueries."""
     stack = [tree]

@@ -98,8 +98,24 @@ def _narrow(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> pa.Chunked
         raise _overflow(name, kind) from exc
 
 
-def _overflow(name: str, kind: pa.DataType) -> RowError:
-    return RowError(
+class SumOverflowError(RowError):
+    """A sum outgrew its type when batches were merged."""
+
+    code = "job.sum_overflow"
+
+
+def overflowed(plan: GroupsPlan, state: pa.Table) -> pa.Array:
+    """Which groups have a sum that did not fit: it is null although there were values to add."""
+    found = pa.array([False] * state.num_rows)
+    for aggregate in plan.aggregates:
+        if aggregate.finish in {Finish.SUM, Finish.AVG}:
+            total, count = (state.column(a.name).combine_chunks() for a in aggregate.accumulators)
+            found = pc.or_(found, pc.and_(pc.is_null(total), pc.greater(count, 0)))
+    return found
+
+
+def _overflow(name: str, kind: pa.DataType) -> SumOverflowError:
+    return SumOverflowError(
         f"a sum does not fit into {kind}",
         detail=f"accumulator {name}",
         hint="cast the argument to a wider DECIMAL",

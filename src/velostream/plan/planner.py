@@ -107,7 +107,8 @@ def _rows(tree: exp.Query) -> RowsPlan:
 
 
 def _upsert(tree: exp.Query, key: tuple[str, ...]) -> UpsertPlan:
-    if not isinstance(tree, exp.Select) or not isinstance(tree.args["from_"].this, exp.Table):
+    inner = not isinstance(tree, exp.Select) or tree.args.get("with_")
+    if inner or not isinstance(tree.args["from_"].this, exp.Table):
         raise UnsupportedError(
             "a key over a subquery or UNION is not executed in this version",
             hint="make a table of the inner query first, and give the key to a table over it",
@@ -185,6 +186,7 @@ def _groups(select: exp.Select, declared_key: tuple[str, ...]) -> Plan:
     return GroupsPlan(
         select.sql(dialect=SPARK),
         partial.sql(dialect=SPARK),
+        partial.transform(_tolerant_sum).sql(dialect=SPARK),
         values.sql(dialect=SPARK),
         names or (EVERYTHING,),
         aggregates,
@@ -257,6 +259,12 @@ def _per_group(
     if keys:
         grouped.set("group", exp.Group(expressions=[key.copy() for key in keys]))
     return grouped
+
+
+def _tolerant_sum(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.Sum):
+        return exp.Anonymous(this="try_sum", expressions=[node.this])
+    return node
 
 
 def _finish(

@@ -59,6 +59,8 @@ class GroupsPlan(Plan):
     """
 
     partial_sql: str
+    tolerant_sql: str
+    """The same with sums that give NULL, rather than fail, when they do not fit their type."""
     values_sql: str
     """One row per group: key columns and the aggregates themselves as `__v…`; only its types are used."""
     keys: tuple[str, ...]

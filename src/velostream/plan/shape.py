@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from velostream.plan.calls import has_aggregates
+from velostream.plan.calls import generator_call, has_aggregates
 
 _REMEMBERING = ("distinct", "limit", "offset", "order", "sort", "cluster", "distribute", "qualify", "windows")
 
@@ -59,6 +59,16 @@ def why_not_input(select: exp.Select) -> str | None:
     if isinstance(inner, exp.Subquery):
         return why_not_ctes(select) or why_not_stateless(inner.this)
     return why_not_ctes(select)
+
+
+def one_row_each(select: exp.Select, relation: str) -> bool:
+    """Whether every row of the relation gives at most one row: filtered and projected, nothing else."""
+    source = select.args.get("from_")
+    if source is None or not isinstance(source.this, exp.Table) or source.this.name != relation:
+        return False
+    if any(select.args.get(name) for name in ("with_", "laterals", "joins", "distinct", "group")):
+        return False
+    return not any(generator_call(node) for item in select.selects for node in item.find_all(exp.Func))
 
 
 def why_not_ctes(tree: exp.Expr) -> str | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import InternalError
+from velostream.model.changes import BadRow
 from velostream.model.tables import SHOWN
 from velostream.plan import merge as merging
 from velostream.plan.planner import POSITION
@@ -80,6 +82,54 @@ class Pipeline:
             rows = self._shape.stored(_in_order(found) if isinstance(plan, UpsertPlan) else found)
         table_of(self._output).replace_all(rows, commit)
         return Progress(found.num_rows, rows.num_rows)
+
+    # --- sums that outgrow their type -------------------------------------------------------------------
+
+    @property
+    def groups(self) -> bool:
+        """Whether the result is made of groups."""
+        return isinstance(self._plan, GroupsPlan)
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Groups that are not in the table because a sum of theirs does not fit its type."""
+        if not self.groups:
+            return frozenset()
+        last = table_of(self._output).last_commit
+        return frozenset(last.extra.get("lost", ())) if last is not None else frozenset()
+
+    def advance_around_overflow(
+        self,
+        start: SourceOffsets | None,
+        end: SourceOffsets,
+        commit: Commit,
+        keep: Callable[[list[BadRow]], None],
+    ) -> Progress:
+        """As `advance`, without the groups whose sums do not fit; `keep` gets those that are new.
+
+        Every group that the change touches is aggregated again from all rows, so a group is back as soon
+        as its sums fit. Which groups are lost is part of the commit.
+        """
+        plan = self._plan
+        if not isinstance(plan, GroupsPlan):
+            raise InternalError("only groups have sums")
+        table, schema = table_of(self._output), self._shape.state
+        changes = self._inputs.changes(start, end, (), careful=True)
+        plus = checked_cast(self._plus(plan.tolerant_sql, changes), schema)
+        minus = self._minus(plan.tolerant_sql, changes)
+        minus = checked_cast(minus, schema) if minus is not None else None
+        state = plus
+        if start is not None or minus is not None:
+            state = self._fresh_groups(plan, plus, minus, end, plan.tolerant_sql, careful=True)
+        too_large = merging.overflowed(plan, state)
+        broken = state.filter(too_large).select(plan.keys)
+        names = _group_names(broken)
+        keep([_lost_group(name) for name in names if name not in self.lost])
+        lost = (self.lost - set(_group_names(state.select(plan.keys)))) | set(names)
+        upserts, gone = self._split(plan, state.filter(pc.invert(too_large)))
+        deletes = broken if gone is None else pa.concat_tables([broken, gone])
+        table.commit_keyed(upserts, deletes, replace(commit, extra={**commit.extra, "lost": sorted(lost)}))
+        return Progress(_row_count(plus), state.num_rows)
 
     def culprits(
         self,
@@ -176,19 +226,26 @@ class Pipeline:
             batch = merging.net(plan, plus, minus)
             state = merging.merge(plan, table.fetch(batch.select(plan.keys)), batch)
         else:
-            state = self._fresh_groups(plan, plus, minus, end, careful)
+            state = self._fresh_groups(plan, plus, minus, end, plan.partial_sql, careful=careful)
         upserts, deletes = self._split(plan, state)
         table.commit_keyed(upserts, deletes, commit)
         return Progress(rows_in, state.num_rows)
 
     def _fresh_groups(
-        self, plan: GroupsPlan, plus: pa.Table, minus: pa.Table | None, end: SourceOffsets, careful: bool
+        self,
+        plan: GroupsPlan,
+        plus: pa.Table,
+        minus: pa.Table | None,
+        end: SourceOffsets,
+        sql: str,
+        *,
+        careful: bool,
     ) -> pa.Table:
         """The groups that the change touched, aggregated again from all rows; `__n` 0 where none is left."""
         keys = [plus.select(plan.keys), *([minus.select(plan.keys)] if minus is not None else [])]
         touched = _distinct(pa.concat_tables(keys))
         self._inputs.register(self._inputs.snapshot(end, careful=careful))
-        fresh = checked_cast(self._only(touched, plan.partial_sql, plan.keys), self._shape.state)
+        fresh = checked_cast(self._only(touched, sql, plan.keys), self._shape.state)
         gone = _absent(touched, fresh)
         if gone.num_rows == 0:
             return fresh
@@ -238,6 +295,17 @@ def row_sql(plan: Plan) -> str:
     if isinstance(plan, GroupsPlan):
         return plan.partial_sql
     return plan.sql
+
+
+def _group_names(keys: pa.Table) -> list[str]:
+    """A readable and unambiguous name for each group: its key as JSON."""
+    return [json.dumps(row, default=str, sort_keys=True) for row in keys.to_pylist()]
+
+
+def _lost_group(name: str) -> BadRow:
+    return BadRow(
+        "a sum of this group does not fit its type", "the table itself", "group", name, name.encode()
+    )
 
 
 def _in_order(rows: pa.Table) -> pa.Table:

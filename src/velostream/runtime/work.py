@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from velostream.errors import JobError, LaggingReaderError, RowError, SourceDataError, VelostreamError
+from velostream.plan.merge import SumOverflowError
 from velostream.plan.spark import error_condition
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class ContinuousWork:
         self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit
     ) -> tuple[Progress, int] | None:
         """As if every row were good; None when one is not."""
+        if self.pipeline.lost:
+            return None
         for key, item in self.inputs.all.items():
             if item.source.has_bad_rows(start.get(key) if start else None, end[key]):
                 return None
@@ -108,6 +111,8 @@ class ContinuousWork:
         self._widen(start, end)
         bad = list(self._bad_rows(start, end))
         self._keep("decoding", bad, start, end)
+        if self.pipeline.lost:
+            return self._around_overflow(start, end, commit, len(bad))
         aside = 0
         # Keys are computed again from all rows, where a row that was set aside long ago may be met again.
         for since in (start, None):
@@ -116,28 +121,42 @@ class ContinuousWork:
             except Exception as exc:
                 if not data_error(exc):
                     raise
-                came = self._set_aside(since, end, exc, again=since is not None)
+                cause = exc
+            came, found = self._set_aside(since, end)
             if since is start:
                 self._keep("computing", came, start, end)
                 aside = len(came)
+            if since is None and not found and not self.pipeline.groups:
+                raise RowError(
+                    f"a row cannot be computed: {_message(cause)}",
+                    hint="guard the expression: try_cast, try_divide, nullif, coalesce",
+                ) from cause
+            if since is None and not found:
+                return self._around_overflow(start, end, commit, len(bad) + aside)
         return self.pipeline.advance(start, end, commit, careful=True), len(bad) + aside
 
-    def _set_aside(
-        self, since: SourceOffsets | None, end: SourceOffsets, cause: Exception, *, again: bool
-    ) -> list[BadRow]:
-        """Leave the rows after `since` that cannot be computed out of all that follows; those that came.
+    def _set_aside(self, since: SourceOffsets | None, end: SourceOffsets) -> tuple[list[BadRow], bool]:
+        """Leave the rows after `since` that cannot be computed out of all that follows.
 
-        `again` says that rows before `since` will be looked at too.
+        Returns those of them that came, and whether there were any.
         """
         culprits = list(self.pipeline.culprits(since, end, data_error))
-        if not culprits and not again:
-            raise RowError(
-                f"the rows can be computed one by one but not together: {_message(cause)}",
-                hint="a sum may have outgrown its type; cast its argument to a wider DECIMAL",
-            ) from cause
         for key, _, culprit in culprits:
             self.inputs.excluded.setdefault(key, set()).add(culprit.position)
-        return [culprit.row for _, came, culprit in culprits if came]
+        return [culprit.row for _, came, culprit in culprits if came], bool(culprits)
+
+    def _around_overflow(
+        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, bad: int
+    ) -> tuple[Progress, int]:
+        """Rows can be computed one by one but not together: a sum outgrew its type, and its group is lost."""
+        kept: list[BadRow] = []
+
+        def keep(groups: list[BadRow]) -> None:
+            self._keep("summing", groups, start, end)
+            kept.extend(groups)
+
+        progress = self.pipeline.advance_around_overflow(start, end, commit, keep)
+        return progress, bad + len(kept)
 
     def _widen(self, start: SourceOffsets | None, end: SourceOffsets) -> None:
         for key, item in self.inputs.all.items():
@@ -201,6 +220,8 @@ class ContinuousWork:
 
 def data_error(exc: BaseException) -> bool:
     """Whether a row of the input, rather than the machine or the program, made Spark fail."""
+    if isinstance(exc, SumOverflowError):
+        return True
     cause: BaseException | None = exc
     while cause is not None:
         condition = error_condition(cause)
