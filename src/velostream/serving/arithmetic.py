@@ -38,6 +38,9 @@ from velostream.serving.typed import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_SHORT = 18
+"""Digits of the longest decimal that DuckDB keeps in 64 bits."""
+
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOMENT = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)Z?)?")
 
@@ -107,6 +110,9 @@ def product(left: Typed, right: Typed) -> Typed:
     if precision > 38:
         raise NeedsSpark("a decimal product of more than 38 digits")
     kind = pa.decimal128(precision, one.scale + other.scale)
+    if max(one.precision, other.precision) <= _SHORT < precision:
+        # DuckDB would multiply in 64 bits and fail where the product needs more.
+        one = pa.decimal128(_SHORT + 1, one.scale)
     node = exp.Mul(this=coerce(left, one), expression=coerce(right, other))
     return Typed(cast_node(node, kind), kind)
 

@@ -39,6 +39,7 @@ class Writer:
         self._journal = journal
         self._publish = publish
         self._row_index: RowIndex | None = None
+        self._unapplied = False
         self.lock = RLock()
         """Held during a commit; readers never take it."""
         self._set_codec(journal.spec)
@@ -91,7 +92,7 @@ class Writer:
             if weights is None or bool(np.all(weights > 0)):
                 effect = changes.RowsChange(changes.appended(rows, weights), [])
             else:
-                effect = changes.rows_change(before, self.codec, self._index_rows(), rows, weights)
+                effect = changes.rows_change(before, self.codec, self._index_rows, rows, weights)
             return self._commit_rows(effect, commit)
 
     def replace(self, rows: pa.Table, commit: Commit) -> int:
@@ -135,9 +136,15 @@ class Writer:
 
     def _log(self, change: Change, commit: Commit) -> None:
         before = self._version
+        if self._unapplied:
+            raise InternalError(
+                f'table "{before.spec.name}" has a durable commit that could not be applied',
+                hint="open the table again",
+            )
         self._check_budget(change)
         number = before.number if change.empty else before.number + 1
         self._journal.record(change, number, before.limit, commit, before.number)
+        self._unapplied = True
 
     def _check_budget(self, change: Change) -> None:
         before = self._version
@@ -189,6 +196,7 @@ class Writer:
         memo: dict[int, Row | None],
     ) -> None:
         self._version = TableVersion(spec, number, views, limit, commit, index, link, memo)
+        self._unapplied = False
         self._publish(self._version)
 
     # --- the rest -----------------------------------------------------------------------------------

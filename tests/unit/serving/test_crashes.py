@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from trade_rows import TRADES, commit, trades
 
-from velostream.errors import CorruptDataError, TableError
+from velostream.errors import CorruptDataError, InternalError, TableError
 from velostream.model.tables import TableSpec
 from velostream.serving import log
 from velostream.serving.store import TableStore
@@ -195,6 +195,27 @@ def test_a_snapshot_that_cannot_be_written_does_not_fail_the_commit(
         assert table.version == 29
         table.commit_keyed(trades(("B", "1.00", 1)), None, commit(30))
         assert list((tmp_path / "tables" / "trades").glob("snapshot-*"))
+
+
+def test_a_commit_that_is_durable_but_not_applied_stops_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise MemoryError
+
+    root = tmp_path / "tables"
+    with TableStore(root) as store:
+        table = store.create(TableSpec("trades", TRADES, ("symbol",)))
+        table.commit_keyed(trades(("A", "1.00", 1)), None, commit(1))
+        with monkeypatch.context() as patched:
+            patched.setattr("velostream.serving.writer.compact", failing)
+            with pytest.raises(MemoryError):
+                table.commit_keyed(trades(("B", "1.00", 1)), None, commit(2))
+        with pytest.raises(InternalError, match="applied"):
+            table.commit_keyed(trades(("C", "1.00", 1)), None, commit(3))
+        assert table.last_commit == commit(1)
+    with TableStore(root) as store:
+        assert (len(store.open("trades")), store.open("trades").last_commit) == (2, commit(2))
 
 
 def test_read_only_stores_write_nothing(tmp_path: Path) -> None:
