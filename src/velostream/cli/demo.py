@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING
 import click
 
 from velostream.cli import demo_story as story
-from velostream.cli.demo_screen import Plain, Scene, Screen, reading
+from velostream.cli.demo_scene import Scene, reading
+from velostream.cli.demo_screen import Plain, Screen
 from velostream.cli.invocation import Invocation, common
 from velostream.cli.run import closing, stopped_by_signals
-from velostream.errors import DeadlineError
+from velostream.errors import DeadlineError, VelostreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,77 +80,89 @@ class Demo:
         started = time.monotonic()
         database = Database(settings)
         with closing(database):
-            with self._screen.showing(self._scene):
-                self._create(database)
-                self._scene.event(f"first table {time.monotonic() - started:.1f} s after the command")
-                self._watch(database, 10)
-                self._edit_price(database)
-                self._watch(database, 9)
-                self._edit_rating(database)
-                self._watch(database, 9)
+            with self._screen.showing(self._scene), self._read_beside(database):
+                self._create(database, started)
+                self._watch(10)
+                self._edit_price()
+                self._watch(9)
+                self._edit_rating()
+                self._watch(9)
                 self._delete(database)
-                self._watch(database, 7)
+                self._watch(7)
             self._screen.goodbye("stopping…")
         self._farewell()
 
-    def _create(self, database: Database) -> None:
-        import threading
-
+    def _create(self, database: Database, started: float) -> None:
         threading.Thread(target=_quietly, args=(database.spark,), daemon=True).start()
-        for what, text in story.statements(self._folder):
+        for number, (what, text) in enumerate(story.statements(self._folder)):
             self._scene.create(what, text)
             database.sql(text)
             self._scene.created(what)
-        self._read(database)
+            if number == 0:
+                self._scene.event(
+                    f"the first table moves, {time.monotonic() - started:.1f} s after the command"
+                )
+        self._scene.event(f"all tables move, {time.monotonic() - started:.1f} s after the command")
+
+    @contextlib.contextmanager
+    def _read_beside(self, database: Database) -> Iterator[None]:
+        """Read the tables ten times a second in a thread of its own, while statements run in this one."""
+        ended = threading.Event()
+
+        def read() -> None:
+            while not ended.wait(0.1):
+                with contextlib.suppress(VelostreamError):
+                    self._scene.update(reading(database))
+                self._screen.update()
+
+        thread = threading.Thread(target=read, name="demo", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(5)
 
     # --- the scenes ---------------------------------------------------------------------------------
 
-    def _watch(self, database: Database, seconds: float) -> None:
-        """Let it run, and show it."""
-        deadline = time.monotonic() + (1.0 if self._fast else seconds)
-        while time.monotonic() < deadline:
-            self._read(database)
-            time.sleep(0.1)
+    def _watch(self, seconds: float) -> None:
+        """Let it run."""
+        time.sleep(1.0 if self._fast else seconds)
 
-    def _read(self, database: Database) -> None:
-        self._scene.update(reading(database))
-        self._screen.update()
-
-    def _edit_price(self, database: Database) -> None:
+    def _edit_price(self) -> None:
         before = self._scene.last.holding(story.PRICED)
         with self._following(
-            database, lambda: self._scene.last.price(story.PRICED) == story.NEW_PRICE
+            story.PRICED, lambda: self._scene.last.counts_with(story.PRICED, story.NEW_PRICE)
         ) as told:
             story.write_reference(self._folder, price=story.NEW_PRICE)
             told.append(
                 f"{story.REFERENCE} edited: {story.PRICED} {story.OLD_PRICE} → {story.NEW_PRICE}, "
                 f"{before} traders hold it"
             )
-            self._scene.mark(story.PRICED)
 
-    def _edit_rating(self, database: Database) -> None:
+    def _edit_rating(self) -> None:
         before = self._scene.last.positions()
-        with self._following(database, lambda: self._scene.last.positions() < before) as told:
+        with self._following(story.RATED, lambda: self._scene.last.positions() < before) as told:
             story.write_reference(self._folder, price=story.NEW_PRICE, rating=story.NEW_RATING)
             told.append(
                 f"{story.REFERENCE} edited: {story.RATED} risk {story.OLD_RATING} → {story.NEW_RATING}, "
                 "too risky for some: their positions leave"
             )
-            self._scene.mark(story.RATED)
 
     def _delete(self, database: Database) -> None:
         name = self._scene.last.name(story.DELETED)
-        with self._following(database, lambda: self._scene.last.name(story.DELETED) is None) as told:
+        with self._following(story.DELETED, lambda: self._scene.last.name(story.DELETED) is None) as told:
             told.append(f"{story.DELETE}: {name} leaves")
             database.sql(story.DELETE)
 
     @contextlib.contextmanager
-    def _following(self, database: Database, followed: Callable[[], bool]) -> Iterator[list[str]]:
+    def _following(self, touched: str, followed: Callable[[], bool]) -> Iterator[list[str]]:
         """Do something to a source, then show the tables until the numbers have followed."""
         told: list[str] = []
         started = time.monotonic()
         yield told
         self._scene.event(told[0])
+        self._scene.mark(touched)
         while not followed():
             if time.monotonic() - started > PATIENCE_SECONDS:
                 raise DeadlineError(
@@ -156,8 +170,8 @@ class Demo:
                     detail=told[0],
                     hint=f"velo logs --data-dir {self._data}",
                 )
-            self._read(database)
             time.sleep(0.05)
+        self._scene.mark(touched)
         self._scene.event(f"followed in {time.monotonic() - started:.1f} s", good=True)
         self._screen.snapshot()
 
@@ -177,7 +191,5 @@ class Demo:
 
 def _quietly(start: Callable[[], object]) -> None:
     """Start Spark beside the first statement, which tells what goes wrong."""
-    from velostream.errors import VelostreamError
-
     with contextlib.suppress(VelostreamError):
         start()

@@ -4,136 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
-from dataclasses import dataclass, field
-from decimal import Decimal
 from io import StringIO
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from velostream.cli.demo_scene import Reading, Scene
 from velostream.cli.demo_story import DELETED, PRICED, RATED, SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+    from decimal import Decimal
 
-    from rich.console import Console, RenderableType
-    from rich.live import Live
+    from rich.console import RenderableType
     from rich.text import Text
 
-    from velostream.runtime.database import Database
-
-GLOW_SECONDS = 4.0
-"""How long a number that jumped stays highlighted."""
-_EVENTS = 6
+WIDE = 98
+"""Columns that both tables need side by side."""
+CAPTURE_WIDTH = 104
 _TRADERS = 6
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What the tables say at one moment."""
-
-    pnl: Mapping[str, Any] = field(default_factory=dict)
-    symbols: Mapping[str, Any] = field(default_factory=dict)
-    held: Mapping[str, tuple[int, Decimal]] = field(default_factory=dict)
-    trades: int = 0
-    rate: float = 0.0
-    latency: float = 0.0
-    groups: int = 0
-    versions: Mapping[str, int] = field(default_factory=dict)
-
-    def name(self, user: str) -> str | None:
-        """A trader's name, if the P&L table has them."""
-        row = self.pnl.get(user)
-        return row.name if row is not None else None
-
-    def price(self, symbol: str) -> Decimal | None:
-        """The last price of a symbol, once the P&L table counts with it too."""
-        row = self.symbols.get(symbol)
-        return row.last_price if row is not None else None
-
-    def holding(self, symbol: str) -> int:
-        """How many of the traders may hold a symbol."""
-        row = self.symbols.get(symbol)
-        return sum(r.risk_tolerance >= row.risk_rating for r in self.pnl.values()) if row else 0
-
-    def positions(self) -> int:
-        """Positions of all traders together."""
-        return sum(row.positions for row in self.pnl.values())
-
-
-def reading(database: Database) -> Reading:
-    """Read all tables; each is read whole, as of one version."""
-    pnl, symbols, positions = (database.table(n) for n in ("pnl", "symbol_metadata", "user_positions"))
-    held: dict[str, tuple[int, Decimal]] = {}
-    row: Any
-    for row in positions.page(limit=10_000):
-        size, value = held.get(row.symbol, (0, Decimal(0)))
-        held[row.symbol] = (size + row.position_size, value + row.position_value)
-    job = database.job("user_positions").stats
-    return Reading(
-        pnl=_by_first(pnl.page()),
-        symbols=_by_first(symbols.page()),
-        held=held,
-        trades=job.records_in,
-        rate=job.rate_in,
-        latency=job.latency_ms,
-        groups=len(positions),
-        versions={t.name: t.version for t in (positions, symbols, pnl)},
-    )
-
-
-def _by_first(rows: list[Any]) -> dict[str, Any]:
-    return {row[0]: row for row in rows}
-
-
-class Scene:
-    """What has happened so far, and the newest reading."""
-
-    def __init__(self) -> None:
-        self.last = Reading()
-        self.events: deque[tuple[float, str, bool]] = deque(maxlen=_EVENTS)
-        self.unseen: deque[str] = deque()
-        self.creating: tuple[str, str] | None = None
-        self.done: list[str] = []
-        self.marked: dict[str, float] = {}
-        self.moves: dict[str, tuple[int, float]] = {}
-        self.started = time.monotonic()
-
-    def create(self, what: str, text: str) -> None:
-        """A statement is being carried out."""
-        self.creating = (what, text)
-        self.unseen.append(text + ";\n")
-
-    def created(self, what: str) -> None:
-        """It is."""
-        self.done.append(what)
-        self.creating = None
-
-    def update(self, reading: Reading) -> None:
-        """Take a new reading, and note which numbers moved and which way."""
-        now = time.monotonic()
-        for user, row in reading.pnl.items():
-            before = self.last.pnl.get(user)
-            if before is not None and before.pnl != row.pnl:
-                self.moves[user] = (1 if row.pnl > before.pnl else -1, now)
-        if self.last.pnl and reading.pnl and len(reading.pnl) < len(self.last.pnl):
-            for user in set(self.last.pnl) - set(reading.pnl):
-                self.marked[user] = now
-        self.last = reading
-
-    def mark(self, name: str) -> None:
-        """Highlight a symbol from now on for a while."""
-        self.marked[name] = time.monotonic()
-
-    def glowing(self, name: str) -> bool:
-        """Whether something still is highlighted."""
-        return time.monotonic() - self.marked.get(name, -1e9) < GLOW_SECONDS
-
-    def event(self, text: str, *, good: bool = False) -> None:
-        """Something happened."""
-        self.events.append((time.monotonic() - self.started, text, good))
-        self.unseen.append(("  → " if good else "") + text)
+_TOLD_SECONDS = 2.0
 
 
 class Plain:
@@ -142,6 +33,7 @@ class Plain:
     def __init__(self) -> None:
         self._scene = Scene()
         self._told = 0.0
+        self._lock = Lock()
 
     @contextlib.contextmanager
     def showing(self, scene: Scene) -> Iterator[None]:
@@ -152,32 +44,38 @@ class Plain:
 
     def update(self) -> None:
         """Tell what is new, and the numbers now and then."""
-        self._unseen()
-        last = self._scene.last
-        if last.pnl and time.monotonic() - self._told >= 2.0:
-            self._told = time.monotonic()
-            self._numbers(last)
+        with self._lock:
+            self._unseen()
+            last = self._scene.last
+            if last.held and time.monotonic() - self._told >= _TOLD_SECONDS:
+                self._numbers(last)
+
+    def snapshot(self) -> None:
+        """Show the numbers that have just followed."""
+        with self._lock:
+            self._unseen()
+            self._numbers(self._scene.last)
+
+    def goodbye(self, line: str, *commands: str) -> None:
+        """The last words."""
+        with self._lock:
+            self._unseen()
+            click.echo(line)
+            for command in commands:
+                click.echo(f"  {command}")
 
     def _unseen(self) -> None:
         while self._scene.unseen:
             click.echo(self._scene.unseen.popleft())
 
     def _numbers(self, last: Reading) -> None:
-        traders = ", ".join(f"{row.name} {row.pnl:+,.2f}" for _, row in sorted(last.pnl.items()))
-        click.echo(f"{last.trades:,} trades, {last.rate:,.0f}/s, {last.groups} positions; P&L: {traders}")
-
-    def snapshot(self) -> None:
-        """Show the numbers that have just followed."""
-        self._unseen()
         self._told = time.monotonic()
-        self._numbers(self._scene.last)
-
-    def goodbye(self, line: str, *commands: str) -> None:
-        """The last words."""
-        self._unseen()
-        click.echo(line)
-        for command in commands:
-            click.echo(f"  {command}")
+        traders = ", ".join(f"{row.name} {row.pnl:+,.2f}" for _, row in sorted(last.pnl.items()))
+        profit = f"; P&L: {traders}" if traders else ""
+        figures = last.stats
+        click.echo(
+            f"{figures.records_in:,} trades, {figures.rate_in:,.0f}/s, {last.groups} positions{profit}"
+        )
 
 
 class Screen:
@@ -186,14 +84,9 @@ class Screen:
     def __init__(self, capture: str | None = None) -> None:
         from rich.console import Console
 
-        self.console: Console = (
-            Console(record=True, width=104, height=34, force_terminal=True, color_system="truecolor")
-            if capture
-            else Console()
-        )
+        self._console = Console(width=CAPTURE_WIDTH, force_terminal=True) if capture else Console()
         self._capture = capture
         self._scene = Scene()
-        self._live: Live | None = None
 
     @contextlib.contextmanager
     def showing(self, scene: Scene) -> Iterator[None]:
@@ -201,8 +94,11 @@ class Screen:
         from rich.live import Live
 
         self._scene = scene
-        self._live = Live(get_renderable=lambda: picture(scene), console=self.console, refresh_per_second=8)
-        with self._live:
+        with Live(
+            get_renderable=lambda: picture(scene, self._console.width),
+            console=self._console,
+            refresh_per_second=8,
+        ):
             yield
 
     def update(self) -> None:
@@ -215,9 +111,9 @@ class Screen:
         from rich.console import Console
 
         canvas = Console(
-            record=True, width=104, force_terminal=True, color_system="truecolor", file=StringIO()
+            record=True, width=CAPTURE_WIDTH, force_terminal=True, color_system="truecolor", file=StringIO()
         )
-        canvas.print(picture(self._scene))
+        canvas.print(picture(self._scene, canvas.width))
         canvas.save_svg(self._capture, title="velo demo")
 
     def goodbye(self, line: str, *commands: str) -> None:
@@ -225,43 +121,47 @@ class Screen:
         from rich.syntax import Syntax
         from rich.text import Text
 
-        self.console.print(Text(line, "bold" if commands else "bright_black"))
+        self._console.print(Text(line, "bold" if commands else "bright_black"))
         for command in commands:
-            self.console.print(Syntax(f"  {command}", "bash", background_color="default", word_wrap=True))
+            self._console.print(Syntax(f"  {command}", "bash", background_color="default", word_wrap=True))
 
 
 # --- drawing ----------------------------------------------------------------------------------------
 
 
-def picture(scene: Scene) -> RenderableType:
-    """The whole screen as of now."""
-    from rich.columns import Columns
+def picture(scene: Scene, width: int) -> RenderableType:
+    """The whole screen as of now, for a terminal of that width."""
     from rich.console import Group
+    from rich.table import Table
     from rich.text import Text
 
     title = Text.assemble(
         ("velostream ", "bold cyan"), ("streaming SQL on Spark: tables that stay right", "bright_black")
     )
-    if not scene.last.pnl:
-        return Group(title, Text(), _creation(scene))
-    tables = Columns([_pnl(scene), _symbols(scene)], padding=(0, 2))
-    return Group(title, Text(), tables, _figures(scene), Text(), _events(scene))
+    left = _pnl(scene) if scene.last.pnl else _creation(scene)
+    if not scene.last.held:
+        return Group(title, Text(), left)
+    if width < WIDE:
+        return Group(title, Text(), left, _prices(scene), _figures(scene), Text(), _events(scene))
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row(left, _symbols(scene))
+    return Group(title, Text(), grid, _figures(scene), Text(), _events(scene))
 
 
 def _creation(scene: Scene) -> RenderableType:
     from rich.console import Group
-    from rich.spinner import Spinner
     from rich.syntax import Syntax
     from rich.text import Text
 
     parts: list[RenderableType] = [
-        Text.assemble(("✓ ", "green"), (what, "bright_black")) for what in scene.done
+        Text.assemble(("✓ ", "green"), (what, "bright_black")) for what in list(scene.done)
     ]
-    if scene.creating is not None:
-        what, text = scene.creating
+    creating = scene.creating
+    if creating is not None:
+        what, text = creating
         elapsed = time.monotonic() - scene.started
         first = "" if scene.done else ", Spark is starting beside it"
-        parts.append(_spinning(Spinner, f"{what}{first}  [bright_black]{elapsed:.0f} s[/]"))
+        parts.append(_spinning(f"{what}{first}  [bright_black]{elapsed:.0f} s[/]"))
         parts.append(Syntax(text, "sql", background_color="default", padding=(1, 2)))
     return Group(*parts)
 
@@ -269,9 +169,11 @@ def _creation(scene: Scene) -> RenderableType:
 _spinners: dict[str, Any] = {}
 
 
-def _spinning(kind: Any, text: str) -> RenderableType:
+def _spinning(text: str) -> RenderableType:
     """One spinner for all frames: a new one per frame would never turn."""
-    spinner = _spinners.setdefault("dots", kind("dots", style="cyan"))
+    from rich.spinner import Spinner
+
+    spinner = _spinners.setdefault("dots", Spinner("dots", style="cyan"))
     spinner.update(text=text)
     turning: RenderableType = spinner
     return turning
@@ -282,25 +184,24 @@ def _pnl(scene: Scene) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        box=box.ROUNDED, border_style="bright_black", title="pnl", title_style="bold", title_justify="left"
-    )
-    table.add_column("trader")
-    table.add_column("risk ≤", justify="right")
+    last = scene.last
+    table = Table(box=box.ROUNDED, border_style="bright_black", title="pnl", title_style="bold")
+    table.title_justify = "left"
+    table.add_column("trader", min_width=7)
+    table.add_column("risk", justify="right")
     table.add_column("positions", justify="right")
-    table.add_column("cost", justify="right", min_width=14)
+    table.add_column("cost", justify="right", min_width=13)
     table.add_column("P&L", justify="right", min_width=15)
-    for user, row in sorted(scene.last.pnl.items()):
+    for user, row in sorted(last.pnl.items()):
         table.add_row(
-            f"{row.name}",
+            row.name,
             str(row.risk_tolerance),
             str(row.positions),
             f"{row.cost:,.2f}",
             _moving(scene, user, row.pnl),
         )
-    for _ in range(_TRADERS - len(scene.last.pnl)):
-        gone = scene.glowing(DELETED)
-        table.add_row(Text("deleted", "red italic") if gone else "", "", "", "", "")
+    for _ in range(_TRADERS - len(last.pnl)):
+        table.add_row(Text("deleted", "red italic") if scene.glowing(DELETED) else "", "", "", "", "")
     return table
 
 
@@ -321,39 +222,49 @@ def _symbols(scene: Scene) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        box=box.ROUNDED,
-        border_style="bright_black",
-        title="symbol_metadata, user_positions",
-        title_style="bold",
-        title_justify="left",
-    )
+    last = scene.last
+    table = Table(box=box.ROUNDED, border_style="bright_black", title_style="bold", title_justify="left")
+    table.title = "symbol_metadata + user_positions"
     table.add_column("symbol")
     table.add_column("risk", justify="right")
     table.add_column("last", justify="right")
     table.add_column("held", justify="right", min_width=9)
     for symbol, *_ in SYMBOLS:
-        row = scene.last.symbols.get(symbol)
-        size, _value = scene.last.held.get(symbol, (0, Decimal(0)))
+        row = last.symbols.get(symbol)
         glow = "black on yellow" if scene.glowing(symbol) else ""
         table.add_row(
             Text(symbol, glow),
             Text(str(row.risk_rating) if row else "", glow if symbol == RATED else ""),
             Text(f"{row.last_price:,.2f}" if row else "", glow if symbol == PRICED else ""),
-            f"{size:,}",
+            f"{last.held.get(symbol, 0):,}",
         )
     return table
+
+
+def _prices(scene: Scene) -> RenderableType:
+    """The symbols in a line or two, where there is no room for their table."""
+    from rich.text import Text
+
+    line = Text()
+    for symbol, *_ in SYMBOLS:
+        row = scene.last.symbols.get(symbol)
+        if row is not None:
+            line.append(f"{symbol} {row.last_price:,.2f}", "black on yellow" if scene.glowing(symbol) else "")
+            line.append(f" r{row.risk_rating}  ", "bright_black")
+    return line
 
 
 def _figures(scene: Scene) -> RenderableType:
     from rich.text import Text
 
-    last = scene.last
+    figures, last = scene.last.stats, scene.last
     versions = ", ".join(f"{name} v{number:,}" for name, number in last.versions.items())
     return Text.assemble(
-        (f"{last.trades:,}", "bold"),
-        f" trades, {last.rate:,.0f}/s, in {last.groups} groups; a batch takes {last.latency:,.0f} ms; ",
+        (f"{figures.records_in:,}", "bold"),
+        f" trades, {figures.rate_in:,.0f}/s, {last.groups} groups, {figures.latency_ms:,.0f} ms a batch; ",
         (versions, "bright_black"),
+        no_wrap=True,
+        overflow="ellipsis",
     )
 
 
@@ -361,10 +272,13 @@ def _events(scene: Scene) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    lines: list[RenderableType] = []
-    for at, text, good in scene.events:
-        style = "green" if good else ""
-        lines.append(
-            Text.assemble((f"{at:5.1f} s  ", "bright_black"), ("✓ " if good else "", "green"), (text, style))
+    return Group(
+        *(
+            Text.assemble(
+                (f"{at:5.1f} s  ", "bright_black"),
+                ("✓ " if good else "", "green"),
+                (text, "green" if good else ""),
+            )
+            for at, text, good in list(scene.events)
         )
-    return Group(*lines)
+    )
