@@ -169,6 +169,26 @@ def test_system_columns(spark, tmp_path):
             assert {row["_partition"] for row in found} == {str(path)}
 
 
+def test_positions_stay_with_their_rows(spark, tmp_path):
+    path = write(tmp_path / "x.csv", "id,name", "1,a", "2,b", "3,c")
+    source = open_source(str(path), tmp_path / "spool", schema=None)
+    first = source.latest(None)
+    before = rows_of(source.frame(spark, None, first, ["id", "_position"], careful=True), ["id", "_position"])
+    write(path, "id,name", "0,new", "1,a", "3,c")
+    second = source.latest(first)
+    changed = source.frame(spark, first, second, ["id", "_position"], careful=True)
+    gone = rows_of(changed.where("_weight < 0"), ["id", "_position"])
+    assert {row[0] for row in gone} == {2}
+    assert gone <= before
+    after = rows_of(
+        source.frame(spark, None, second, ["id", "_position"], careful=True),
+        ["id", "_position"],
+        careful=True,
+    )
+    assert before - gone <= after
+    assert max(after, key=lambda row: row[1])[0] == 0
+
+
 def test_json_numbers_keep_their_digits(spark, tmp_path):
     path = write(
         tmp_path / "x.jsonl",

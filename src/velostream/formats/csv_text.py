@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,8 +33,37 @@ class CsvDialect:
         """The fields of one record, quotes removed."""
         if self.quote not in record:
             return record.split(self.delimiter)
-        rows = list(csv.reader([record], delimiter=self.delimiter, quotechar=self.quote, strict=False))
-        return rows[0] if rows else [""]
+        fields: list[str] = []
+        position = 0
+        while position <= len(record):
+            text, position = self._field(record, position)
+            fields.append(text)
+        return fields
+
+    def _field(self, record: str, start: int) -> tuple[str, int]:
+        """The field that begins at a place, and where the next one does."""
+        quote, after = self.quote, start
+        text: str | None = None
+        if record.startswith(quote, start):
+            closing = self._closing(record, start + 1)
+            if closing is not None:
+                after = closing + 1
+                text = record[start + 1 : closing].replace(quote * 2, quote)
+        end = record.find(self.delimiter, after)
+        end = len(record) if end < 0 else end
+        if text is None or record[after:end].strip():
+            # Not a quoted field after all: it stands as it is, as Spark's parser has it.
+            text = record[start:end]
+        return text, end + len(self.delimiter)
+
+    def _closing(self, record: str, position: int) -> int | None:
+        while True:
+            found = record.find(self.quote, position)
+            if found < 0:
+                return None
+            if not record.startswith(self.quote, found + 1):
+                return found
+            position = found + 2
 
     def values(self, record: str) -> list[str | None]:
         """The fields of one record with NULL as None."""

@@ -280,8 +280,8 @@ def test_one_edited_line_of_many_costs_two_rows(tmp_path):
 def test_a_large_load_comes_in_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(tracker, "STEP_BYTES", 20_000)
     path = tmp_path / "x.csv"
-    path.write_text("a,b\n" + "".join(f"{number},x\n" for number in range(100_000)))
-    reader = reader_of(path, tmp_path, buffer_size="50000")
+    path.write_text("a,b\n" + "".join(f"{number},x\n" for number in range(20_000)))
+    reader = reader_of(path, tmp_path, buffer_size="10000")
     steps = 0
     while reader.step():
         steps += 1

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from velostream.connectors.file.draft import SegmentText
 from velostream.formats.spark_frames import BAD, BAD_ROW, RECORD, decode_csv, decode_json
 from velostream.formats.spark_types import literal, quoted, spark_name
 from velostream.model.changes import WEIGHT
@@ -22,6 +21,7 @@ from velostream.model.changes import WEIGHT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.connectors.file.segments import Segment
@@ -36,6 +36,11 @@ _NATIVE_POSITION = (
 )
 """Names of segments sort by age, and within a block the ids grow in the order of reading. The ids depend on
 what else is read, so that they order rows but do not tell them apart from one frame to another."""
+_POSITION = (
+    "concat(lpad(CAST(unix_micros(_timestamp) AS STRING), 17, '0'), ' ', _partition, ' ', "
+    "lpad(CAST(_offset AS STRING), 20, '0'))"
+)
+"""When it was read, from which file, from which byte: the same for ever, and growing."""
 _MOST_LITERALS = 1000
 _UNFIT = "a value does not fit its column"
 
@@ -70,7 +75,7 @@ class FrameReader:
         parts = []
         for (weight, _, _, _), segments in groups.items():
             # A bad row never got in, so what is taken back is always looked at with care.
-            part = self._group(segments, fields, system, careful or weight < 0)
+            part = self._group(segments, fields, system, careful or weight < 0, identified=careful)
             if weight < 0:
                 part = part.where(f"{BAD} IS NULL")
                 part = part if careful else part.drop(BAD)
@@ -94,12 +99,17 @@ class FrameReader:
         return shared == "true" or (master.startswith("local") and not master.startswith("local-cluster"))
 
     def _group(
-        self, segments: Sequence[Segment], fields: Sequence[pa.Field], system: Sequence[str], careful: bool
+        self,
+        segments: Sequence[Segment],
+        fields: Sequence[pa.Field],
+        system: Sequence[str],
+        careful: bool,
+        identified: bool,
     ) -> DataFrame:
         first = segments[0]
         if first.kind != "text":
             return self._binary(segments, fields, system, careful)
-        records = self._records(segments, system, careful)
+        records = self._records(segments, system, identified)
         if first.columns is None:
             return decode_json(records, fields, system, careful=careful)
         columns = first.columns
@@ -107,9 +117,12 @@ class FrameReader:
             columns = (*self.names[: len(columns)], *columns[len(self.names) :])
         return decode_csv(records, columns, fields, self.dialect, system, careful=careful)
 
-    def _records(self, segments: Sequence[Segment], system: Sequence[str], careful: bool) -> DataFrame:
-        """The records of some segments with system columns, read by Spark itself if it can tell them."""
-        known = {} if careful else {"_position": _NATIVE_POSITION}
+    def _records(self, segments: Sequence[Segment], system: Sequence[str], identified: bool) -> DataFrame:
+        """The records of some segments with system columns, read by Spark itself if it can tell them.
+
+        `identified` positions are the same in every frame; the others only order the rows of one.
+        """
+        known = {} if identified else {"_position": _NATIVE_POSITION}
         if len(segments) <= _MOST_LITERALS:
             instants = {segment.name: str(segment.at_micros) for segment in segments}
             known["_timestamp"] = f"timestamp_micros({_lookup(instants)})"
@@ -120,7 +133,10 @@ class FrameReader:
                 known["_partition"] = _lookup(paths)
         if not self.local() or not known.keys() >= set(system):
             table = pa.concat_tables([record_table(self.spool, segment) for segment in segments])
-            return self.spark.createDataFrame(table)
+            return self.spark.createDataFrame(table).selectExpr(
+                f"left({RECORD}, length({RECORD}) - {len(segments[0].separator)}) AS {RECORD}",
+                *(f"{_POSITION} AS _position" if name == "_position" else name for name in system),
+            )
         reader = self.spark.read.option("lineSep", segments[0].separator.decode("ascii"))
         # Names are ours: neither patterns nor partition columns are to be seen in them.
         reader = reader.option("__globPaths__", "false").option("recursiveFileLookup", "true")
@@ -134,6 +150,7 @@ class FrameReader:
         if system or not self.local():
             tables = [_binary_table(self.spool, segment) for segment in segments]
             frame = self.spark.createDataFrame(pa.concat_tables(tables))
+            system = [f"{_POSITION} AS _position" if name == "_position" else name for name in system]
         else:
             paths = [f"file://{self.spool.path(segment)}" for segment in segments]
             reader = self.spark.read.option("__globPaths__", "false").option("recursiveFileLookup", "true")
@@ -168,27 +185,43 @@ class FrameReader:
 
 
 def record_table(spool: Spool, segment: Segment) -> pa.Table:
-    """The records of a text segment with their system columns."""
-    text = SegmentText(spool, segment)
-    records: list[bytes] = []
-    starts, paths, counts = [], [], []
-    for number, piece in enumerate(segment.pieces):
-        found = text.records(number)
-        records += found
-        starts.append(text.starts(number))
-        paths.append(piece.path)
-        counts.append(len(found))
-    offsets = np.concatenate(starts) if starts else np.zeros(0, dtype=np.int64)
-    partitions = pa.array(paths, pa.string()).take(pa.array(np.repeat(np.arange(len(paths)), counts)))
+    """The records of a text segment, separators included, with where and when they were read."""
+    data = np.fromfile(spool.path(segment), dtype=np.uint8)
+    ends = _ends(data, segment.separator)
+    bounds = np.concatenate([np.zeros(1, dtype=np.int64), ends])
+    buffers = [None, pa.py_buffer(bounds.astype(np.int64)), pa.py_buffer(data)]
+    counts = [piece.rows for piece in segment.pieces]
+    paths = pa.array([piece.path for piece in segment.pieces], pa.string())
     return pa.table(
         {
-            RECORD: pa.array(records, pa.binary()).cast(pa.string()),
-            "_partition": partitions,
-            "_offset": pa.array(offsets, pa.int64()),
-            "_timestamp": _instants(segment, len(records)),
-            "_position": _positions(segment, len(records)),
+            RECORD: pa.Array.from_buffers(pa.large_string(), len(ends), buffers),
+            "_partition": paths.take(pa.array(np.repeat(np.arange(len(counts)), counts))),
+            "_offset": pa.array(_offsets(spool, segment, bounds), pa.int64()),
+            "_timestamp": _instants(segment, len(ends)),
         }
     )
+
+
+def _ends(data: NDArray[np.uint8], separator: bytes) -> NDArray[np.int64]:
+    """Where each record ends, its separator included."""
+    found = np.flatnonzero(data == separator[-1]).astype(np.int64)
+    for back, byte in enumerate(reversed(separator[:-1]), start=1):
+        found = found[found >= back]
+        found = found[data[found - back] == byte]
+    return found + 1
+
+
+def _offsets(spool: Spool, segment: Segment, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where in its file each record began."""
+    if segment.indexed:
+        return np.fromfile(spool.index_path(segment), dtype="<i8")
+    parts, row = [], 0
+    for piece in segment.pieces:
+        begins = bounds[row : row + piece.rows]
+        extra = np.arange(piece.rows) * (piece.line_end - len(segment.separator))
+        parts.append(piece.start + begins - begins[:1] + extra)
+        row += piece.rows
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
 def _binary_table(spool: Spool, segment: Segment) -> pa.Table:
@@ -196,8 +229,7 @@ def _binary_table(spool: Spool, segment: Segment) -> pa.Table:
     rows = table.num_rows
     table = table.append_column("_partition", pa.array([segment.pieces[0].path] * rows, pa.string()))
     table = table.append_column("_offset", pa.array(np.arange(rows), pa.int64()))
-    table = table.append_column("_timestamp", _instants(segment, rows))
-    return table.append_column("_position", _positions(segment, rows))
+    return table.append_column("_timestamp", _instants(segment, rows))
 
 
 def binary_rows(spool: Spool, segment: Segment) -> pa.Table:
@@ -211,10 +243,6 @@ def binary_rows(spool: Spool, segment: Segment) -> pa.Table:
 
 def _instants(segment: Segment, rows: int) -> pa.Array:
     return pa.array(np.full(rows, segment.at_micros), pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-
-
-def _positions(segment: Segment, rows: int) -> pa.Array:
-    return pa.array([f"{segment.name}{number:032d}" for number in range(rows)], pa.string())
 
 
 def _lookup(values: dict[str, str]) -> str:

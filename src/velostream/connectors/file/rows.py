@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from velostream.connectors.file.spool import Spool
     from velostream.formats.csv_text import CsvDialect
 
-_SYSTEM = ("_partition", "_offset", "_timestamp")
+_WHERE = ("_partition", "_offset")
+_SYSTEM = (*_WHERE, "_timestamp")
 
 
 class BadText(NamedTuple):
@@ -111,7 +112,7 @@ class RowReader:
         records = record_table(self.spool, segment)
         columns = self.named(segment.columns)
         rows, kept = [], []
-        for number, record in enumerate(records[RECORD].to_pylist()):
+        for number, record in enumerate(_texts(records, segment)):
             try:
                 rows.append(self.decode(record, columns))
                 kept.append(number)
@@ -131,6 +132,11 @@ class RowReader:
         offsets = pa.array(range(found.num_rows), pa.int64())
         at = pa.array([segment.at_micros] * found.num_rows, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
         return pa.table([*arrays, path, offsets, at], names=[*self.schema.names, *_SYSTEM])
+
+
+def _texts(records: pa.Table, segment: Segment) -> list[str]:
+    size = len(segment.separator)
+    return [text[:-size] for text in records[RECORD].to_pylist()]
 
 
 def _named(name: str, parse: Any, value: Any, kind: pa.DataType) -> Any:
