@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @common
 def tables_command(invocation: Invocation) -> None:
     """List the tables with rows, key, version, source, health and size."""
-    _print(invocation, ask(invocation, "SHOW TABLES"), "no tables yet")
+    rows = ask(invocation, "SHOW TABLES")
+    if invocation.output_format == "table":
+        rows = _brief(rows)
+    _print(invocation, rows, "no tables yet")
 
 
 @click.command("jobs")
@@ -70,13 +73,20 @@ def _quoted(name: str) -> str:
 
 
 def _brief(rows: pa.Table) -> pa.Table:
-    """What fits a screen: empty columns and the ids of jobs that have a name are left out."""
+    """What fits a screen: seconds, and no empty columns, nor the ids of jobs that have a name."""
+    import pyarrow.compute as pc
+
     keep = [
         name
         for name in rows.schema.names
         if name != "id" and (rows.column(name).null_count < rows.num_rows or rows.num_rows == 0)
     ]
-    return rows.select(keep)
+    brief = rows.select(keep)
+    if "last_updated" in keep:
+        at = keep.index("last_updated")
+        seconds = pc.strftime(brief.column(at), format="%Y-%m-%d %H:%M:%S")
+        brief = brief.set_column(at, "last_updated", pc.utf8_slice_codeunits(seconds, 0, 19))
+    return brief
 
 
 def _print(invocation: Invocation, rows: pa.Table, empty: str) -> None:

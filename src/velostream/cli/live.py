@@ -105,18 +105,21 @@ class View:
 
     def __rich__(self) -> RenderableType:
         from rich.console import Console, Group
+        from rich.table import Table
         from rich.text import Text
 
-        height = max(5, Console().height - 7)
+        console = Console()
+        height = max(5, console.height - 7)
         ordered = sorted(self._rows.elements(), key=self._order)
         table = pa.Table.from_pylist(
             [dict(zip(self._following.schema.names, row, strict=True)) for row in ordered[:height]],
             schema=self._following.schema,
         )
-        drawn = pretty_table(table)
-        for number, row in enumerate(ordered[:height]):
-            if row in self._fresh and len(self._fresh) < len(ordered):
-                drawn.rows[number].style = "bold green"
+        drawn = pretty_table(table, console.width)
+        if isinstance(drawn, Table) and len(self._fresh) < len(ordered):
+            for number, row in enumerate(ordered[:height]):
+                if row in self._fresh:
+                    drawn.rows[number].style = "bold green"
         more = f"; {len(ordered) - height:,} more" if len(ordered) > height else ""
         elapsed = max(time.monotonic() - self._started, 0.001)
         foot = f"{len(ordered):,} rows{more}; {self.changes:,} changes in {elapsed:.0f} s; Ctrl-C ends"

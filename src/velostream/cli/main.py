@@ -15,6 +15,9 @@ INTERRUPTED = 130
 
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit with its code."""
+    # pyarrow loads pandas, if it is there, for conversions that need nothing of it: half a second. Nothing
+    # of ours uses it here, and Spark's Python workers are processes of their own.
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     try:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:

@@ -12,10 +12,15 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     import pyarrow as pa
-    from rich.table import Table as RichTable
+    from rich.console import RenderableType
+    from rich.text import Text
 
 NULL = "∅"
+MOST = 1000
+"""Rows that a terminal is given."""
 _WIDEST = 60
+_LEAST = 6
+"""Characters of a text that stay when the terminal is narrow."""
 
 
 class Output:
@@ -46,7 +51,10 @@ class Output:
         elif self.pretty:
             from rich.console import Console
 
-            Console().print(pretty_table(rows))
+            console = Console()
+            console.print(pretty_table(rows, console.width, most=MOST))
+            if rows.num_rows > MOST:
+                console.print(f"[bright_black]… and {rows.num_rows - MOST:,} more; --format csv has all[/]")
         else:
             sys.stdout.write(plain_table(rows))
         sys.stdout.flush()
@@ -123,23 +131,80 @@ def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) 
     return "  ".join(padded).rstrip() + "\n"
 
 
-def pretty_table(rows: pa.Table, *, most: int | None = None, title: str | None = None) -> RichTable:
-    """A table for a terminal: numbers to the right, NULL dim, long values cut to the width there is."""
+def pretty_table(rows: pa.Table, width: int, *, most: int | None = None) -> RenderableType:
+    """Rows for a terminal of that width: numbers to the right and never cut, NULL dim, long texts cut.
+
+    Where not even that fits, each row is a block of lines.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.ROUNDED, border_style="bright_black", header_style="bold", title=title)
-    shown = rows if most is None else rows.slice(0, most)
-    cells, numeric = texts(shown)
-    for name, right in zip(rows.schema.names, numeric, strict=True):
+    cells, numeric = texts(rows if most is None else rows.slice(0, most))
+    names = list(rows.schema.names)
+    widths = fitted(names, cells, numeric, width)
+    if widths is None:
+        return _blocks(names, cells)
+    table = Table(box=box.ROUNDED, border_style="bright_black", header_style="bold")
+    fold = len(names) <= 2
+    for name, right, columns in zip(names, numeric, widths, strict=True):
         table.add_column(
             Text(name),
             justify="right" if right else "left",
-            overflow="fold" if rows.num_columns <= 2 else "ellipsis",
-            no_wrap=rows.num_columns > 2,
-            max_width=None if rows.num_columns <= 2 else _WIDEST,
+            overflow="fold" if fold else "ellipsis",
+            no_wrap=not fold,
+            width=columns,
         )
     for row in cells:
-        table.add_row(*(Text(NULL, "bright_black") if cell is None else Text(cell) for cell in row))
+        table.add_row(*(_cell(text) for text in row))
     return table
+
+
+def fitted(
+    names: Sequence[str], cells: Sequence[Sequence[str | None]], numeric: Sequence[bool], width: int
+) -> list[int] | None:
+    """Widths of the columns so that the table fits, taken from the widest texts first; None if it cannot."""
+    widths = [
+        min(max(len(name), *(len(row[i] or NULL) for row in cells), 1), 10**9 if numeric[i] else _WIDEST)
+        for i, name in enumerate(names)
+    ]
+    if len(names) <= 2:
+        return (
+            [min(w, max(_LEAST, width - 8)) for w in widths]
+            if len(names) == 1
+            else widths_of_two(widths, width)
+        )
+    excess = sum(widths) + 3 * len(names) + 1 - width
+    while excess > 0:
+        index = max(range(len(names)), key=lambda i: -1 if numeric[i] else widths[i])
+        if numeric[index] or widths[index] <= _LEAST:
+            return None
+        widths[index] -= 1
+        excess -= 1
+    return widths
+
+
+def widths_of_two(widths: list[int], width: int) -> list[int]:
+    """Two columns, such as a name and a long text: the second is folded into what the first leaves."""
+    return [widths[0], min(widths[1], max(_LEAST, width - widths[0] - 7))]
+
+
+def _cell(text: str | None) -> Text:
+    from rich.text import Text
+
+    return Text(NULL, "bright_black") if text is None else Text(text)
+
+
+def _blocks(names: Sequence[str], cells: Sequence[Sequence[str | None]]) -> RenderableType:
+    from rich.console import Group
+    from rich.rule import Rule
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    for number, row in enumerate(cells, start=1):
+        grid = Table.grid(padding=(0, 2))
+        for name, text in zip(names, row, strict=True):
+            grid.add_row(Text(name, "bold"), _cell(text))
+        parts += [Rule(f"row {number}", align="left", style="bright_black"), grid]
+    return Group(*parts)

@@ -75,6 +75,7 @@ class Database:
         self.directory = DataDirectory(settings.data_dir)
         self.read_only = read_only
         self._log = None
+        logs.silence()
         if not read_only:
             self.directory.hold()
             self._log = logs.log_to(self.directory.logs, settings.log_level)

@@ -53,6 +53,18 @@ def log_to(folder: Path, level: str) -> logging.Handler:
     return handler
 
 
+def silence() -> None:
+    """Keep what we log off the terminal, also where no data directory takes it."""
+    root = logging.getLogger("velostream")
+    root.propagate = False
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
+    if not structlog.is_configured():
+        structlog.configure(
+            logger_factory=structlog.stdlib.LoggerFactory(), wrapper_class=structlog.stdlib.BoundLogger
+        )
+
+
 def stop(handler: logging.Handler) -> None:
     """Let go of the file."""
     logging.getLogger("velostream").removeHandler(handler)
