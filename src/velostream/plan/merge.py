@@ -123,10 +123,20 @@ def _overflow(name: str, kind: pa.DataType) -> SumOverflowError:
 
 
 def _extreme(old: pa.ChunkedArray, new: pa.ChunkedArray, how: Merge) -> pa.ChunkedArray:
-    if pa.types.is_boolean(old.type):
-        return _extreme(old.cast(pa.int8()), new.cast(pa.int8()), how).cast(pa.bool_())
-    choose = pc.min_element_wise if how is Merge.MIN else pc.max_element_wise
-    return choose(old, new.cast(old.type))
+    new = new.cast(old.type)
+    later, earlier = (new, old) if how is Merge.MAX else (old, new)
+    replaces = pc.or_kleene(pc.is_null(old), _greater(later, earlier))
+    return pc.if_else(pc.fill_null(replaces, False), new, old)
+
+
+def _greater(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    """In Spark's order, in which NaN is greater than any other number."""
+    if pa.types.is_boolean(left.type):
+        left, right = left.cast(pa.int8()), right.cast(pa.int8())
+    greater = pc.greater(left, right)
+    if not pa.types.is_floating(left.type):
+        return greater
+    return pc.or_(greater, pc.and_(pc.is_nan(left), pc.invert(pc.is_nan(right))))
 
 
 # --- values -----------------------------------------------------------------------------------------

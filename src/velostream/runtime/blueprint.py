@@ -105,7 +105,11 @@ def _plan(
     *,
     table: bool,
 ) -> Opened:
-    schemas = {name: known.get(name) or source.discover() for name, source in sources.items()}
+    # A table knows its columns better than what was remembered of it: they may have become wider.
+    schemas = {
+        name: source.discover() if isinstance(source, TableSource) else known.get(name) or source.discover()
+        for name, source in sources.items()
+    }
     if declared:
         query = replace(query, tree=_declared_types(query.tree, declared))
     own_key = key or (_own_key(query, sources) if table else ())

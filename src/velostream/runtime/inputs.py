@@ -10,6 +10,7 @@ import pyarrow as pa
 from velostream.model.changes import WEIGHT, Offset, SourceOffsets
 from velostream.plan.planner import POSITION
 from velostream.plan.spark import arrow_frame
+from velostream.runtime.work import ColumnsWidenedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -127,6 +128,7 @@ class Inputs:
     ) -> Halves:
         batches = list(_read_all(item.source, start, end))
         table = pa.Table.from_batches(batches) if batches else item.schema.empty_table()
+        self._refuse_wider(item, table.schema)
         given = set(table.schema.names)
         if columns is not None:
             wanted = [name for name in columns if name in given]
@@ -139,6 +141,14 @@ class Inputs:
             self._arrow_frame(plus, positioned),
             self._arrow_frame(minus, positioned) if minus.num_rows else None,
         )
+
+    def _refuse_wider(self, item: Input, given: pa.Schema) -> None:
+        """A table below may have become wider since this job was opened."""
+        plain = [field for field in given if not field.name.startswith("_")]
+        new = item.columns is None and len(plain) > len(item.schema)
+        used = item.wanted() or item.schema.names
+        if new or any(f.name in used and f.type != item.schema.field(f.name).type for f in plain):
+            raise ColumnsWidenedError(f"{item.description} has wider columns now")
 
     def _arrow_frame(self, table: pa.Table, positioned: bool) -> DataFrame:
         """A frame over rows; those of a set have no place in it, so their values tell them apart."""

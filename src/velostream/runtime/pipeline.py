@@ -219,7 +219,8 @@ class Pipeline:
         plus = checked_cast(plus, state_schema)
         minus = checked_cast(minus, state_schema) if minus is not None else None
         first = start is None and minus is None
-        exact_by_merge = plan.mergeable and (minus is None or plan.subtractable(self._shape.inexact))
+        mergeable = plan.mergeable and self._shape.ordered
+        exact_by_merge = mergeable and (minus is None or plan.subtractable(self._shape.inexact))
         if first:
             state = plus
         elif exact_by_merge:

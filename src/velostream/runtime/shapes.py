@@ -34,6 +34,8 @@ class ResultShape:
     """Groups: key columns and aggregate values."""
     inexact: tuple[str, ...] = field(default=())
     """Groups: accumulators of floating point, which cannot be subtracted exactly."""
+    ordered: bool = True
+    """Groups: whether Arrow can compare the values of every MIN and MAX; nested ones it cannot."""
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows with exactly the stored columns and types."""
@@ -78,4 +80,7 @@ def _groups_shape(spark: SparkSession, plan: GroupsPlan, visible: pa.Schema) -> 
     ordered = [fields.pop(name) for name in visible.names]
     sums = {a.name for g in plan.aggregates for a in g.accumulators if a.merge is Merge.ADD}
     inexact = tuple(f.name for f in state if f.name in sums and pa.types.is_floating(f.type))
-    return ResultShape(visible, pa.schema([*ordered, *fields.values()]), plan.keys, state, values, inexact)
+    extremes = {a.name for g in plan.aggregates for a in g.accumulators if a.merge in {Merge.MIN, Merge.MAX}}
+    comparable = not any(pa.types.is_nested(state.field(name).type) for name in extremes)
+    physical = pa.schema([*ordered, *fields.values()])
+    return ResultShape(visible, physical, plan.keys, state, values, inexact, comparable)

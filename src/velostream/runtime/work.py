@@ -95,7 +95,10 @@ class ContinuousWork:
         if self.pipeline.lost:
             return None
         for key, item in self.inputs.all.items():
-            if item.source.has_bad_rows(start.get(key) if start else None, end[key]):
+            since = start.get(key) if start else None
+            if item.source.has_bad_rows(since, end[key]):
+                return None
+            if item.columns is None and item.source.new_columns(since, end[key]):
                 return None
         try:
             return self.pipeline.advance(start, end, commit, careful=False), 0

@@ -81,8 +81,17 @@ class GrowingSink(Sink):
         self._path = path
         self._encoder = encoder
         self._schema = context.schema
-        self._begin = _remember(context.state / "begin.json", lambda: {"length": _size(path) or 0})["length"]
-        self._length: int = self._begin
+        begin = _remember(
+            context.state / "begin.json", lambda: {"length": _size(path) or 0, "columns": self._schema.names}
+        )
+        if encoder.header(context.schema) and begin["columns"] != context.schema.names:
+            raise UnsupportedError(
+                f'file "{path}" begins with columns {", ".join(begin["columns"])}, and rows have '
+                f"{', '.join(context.schema.names)} now",
+                hint="name the columns in the SELECT, or write JSON lines",
+            )
+        self._begin: int = begin["length"]
+        self._length = self._begin
         self._inode: int | None = None
 
     def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:

@@ -1,0 +1,38 @@
+"""Databases for tests that run statements on a real Spark, all in the one JVM of the process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import velostream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from velostream.runtime.database import Database
+
+    Open = Callable[[Path], Database]
+
+
+@pytest.fixture
+def opened(spark) -> Iterator[Open]:
+    """Open data directories; whatever is still open when the test ends is closed."""
+    databases: list[Database] = []
+
+    def connect(folder: Path) -> Database:
+        databases.append(velostream.connect(folder))
+        return databases[-1]
+
+    yield connect
+    for database in databases:
+        database.close()
+
+
+@pytest.fixture(scope="module")
+def database(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """One database for a whole module: its tests use names of their own."""
+    with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
+        yield shared

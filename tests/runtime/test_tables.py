@@ -1,0 +1,531 @@
+"""What a user does with tables, statement by statement, on a real Spark."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from velostream.errors import (
+    DuplicateNameError,
+    JobError,
+    SourceDataError,
+    SourceMissingError,
+    SqlError,
+    TypeMismatchError,
+    UnknownNameError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from velostream.runtime.database import Database
+
+pytestmark = pytest.mark.spark
+QUICK = "WITH ('file.debounce' = '50ms')"
+
+TRADES = """\
+trade_id,user_id,symbol,quantity,price
+T1,u1,AAPL,10,150.25
+T2,u2,MSFT,5,300.10
+T3,u1,AAPL,3,151.00
+T4,,IBM,7,
+"""
+
+
+@pytest.fixture
+def trades(tmp_path: Path) -> Path:
+    path = tmp_path / "trades.csv"
+    path.write_text(TRADES)
+    return path
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test of the shared database uses."""
+    return request.node.name.removeprefix("test_").split("[")[0]
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as out:
+        out.write(text)
+
+
+def rows(database: Database, table: str) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in database.table(table).rows()), key=repr)
+
+
+def settle(database: Database) -> None:
+    assert database.wait_idle(60), database.jobs()
+
+
+# --- where rows come from ---------------------------------------------------------------------------
+
+
+def test_formats_give_the_same_rows(database, tmp_path, name):
+    table = pa.table({"id": [1, 2], "price": [Decimal("1.50"), None], "tags": [["a", "b"], []]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    (tmp_path / "x.jsonl").write_text(
+        '{"id":1,"price":1.50,"tags":["a","b"]}\n{"id":2,"price":null,"tags":[]}\n'
+    )
+    (tmp_path / "x.json").write_text('[{"id":1,"price":1.50,"tags":["a","b"]},\n {"id":2,"tags":[]}]')
+    for form in ("parquet", "jsonl", "json"):
+        database.sql(f"CREATE TABLE {name}_{form} AS SELECT id, price, tags FROM file://{tmp_path}/x.{form}")
+        assert rows(database, f"{name}_{form}") == [(1, Decimal("1.50"), ["a", "b"]), (2, None, [])]
+
+
+def test_a_continuous_select_shows_what_comes_and_what_goes(database, trades):
+    sql = f"SELECT trade_id, price FROM file://{trades} WHERE quantity > 4 {QUICK}"
+    with database.stream(sql) as live:
+        batches = live.batches()
+        added, removed = next(batches)
+        assert sorted(added.column("trade_id").to_pylist()) == ["T1", "T2", "T4"]
+        trades.write_text(trades.read_text().replace("T2,u2,MSFT,5,300.10", "T2,u2,MSFT,6,301.10"))
+        added, removed = next(batches)
+        assert (added.to_pylist(), removed.to_pylist()) == (
+            [{"trade_id": "T2", "price": Decimal("301.10")}],
+            [{"trade_id": "T2", "price": Decimal("300.10")}],
+        )
+
+
+def test_a_grouped_continuous_select_is_a_live_view(database, trades, wait_until):
+    with database.stream(f"SELECT user_id, COUNT(*) AS n FROM file://{trades} GROUP BY user_id") as live:
+        wait_until(lambda: live.table.get("u1").n == 2)
+        append(trades, "T5,u1,X,1,1.00\n")
+        wait_until(lambda: live.table.get("u1").n == 3)
+
+
+def test_a_select_over_a_source_reads_what_is_there_and_ends(database, trades):
+    assert database.sql(f"SELECT COUNT(*) AS n, SUM(quantity) AS q FROM file://{trades}").rows() == [(4, 25)]
+    found = database.sql(f"SELECT trade_id FROM file://{trades} WHERE price > 151").rows()
+    assert found == [("T2",)]
+
+
+# --- keys -------------------------------------------------------------------------------------------
+
+
+def test_the_later_row_of_a_key_wins_and_the_earlier_comes_back(database, trades, name):
+    database.sql(
+        f"CREATE TABLE {name} AS SELECT user_id, symbol, quantity"
+        f" FROM file://{trades} {QUICK[:-1]}, 'key' = 'user_id')"
+    )
+    table = database.table(name)
+    assert table.get("u1").quantity == 3
+    append(trades, "T5,u1,GOOG,50,9.00\n")
+    settle(database)
+    assert table.get("u1") == ("u1", "GOOG", 50)
+    trades.write_text(TRADES)
+    settle(database)
+    assert table.get("u1") == ("u1", "AAPL", 3)
+    trades.write_text(TRADES.replace("T3,u1", "T3,u9"))
+    settle(database)
+    assert table.get("u1").quantity == 10
+    assert table.get("u9").quantity == 3
+
+
+def test_declared_columns_cast_and_name_the_result(database, trades, name):
+    database.sql(
+        f"CREATE TABLE {name} (id STRING PRIMARY KEY, q DECIMAL(10,3), p DOUBLE) AS"
+        f" SELECT trade_id, quantity, price FROM file://{trades}"
+    )
+    assert database.table(name).get("T1") == ("T1", Decimal("10.000"), 150.25)
+    described = database.sql(f"DESCRIBE {name}").rows()
+    assert [(row[0], row[1].replace(" ", ""), row[2]) for row in described] == [
+        ("id", "STRING", True),
+        ("q", "DECIMAL(10,3)", False),
+        ("p", "DOUBLE", False),
+    ]
+
+
+def test_null_and_composite_keys(database, trades, name):
+    database.sql(
+        f"CREATE TABLE {name} AS SELECT user_id, symbol, COUNT(*) AS n FROM file://{trades} GROUP BY ALL"
+    )
+    table = database.table(name)
+    assert table.get("u1", "AAPL").n == 2
+    assert table.get(None, "IBM").n == 1
+    assert ("u2", "MSFT") in table
+
+
+def test_a_key_over_an_unkeyed_table_holds_one_row_each(database, trades, name):
+    database.sql(f"CREATE TABLE {name}_base AS SELECT * FROM file://{trades} {QUICK}")
+    database.sql(f"CREATE TABLE {name} AS SELECT user_id, symbol FROM {name}_base WITH ('key' = 'user_id')")
+    assert len(database.table(name)) == 3
+    trades.write_text(TRADES.replace("T2,u2", "T2,u3"))
+    settle(database)
+    assert {row[0] for row in rows(database, name)} == {"u1", "u3", None}
+
+
+# --- shapes of queries --------------------------------------------------------------------------------
+
+
+def test_rows_appear_and_vanish_with_having(database, trades, name):
+    database.sql(
+        f"CREATE TABLE {name} AS SELECT symbol, COUNT(*) AS n FROM file://{trades}"
+        f" GROUP BY symbol HAVING n > 1 {QUICK}"
+    )
+    assert rows(database, name) == [("AAPL", 2)]
+    append(trades, "T5,u1,IBM,1,1.00\n")
+    settle(database)
+    assert rows(database, name) == [("AAPL", 2), ("IBM", 2)]
+    trades.write_text(TRADES.replace("T3,u1,AAPL", "T3,u1,MSFT"))
+    settle(database)
+    assert rows(database, name) == [("MSFT", 2)]
+
+
+def test_two_files_in_one_table(database, trades, tmp_path, name):
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": "X1", "q": 1}\n')
+    database.sql(
+        f"CREATE TABLE {name} AS SELECT trade_id AS id, quantity AS q FROM file://{trades}"
+        f" UNION ALL SELECT id, q FROM file://{other}"
+    )
+    append(other, '{"id": "X2", "q": 2}\n')
+    append(trades, "T5,u1,IBM,1,1.00\n")
+    settle(database)
+    assert {row[0] for row in rows(database, name)} == {"T1", "T2", "T3", "T4", "T5", "X1", "X2"}
+
+
+def test_a_view_is_expanded_where_it_is_used(database, trades, name):
+    database.sql(f"CREATE VIEW {name}_v AS SELECT user_id, quantity FROM file://{trades} WHERE quantity > 3")
+    database.sql(f"CREATE TABLE {name} AS SELECT user_id, SUM(quantity) AS q FROM {name}_v GROUP BY user_id")
+    assert rows(database, name) == [("u1", 10), ("u2", 5), (None, 7)]
+
+
+def test_a_python_function_in_sql(database, trades, name):
+    @database.udf
+    def shout(text: str) -> str:
+        return f"{text}!"
+
+    @database.udf(returns="decimal(20,2)", name="doubled")
+    def twice(value):
+        return None if value is None else value * 2
+
+    database.sql(
+        f"CREATE TABLE {name} AS SELECT shout(symbol) AS s, doubled(price) AS p FROM file://{trades} {QUICK}"
+    )
+    assert rows(database, name) == [
+        ("AAPL!", Decimal("300.50")),
+        ("AAPL!", Decimal("302.00")),
+        ("IBM!", None),
+        ("MSFT!", Decimal("600.20")),
+    ]
+    trades.write_text(TRADES.replace("T1,u1,AAPL,10,150.25\n", ""))
+    settle(database)
+    assert len(database.table(name)) == 3
+    assert database.sql(f"SELECT shout('x') AS a FROM {name} LIMIT 1").scalar() == "x!"
+
+
+def test_deletes_flow_through_several_tables(database, name):
+    database.sql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, grp STRING, v DECIMAL(10,2))")
+    database.sql(f"INSERT INTO {name} VALUES (1, 'a', 1.50), (2, 'a', 2.50), (3, 'b', 4.00)")
+    database.sql(
+        f"CREATE TABLE {name}_g AS SELECT grp, SUM(v) AS s, MAX(v) AS m, COUNT(*) AS n"
+        f" FROM {name} GROUP BY grp"
+    )
+    database.sql(f"CREATE TABLE {name}_t AS SELECT SUM(s) AS total, COUNT(*) AS groups FROM {name}_g")
+    database.sql(f"CREATE TABLE {name}_j AS SELECT x.id, g.s FROM {name} x JOIN {name}_g g ON x.grp = g.grp")
+    database.sql(f"DELETE FROM {name} WHERE id = 2")
+    database.sql(f"UPDATE {name} SET grp = 'a' WHERE id = 3")
+    settle(database)
+    assert rows(database, f"{name}_g") == [("a", Decimal("5.50"), Decimal("4.00"), 2)]
+    assert rows(database, f"{name}_t") == [(Decimal("5.50"), 1)]
+    assert rows(database, f"{name}_j") == [(1, Decimal("5.50")), (3, Decimal("5.50"))]
+    database.sql(f"DELETE FROM {name}")
+    settle(database)
+    assert rows(database, f"{name}_g") == rows(database, f"{name}_j") == []
+    assert rows(database, f"{name}_t") == [(None, 0)]
+
+
+# --- bad rows and wider columns -----------------------------------------------------------------------
+
+
+def test_bad_rows_are_kept_with_their_reason(database, trades, name):
+    database.sql(f"CREATE TABLE {name} AS SELECT trade_id, quantity, price FROM file://{trades}")
+    database.sql(
+        f"CREATE TABLE {name}_sums AS SELECT user_id, SUM(quantity) AS q"
+        f" FROM file://{trades} GROUP BY user_id"
+    )
+    append(trades, "T5,short\nT6,u1,X,many,1.00\nT7,u1,X,7,1.00\n")
+    settle(database)
+    assert database.table(name).count() == 5
+    assert database.table(f"{name}_sums").get("u1").q == 20
+    letters = database.sql(
+        "SELECT reason, source, raw FROM dead_letters WHERE job = :job", {"job": name}
+    ).rows()
+    assert sorted(bytes(row.raw) for row in letters) == [b"T5,short", b"T6,u1,X,many,1.00"]
+    assert all(str(trades) in row.source for row in letters)
+    assert any("many" in row.reason for row in letters)
+
+
+def test_rows_that_cannot_be_computed_are_dead_letters(database, trades, name):
+    database.sql(
+        f"CREATE TABLE {name} AS SELECT trade_id, 100 / (quantity - 5) AS r FROM file://{trades} {QUICK}"
+    )
+    database.sql(f"CREATE TABLE {name}_derived AS SELECT trade_id, 1 / (r - 20) AS z FROM {name}")
+    assert {row[0] for row in rows(database, name)} == {"T1", "T3", "T4"}
+    assert {row[0] for row in rows(database, f"{name}_derived")} == {"T3", "T4"}
+    trades.write_text(
+        TRADES.replace("T2,u2,MSFT,5", "T2,u2,MSFT,6").replace("T1,u1,AAPL,10", "T1,u1,AAPL,11")
+    )
+    settle(database)
+    assert {row[0] for row in rows(database, name)} == {"T1", "T2", "T3", "T4"}
+    assert {row[0] for row in rows(database, f"{name}_derived")} == {"T1", "T2", "T3", "T4"}
+    letters = database.sql(f"SELECT job, reason FROM dead_letters WHERE job LIKE '{name}%'").rows()
+    assert sorted(row.job for row in letters) == [name, f"{name}_derived"]
+    assert all("division by zero" in row.reason.lower() for row in letters)
+
+
+def test_bad_rows_skipped_or_fatal(database, trades, name):
+    append(trades, "T5,short\n")
+    database.sql(f"CREATE TABLE {name} AS SELECT trade_id FROM file://{trades} WITH ('on.error' = 'skip')")
+    assert len(database.table(name)) == 4
+    assert database.sql(f"SELECT * FROM dead_letters WHERE job = '{name}'").rows() == []
+    with pytest.raises(SourceDataError, match="fields"):
+        database.sql(
+            f"CREATE TABLE {name}_f AS SELECT trade_id FROM file://{trades} WITH ('on.error' = 'fail')"
+        )
+    with pytest.raises(UnknownNameError):
+        database.table(f"{name}_f")
+
+
+def test_a_running_job_fails_at_the_first_bad_row_if_told_to(database, trades, name, wait_until):
+    database.sql(f"CREATE TABLE {name} AS SELECT trade_id FROM file://{trades} WITH ('on.error' = 'fail')")
+    append(trades, "T5,short\n")
+    wait_until(lambda: database.job(name).state == "failed")
+    assert "fields" in database.job(name).info.reason
+    assert len(database.table(name)) == 4
+    assert database.table(name).stats().health == "failed"
+    trades.write_text(TRADES + "T5,u1,X,1,1.00\n")
+    database.sql(f"RESUME JOB {name}")
+    wait_until(lambda: len(database.table(name)) == 5 or database.job(name).state == "failed")
+    assert database.job(name).state != "failed" or "fields" in database.job(name).info.reason
+
+
+def test_discovered_columns_widen_all_the_way_down(database, trades, name):
+    database.sql(f"CREATE TABLE {name} AS SELECT * FROM file://{trades} {QUICK}")
+    database.sql(
+        f"CREATE TABLE {name}_sums AS SELECT symbol, SUM(quantity) AS q, MAX(price) AS p"
+        f" FROM file://{trades} GROUP BY symbol {QUICK}"
+    )
+    database.sql(f"CREATE TABLE {name}_down AS SELECT trade_id, quantity, price FROM {name}")
+    database.sql(f"CREATE TABLE {name}_star AS SELECT * FROM {name}_down")
+    append(trades, "T5,u1,AAPL,2.5,150.12345\n")
+    settle(database)
+    assert database.table(f"{name}_sums").get("AAPL") == ("AAPL", Decimal("15.5"), Decimal("151.00000"))
+    for table in (f"{name}_down", f"{name}_star"):
+        assert ("T5", Decimal("2.5"), Decimal("150.12345")) in rows(database, table)
+        assert ("T1", Decimal("10.0"), Decimal("150.25000")) in rows(database, table)
+
+
+def test_new_csv_columns_and_json_fields_widen_the_table(database, trades, tmp_path, name):
+    lines = tmp_path / "x.jsonl"
+    lines.write_text('{"id": 1}\n')
+    database.sql(f"CREATE TABLE {name}_json AS SELECT * FROM file://{lines} {QUICK}")
+    database.sql(f"CREATE TABLE {name} AS SELECT * FROM file://{trades} {QUICK}")
+    append(lines, '{"id": 2, "note": "new", "deep": {"x": 1.5}}\n')
+    header, *rest = TRADES.splitlines()
+    trades.write_text("\n".join([f"{header},venue", *(f"{line},NYSE" for line in rest), ""]))
+    settle(database)
+    assert rows(database, f"{name}_json") == [(1, None, None), (2, "new", {"x": Decimal("1.5")})]
+    assert {row[5] for row in rows(database, name)} == {"NYSE"}
+
+
+def test_a_declared_column_does_not_widen(database, tmp_path, name):
+    path = tmp_path / "x.csv"
+    path.write_text("id,v\n1,10\n")
+    database.sql(f"CREATE SOURCE {name}_s (id BIGINT, v BIGINT) FROM file://{path} {QUICK}")
+    database.sql(f"CREATE TABLE {name} AS SELECT * FROM {name}_s")
+    append(path, "2,10.5\n3,30\n")
+    settle(database)
+    assert rows(database, name) == [(1, 10), (3, 30)]
+    assert len(database.sql(f"SELECT * FROM dead_letters WHERE job = '{name}'")) == 1
+
+
+# --- statements about tables and jobs -----------------------------------------------------------------
+
+
+def test_create_again_replace_and_drop(database, trades, name):
+    sql = f"TABLE {name} AS SELECT trade_id FROM file://{trades}"
+    database.sql(f"CREATE {sql}")
+    with pytest.raises(DuplicateNameError, match="exists already"):
+        database.sql(f"CREATE {sql}")
+    database.sql(f"CREATE TABLE IF NOT EXISTS {name} AS SELECT price FROM file://{trades}")
+    assert database.table(name).spec.visible == ("trade_id",)
+    database.sql(f"CREATE OR REPLACE TABLE {name} AS SELECT price, symbol FROM file://{trades}")
+    assert database.table(name).spec.visible == ("price", "symbol")
+    database.sql(f"CREATE TABLE {name}_d AS SELECT symbol FROM {name}")
+    with pytest.raises(DuplicateNameError, match=f"used by {name}_d"):
+        database.sql(f"DROP TABLE {name}")
+    database.sql(f"DROP TABLE {name}_d; DROP TABLE {name}; DROP TABLE IF EXISTS {name}")
+    with pytest.raises(UnknownNameError):
+        database.sql(f"SELECT * FROM {name}")
+    with pytest.raises(UnknownNameError):
+        database.job(name)
+
+
+def test_pause_resume_and_stop(database, trades, name):
+    database.sql(f"CREATE TABLE {name} AS SELECT trade_id FROM file://{trades}")
+    database.sql(f"PAUSE JOB {name}")
+    assert database.job(name).state == "paused"
+    append(trades, "T5,u1,X,1,1.00\n")
+    settle(database)
+    assert len(database.table(name)) == 4
+    database.sql(f"RESUME JOB {name}")
+    settle(database)
+    assert len(database.table(name)) == 5
+    database.sql(f"STOP JOB {name}")
+    assert database.job(name).state == "stopped"
+    listed = {row.name: row.state for row in database.sql("SHOW JOBS")}
+    assert listed[name] == "stopped"
+
+
+def test_show_describe_and_explain(database, trades, name):
+    database.sql(
+        f"CREATE TABLE {name} AS SELECT symbol, MAX(price) AS top FROM file://{trades} GROUP BY symbol"
+    )
+    shown = {row.name: row for row in database.sql("SHOW TABLES")}
+    assert (shown[name].rows, shown[name].key, shown[name].health) == (3, "symbol", "healthy")
+    assert database.sql(f"SHOW CREATE {name}").scalar().startswith(f"CREATE TABLE {name} AS")
+    told = database.explain(f"CREATE TABLE z AS SELECT symbol, MAX(top) FROM {name} GROUP BY symbol")
+    assert "merge" in told
+    assert "full recompute" in database.explain(
+        f"CREATE TABLE z AS SELECT * FROM {name} ORDER BY top LIMIT 1"
+    )
+
+
+def test_a_failed_create_leaves_nothing(database, tmp_path, name):
+    with pytest.raises(SourceMissingError, match="does not exist"):
+        database.sql(f"CREATE TABLE {name} AS SELECT * FROM file://{tmp_path}/none.csv")
+    assert name not in {row.name for row in database.sql("SHOW TABLES")}
+    (tmp_path / "none.csv").write_text("a\n1\n")
+    database.sql(f"CREATE TABLE {name} AS SELECT * FROM file://{tmp_path}/none.csv")
+    assert rows(database, name) == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("CREATE TABLE z AS SELECT symbol, COUNT(*) FROM {f} WINDOW TUMBLING(5m) GROUP BY symbol", "windows"),
+        (
+            "CREATE TABLE z AS SELECT a.symbol FROM {f} a JOIN {f} b ON a.symbol = b.symbol",
+            "joins of several sources",
+        ),
+        ("CREATE TABLE z AS SELECT symbol, COUNT(*) FROM {f} GROUP BY symbol EMIT FINAL", "EMIT FINAL"),
+        ("CREATE TABLE z AS SELECT symbol FROM {f} ORDER BY price LIMIT 3", "ORDER|LIMIT"),
+        ("CREATE TABLE z AS SELECT symbol, now() AS t FROM {f}", "now"),
+        ("INSERT INTO file://{out} SELECT symbol, COUNT(*) AS n FROM {f} GROUP BY symbol", "appended to"),
+        ("CREATE TABLE z AS SELECT * FROM kafka://topic", "kafka"),
+        ("REPLAY DEAD LETTERS", "REPLAY"),
+    ],
+)
+def test_later_features_say_so(database, trades, tmp_path, sql, what):
+    with pytest.raises(UnsupportedError, match=what):
+        database.sql(sql.format(f=f"file://{trades}", out=tmp_path / "out.csv"))
+    assert database.catalog.get("z") is None
+
+
+# --- sinks --------------------------------------------------------------------------------------------
+
+
+def test_sinks_hold_each_row_once_across_restarts(opened, trades, tmp_path, wait_until):
+    database = opened(tmp_path / "data")
+    out = tmp_path / "out"
+    for form in ("csv", "jsonl", "parquet"):
+        database.sql(f"INSERT INTO file://{out}/x.{form} SELECT trade_id, price FROM file://{trades}")
+    for number in range(5, 8):
+        append(trades, f"T{number},u1,X,1,1.{number}0\n")
+        settle(database)
+        database.close()
+        database = opened(tmp_path / "data")
+    append(trades, "T8,u1,X,1,1.80\n")
+    settle(database)
+    wanted = {f"T{n}" for n in range(1, 9)}
+    text = (out / "x.csv").read_text().splitlines()
+    assert text[:2] == ["trade_id,price", "T1,150.25"]
+    assert sorted(line.split(",")[0] for line in text[1:]) == sorted(wanted)
+    lines = (out / "x.jsonl").read_text().splitlines()
+    assert lines[0] == '{"trade_id":"T1","price":150.25}'
+    assert sorted(json.loads(line)["trade_id"] for line in lines) == sorted(wanted)
+    assert sorted(pq.read_table(out / "x.parquet").column("trade_id").to_pylist()) == sorted(wanted)
+
+
+def test_two_sinks_of_one_name_are_two_jobs(opened, trades, tmp_path):
+    database = opened(tmp_path / "data")
+    for folder in ("a", "b"):
+        database.sql(f"INSERT INTO file://{tmp_path}/{folder}/out.csv SELECT trade_id FROM file://{trades}")
+    with pytest.raises(DuplicateNameError, match="already"):
+        database.sql(f"INSERT INTO file://{tmp_path}/a/out.csv SELECT symbol FROM file://{trades}")
+    database.close()
+    database = opened(tmp_path / "data")
+    append(trades, "T5,u1,X,1,1.00\n")
+    settle(database)
+    for folder in ("a", "b"):
+        assert (tmp_path / folder / "out.csv").read_text().splitlines()[-1] == "T5"
+
+
+def test_a_sink_says_that_it_cannot_take_rows_back(database, name, tmp_path, wait_until):
+    database.sql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY)")
+    database.sql(f"INSERT INTO {name} VALUES (1), (2)")
+    database.sql(f"INSERT INTO file://{tmp_path}/{name}.csv SELECT id FROM {name}")
+    database.sql(f"DELETE FROM {name} WHERE id = 1")
+    (job,) = [job for job in database.jobs() if job.name.startswith(f"insert-{name}")]
+    wait_until(lambda: database.job(job.id).state == "failed")
+    assert "taken back" in database.job(job.id).info.reason
+    assert (tmp_path / f"{name}.csv").read_text() == "id\n1\n2\n"
+
+
+# --- across restarts ------------------------------------------------------------------------------------
+
+
+def test_everything_resumes_as_it_was(opened, trades, tmp_path):
+    database = opened(tmp_path / "data")
+    database.sql(f"CREATE TABLE t AS SELECT * FROM file://{trades} {QUICK}")
+    database.sql("CREATE TABLE g AS SELECT symbol, SUM(quantity) AS q FROM t GROUP BY symbol")
+    database.sql("CREATE TABLE hand (id BIGINT PRIMARY KEY); INSERT INTO hand VALUES (1)")
+    database.sql(f"CREATE TABLE paused AS SELECT trade_id FROM file://{trades}; PAUSE JOB paused")
+    version = database.table("g").version
+    database.close()
+    trades.write_text(TRADES.replace("T3,u1,AAPL,3", "T3,u1,AAPL,30") + "T5,u1,IBM,1,2.125\n")
+    database = opened(tmp_path / "data")
+    settle(database)
+    assert rows(database, "g") == [("AAPL", 40), ("IBM", 8), ("MSFT", 5)]
+    assert database.table("g").version == version + 1
+    assert ("T5", "u1", "IBM", 1, Decimal("2.125")) in rows(database, "t")
+    assert rows(database, "hand") == [(1,)]
+    assert len(database.table("paused")) == 4
+    assert database.job("paused").state in ("paused", "stopped")
+    database.sql("RESUME JOB paused")
+    settle(database)
+    assert len(database.table("paused")) == 5
+
+
+def test_a_table_with_a_python_function_waits_for_it_after_a_restart(opened, trades, tmp_path):
+    def tripled(value: int) -> int:
+        return value * 3
+
+    database = opened(tmp_path / "data")
+    database.udf(tripled)
+    database.sql(f"CREATE TABLE t AS SELECT trade_id, tripled(quantity) AS q FROM file://{trades}")
+    database.close()
+    append(trades, "T5,u1,X,2,1.00\n")
+    database = opened(tmp_path / "data")
+    assert len(database.table("t")) == 4
+    database.udf(tripled)
+    settle(database)
+    assert ("T5", 6) in rows(database, "t")
+
+
+def test_mistakes_are_told_at_creation(database, trades, name):
+    with pytest.raises(UnknownNameError, match="pricee"):
+        database.sql(f"CREATE TABLE {name} AS SELECT pricee FROM file://{trades}")
+    with pytest.raises(SqlError):
+        database.sql(f"CREATE TABLE {name} AS SELECT symbol + 1 FROM file://{trades} GROUP BY user_id")
+    with pytest.raises((SqlError, TypeMismatchError, JobError)):
+        database.sql(f"CREATE TABLE {name} AS SELECT date_add(price, 'x') AS y FROM file://{trades}")
+    assert database.catalog.get(name) is None
