@@ -216,10 +216,3 @@ def _expand_stars(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> exp.Quer
                 items.append(item)
         expanded.set("expressions", items)
     return expanded
-
-
-def key_of(properties: Properties, declared: tuple[str, ...]) -> tuple[str, ...]:
-    """The key of a table: PRIMARY KEY, or the property `key`."""
-    if declared:
-        return declared
-    return tuple(part.strip() for part in properties.get("key", "").split(",") if part.strip())

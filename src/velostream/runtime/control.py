@@ -146,7 +146,7 @@ class ControlServer:
                 received = receive(connection)
                 if received is not None:
                     self._answer(connection, *received)
-            except (OSError, ValueError, pa.ArrowInvalid):
+            except (OSError, ValueError, VelostreamError, pa.ArrowInvalid):
                 # The other side left or spoke nonsense; there is nobody to tell.
                 log.debug("connection lost")
 

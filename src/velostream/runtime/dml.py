@@ -36,7 +36,7 @@ class Dml:
         """Insert rows; an existing key is an error without OR REPLACE. Returns how many."""
         table = self.store.open(statement.table)
         rows = self._inserted(statement, table, params)
-        if not statement.or_replace:
+        if table.spec.key and not statement.or_replace:
             table.check_new(rows)
         if table.spec.key:
             table.commit_keyed(rows, None, _commit(table, identity))

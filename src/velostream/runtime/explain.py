@@ -9,8 +9,7 @@ from velostream.model import statements as model
 from velostream.plan.planner import NeedsColumns, plan_query
 from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
 from velostream.plan.steps import Step, StepKind
-from velostream.runtime.blueprint import key_of
-from velostream.runtime.opening import common_options, connector_for
+from velostream.runtime.opening import common_options, connector_for, key_of
 
 
 def explain(statement: model.Statement) -> list[str]:

@@ -7,7 +7,6 @@ makes the job `degraded` and is tried again with backoff; what goes wrong inside
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from datetime import UTC, datetime
@@ -15,12 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from velostream.errors import InternalError, JobError, VelostreamError
-from velostream.model.changes import Commit, SourceOffsets
+from velostream.errors import InternalError, VelostreamError
 from velostream.model.jobs import JobInfo, JobState, JobStats
-from velostream.runtime.feed import Feed
 from velostream.runtime.pacing import Backoff
 from velostream.runtime.statistics import Statistics
+from velostream.runtime.stream import Stream
 from velostream.runtime.work import ColumnsWidenedError
 
 if TYPE_CHECKING:
@@ -28,7 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+
+    from velostream.model.changes import Commit, SourceOffsets
 
 log = structlog.get_logger("velostream.job")
 
@@ -233,25 +232,24 @@ class Job:
             self._become(JobState.STARTING)
         work = self._open_work(self)
         try:
-            while not self._stop.is_set() and self._state is not JobState.FINISHED:
-                session = Stream(self, work, self._folder)
-                try:
-                    session.start(self._spark())
-                    self.tell(JobState.RUNNING, None)
-                    self._watch(work, session, backoff)
-                finally:
-                    session.stop()
+            stream = Stream(self.id, work, self._folder / "checkpoint", self.counted)
+            try:
+                stream.start(self._spark())
+                self.tell(JobState.RUNNING, None)
+                self._watch(work, stream, backoff)
+            finally:
+                stream.stop()
         finally:
             work.close()
 
-    def _watch(self, work: Work, session: Stream, backoff: Backoff) -> None:
-        """Until the job is stopped or finished, or the query is worn out."""
-        while not self._stop.is_set() and not session.worn_out:
+    def _watch(self, work: Work, stream: Stream, backoff: Backoff) -> None:
+        """Until the job is stopped or finished."""
+        while not self._stop.is_set():
             have = work.offsets()
             end = work.latest(have)
             if end != have:
                 self._idle = False
-                session.advance_to(end, self._stop)
+                stream.advance_to(end, self._stop)
                 backoff.reset()
                 self._heal(work)
                 continue
@@ -275,94 +273,3 @@ class Job:
         self._statistics.batch(rows_in, rows_out, bad, seconds)
         with self._moved:
             self._moved.notify_all()
-
-
-_MOST_BATCHES = 20_000
-"""After so many batches a query begins a new checkpoint: Spark's log of feed files only ever grows."""
-
-
-class Stream:
-    """The Structured Streaming query of one start of a job.
-
-    Its checkpoint may be thrown away at any time: what the job has taken in stands in its result.
-    """
-
-    def __init__(self, job: Job, work: Work, folder: Path) -> None:
-        self._job = job
-        self._work = work
-        self._folder = folder
-        self._feed = Feed(folder / "feed")
-        self._query: StreamingQuery | None = None
-        self._failure: BaseException | None = None
-        self._done = threading.Condition()
-        self._in_batch = threading.Lock()
-        self._stopping = False
-        self._batches = 0
-
-    @property
-    def worn_out(self) -> bool:
-        """Whether it is time for a new checkpoint."""
-        return self._batches >= _MOST_BATCHES
-
-    def start(self, spark: SparkSession) -> None:
-        """Start the query; it has nothing to do until something is announced."""
-        shutil.rmtree(self._folder / "checkpoint", ignore_errors=True)
-        writer = self._feed.stream(spark).writeStream.foreachBatch(self._batch).queryName(self._job.id)
-        writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
-        self._query = writer.trigger(processingTime=f"{self._work.trigger_seconds} seconds").start()
-
-    def advance_to(self, end: SourceOffsets, stop: threading.Event) -> None:
-        """Announce the position and wait until a batch has taken it in."""
-        self._feed.announce(end)
-        query = self._query
-        with self._done:
-            while self._work.offsets() != end and not stop.is_set():
-                if self._failure is not None:
-                    raise self._failure
-                if query is not None and not query.isActive:
-                    raise self._ended()
-                self._done.wait(0.2)
-        if self._failure is not None:
-            raise self._failure
-
-    def _ended(self) -> VelostreamError:
-        from velostream.plan.spark import translate
-
-        assert self._query is not None
-        exception = self._query.exception()
-        translated = translate(exception) if exception is not None else None
-        return translated or JobError(f'the stream of "{self._job.name}" ended by itself')
-
-    def _batch(self, _: object, batch: int) -> None:
-        """One micro-batch: from what the result contains to the newest announcement."""
-        with self._in_batch:
-            if not self._stopping:
-                self._advance(batch)
-
-    def _advance(self, batch: int) -> None:
-        started = time.perf_counter()
-        start, end = self._work.offsets(), self._feed.newest
-        if end is None or start == end:
-            return
-        commit = Commit(self._job.id, batch, end, datetime.now(UTC))
-        try:
-            rows_in, rows_out, bad = self._work.advance(start, end, commit)
-        except BaseException as exc:
-            with self._done:
-                self._failure = exc
-                self._done.notify_all()
-            raise
-        self._batches += 1
-        self._feed.forget()
-        self._job.counted(rows_in, rows_out, bad, time.perf_counter() - started)
-        with self._done:
-            self._done.notify_all()
-
-    def stop(self) -> None:
-        """End the query, after the batch in hand: stopping Spark under it would only mean doing it again."""
-        self._stopping = True
-        with self._in_batch:
-            query = self._query
-        # Outside the lock: Spark waits for a batch that begins now, and that batch for the lock.
-        if query is not None:
-            query.stop()

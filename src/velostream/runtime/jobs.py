@@ -13,9 +13,9 @@ from velostream.model.jobs import JobState
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Properties, Query
 from velostream.model.uri import Uri
 from velostream.plan.plans import RowsPlan
-from velostream.runtime.blueprint import Opened, Site, key_of, open_query
+from velostream.runtime.blueprint import Opened, Site, open_query
 from velostream.runtime.job import Job, Work
-from velostream.runtime.opening import common_options, open_sink
+from velostream.runtime.opening import common_options, key_of, open_sink
 from velostream.runtime.outputs import JobOutput, SinkOutput, TableOutput
 from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.work import ContinuousWork

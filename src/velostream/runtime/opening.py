@@ -29,6 +29,13 @@ def common_options(properties: Properties) -> CommonOptions:
     return CommonOptions.model_validate({k: v for k, v in properties.items() if k in names})
 
 
+def key_of(properties: Properties, declared: tuple[str, ...]) -> tuple[str, ...]:
+    """The key of a table: PRIMARY KEY, or the property `key`."""
+    if declared:
+        return declared
+    return tuple(part.strip() for part in properties.get("key", "").split(",") if part.strip())
+
+
 def connector_for(uri: Uri) -> Registered:
     """The connector of the URI's scheme; UnknownNameError names the nearest."""
     registry = default_registry()

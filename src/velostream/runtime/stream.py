@@ -1,0 +1,104 @@
+"""The Structured Streaming query of a job: its micro-batches are the job's steps.
+
+The query's source is Spark's own counter (`rate-micro-batch`). Each micro-batch waits until there is a position
+that the result does not contain, and then goes there; between steps nothing polls and nothing costs. What a
+job has taken in stands in its result, so the checkpoint may be thrown away, and is at every start.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from velostream.errors import JobError, VelostreamError
+from velostream.model.changes import Commit, SourceOffsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from velostream.runtime.job import Work
+
+
+class Stream:
+    """Steps of one start of a job, one at a time, each in a micro-batch.
+
+    `counted` is told rows in, rows out, bad rows and seconds of each step.
+    """
+
+    def __init__(
+        self, name: str, work: Work, checkpoint: Path, counted: Callable[[int, int, int, float], None]
+    ) -> None:
+        self._name = name
+        self._work = work
+        self._checkpoint = checkpoint
+        self._counted = counted
+        self._query: StreamingQuery | None = None
+        self._turn = threading.Condition()
+        self._wanted: SourceOffsets | None = None
+        self._failure: BaseException | None = None
+        self._stopping = False
+
+    def start(self, spark: SparkSession) -> None:
+        """Start the query; its first batch waits for the first position."""
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        counter = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+        writer = counter.writeStream.foreachBatch(self._batch).queryName(self._name)
+        writer = writer.option("checkpointLocation", str(self._checkpoint))
+        self._query = writer.trigger(processingTime=f"{self._work.trigger_seconds} seconds").start()
+
+    def advance_to(self, end: SourceOffsets, stop: threading.Event) -> None:
+        """Have a batch go to `end`, and wait for it; raises what went wrong in it."""
+        with self._turn:
+            self._wanted = end
+            self._turn.notify_all()
+            while self._wanted is not None and self._failure is None and not stop.is_set():
+                if not self._turn.wait(0.5) and self._query is not None and not self._query.isActive:
+                    raise self._ended()
+            if self._failure is not None:
+                raise self._failure
+
+    def _ended(self) -> VelostreamError:
+        from velostream.plan.spark import translate
+
+        assert self._query is not None
+        exception = self._query.exception()
+        translated = translate(exception) if exception is not None else None
+        return translated or JobError(f'the stream of "{self._name}" ended by itself')
+
+    def _batch(self, _: object, batch: int) -> None:
+        """One micro-batch. The frame that Spark hands over is its counter, and is not looked at."""
+        with self._turn:
+            self._turn.wait_for(lambda: self._wanted is not None or self._stopping)
+            end = None if self._stopping else self._wanted
+        if end is None:
+            return
+        started = time.perf_counter()
+        try:
+            commit = Commit(self._name, batch, end, datetime.now(UTC))
+            rows_in, rows_out, bad = self._work.advance(self._work.offsets(), end, commit)
+        except BaseException as exc:
+            self._finish(exc)
+            raise
+        self._counted(rows_in, rows_out, bad, time.perf_counter() - started)
+        self._finish(None)
+
+    def _finish(self, failure: BaseException | None) -> None:
+        with self._turn:
+            self._failure = failure
+            self._wanted = None
+            self._turn.notify_all()
+
+    def stop(self) -> None:
+        """End the query after the batch in hand: stopping Spark under it would only mean doing it again."""
+        with self._turn:
+            self._stopping = True
+            self._turn.notify_all()
+        if self._query is not None:
+            self._query.stop()
