@@ -32,7 +32,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         from velostream.cli.commands import velo
 
-        code = velo.main(args=list(arguments), prog_name="velo", standalone_mode=False)
+        # Not click's own `main`, which prints an empty line when it is interrupted.
+        with velo.make_context("velo", list(arguments)) as context:
+            code = velo.invoke(context)
     except BaseException as exc:
         return exit_code_of(exc, debug="--debug" in arguments, as_json=_json(arguments))
     return code if isinstance(code, int) else 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from velostream.config import Settings
     from velostream.connectors.base import Source
-    from velostream.model.statements import Properties, Query
+    from velostream.model.statements import Query
     from velostream.plan.plans import Plan
     from velostream.serving.store import TableStore
 
