@@ -183,7 +183,6 @@ def test_positions_stay_with_their_rows(spark, tmp_path):
     after = rows_of(
         source.frame(spark, None, second, ["id", "_position"], careful=True),
         ["id", "_position"],
-        careful=True,
     )
     assert before - gone <= after
     assert max(after, key=lambda row: row[1])[0] == 9
