@@ -45,7 +45,7 @@ class DataDirectory:
         return self.root / "socket"
 
     def job(self, job_id: str) -> Path:
-        """Checkpoint, feed, spools and sink journal of one job."""
+        """Checkpoint, spools and sink journal of one job."""
         return self.root / "jobs" / job_id
 
     def keep_jobs(self, ids: set[str]) -> None:

@@ -1,8 +1,8 @@
 """A job: one continuous statement, its state, its thread, and its Structured Streaming query.
 
-The thread opens the inputs, starts the query over the job's feed, and then watches: it asks the sources for
-their newest positions, announces them, and waits for the batch that takes them in. What goes wrong outside
-makes the job `degraded` and is tried again with backoff; what goes wrong inside makes it `failed`.
+The thread opens the inputs, starts the query, and then watches: it asks the sources for their newest
+positions and has the next micro-batch take them in. What goes wrong outside makes the job `degraded` and is
+tried again with backoff; what goes wrong inside makes it `failed`.
 """
 
 from __future__ import annotations

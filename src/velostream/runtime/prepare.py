@@ -141,10 +141,14 @@ def _fetch(jar: Jar, cache: Path, java: JavaHome, settings: str | None, say: Cal
 
 
 def _archive_path(cache: Path, java: JavaHome, jars: tuple[Path, ...]) -> Path:
-    """Named after everything that Java checks before it believes an archive: itself and each jar."""
+    """Named after everything that Java checks before it believes an archive, itself and each jar.
+
+    And after what was recorded, so that another way of warming up makes another archive.
+    """
     from velostream.runtime.gateway import class_path
 
-    parts = [java.version, str(java.java.resolve())]
+    recorded = _digest(Path(__file__).with_name("warmup.py")) or ""
+    parts = [java.version, str(java.java.resolve()), recorded]
     for entry in class_path(jars).split(os.pathsep):
         try:
             status = Path(entry).stat()

@@ -1,8 +1,8 @@
 """The Structured Streaming query of a job: its micro-batches are the job's steps.
 
-The query's source is Spark's own counter (`rate-micro-batch`). Each micro-batch waits until there is a position
-that the result does not contain, and then goes there; between steps nothing polls and nothing costs. What a
-job has taken in stands in its result, so the checkpoint may be thrown away, and is at every start.
+The query's source is Spark's own counter (`rate-micro-batch`). Each micro-batch waits until there is a
+position that the result does not contain, and then goes there; between steps nothing polls and nothing costs.
+What a job has taken in stands in its result, so the checkpoint may be thrown away, and is at every start.
 """
 
 from __future__ import annotations

@@ -1,88 +1,49 @@
-"""Spark once through what jobs do, so that Java can record the classes; run by `prepare` as a process."""
+"""A small database once through what jobs do, so that Java can record the classes; run by `prepare`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
+from velostream.config import load
+from velostream.runtime.database import Database
 from velostream.runtime.session import start_session, stop_session
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-# Writing 100 MB of classes down happens while Java exits.
 EXIT_TIMEOUT = 200.0
+"""Writing 100 MB of classes down happens while Java exits."""
 
-_QUERY = """
-SELECT t.symbol, COUNT(*) AS n, SUM(CAST(t.price AS DECIMAL(18, 2))) AS total, MAX(t.at) AS last,
-       AVG(CAST(t.price AS DECIMAL(18, 2))) AS mean, MIN(t.symbol) AS least, COUNT(DISTINCT t.qty) AS kinds
-FROM trades t LEFT JOIN names n ON t.symbol = n.symbol
-WHERE t.qty > 0 AND t.symbol IN ('A', 'B') AND CASE WHEN t.price > 0 THEN true ELSE false END
-GROUP BY t.symbol HAVING COUNT(*) > 0
+_SCRIPT = """
+CREATE TABLE trades AS SELECT * FROM file://{folder}/t.csv WITH ("key" = "id");
+CREATE TABLE totals AS
+SELECT symbol, COUNT(*) AS n, SUM(price) AS total, MAX(price) AS most, SUM(price * qty) / COUNT(*) AS mean
+FROM file://{folder}/t.csv GROUP BY symbol HAVING COUNT(*) > 0;
+CREATE TABLE names AS SELECT DISTINCT symbol, name FROM file://{folder}/n.jsonl WHERE name IS NOT NULL;
+CREATE TABLE named AS SELECT n.name, t.total FROM totals t LEFT JOIN names n ON t.symbol = n.symbol;
+CREATE TABLE made AS SELECT symbol, AVG(price) AS mean FROM datagen://trades?rows=10 GROUP BY symbol;
+SELECT symbol, upper(symbol), row_number() OVER (ORDER BY total) AS place FROM totals ORDER BY 1;
 """
-_RANKED = (
-    "SELECT *, row_number() OVER (PARTITION BY symbol ORDER BY at) AS rank FROM trades ORDER BY at LIMIT 5"
-)
 
 
-def warm_up(spark: SparkSession, folder: Path) -> None:
-    """Read, query and stream tiny inputs in every way that a job does."""
-    (folder / "t.csv").write_text("symbol,price,qty,at\nA,1.50,1,2024-01-01T00:00:00Z\nB,2.25,2,\n")
+def warm_up(database: Database, folder: Path) -> None:
+    """Read, merge, take back and join tiny inputs in the ways that jobs do."""
+    trades = folder / "t.csv"
+    trades.write_text("id,symbol,price,qty,at\n1,A,1.50,1,2024-01-01T00:00:00Z\n2,B,2.25,2,\n")
     (folder / "n.jsonl").write_text('{"symbol":"A","name":"Alpha"}\n{"symbol":"B","name":"Beta"}\n')
-    trades = spark.read.csv(
-        str(folder / "t.csv"),
-        header=True,
-        schema="symbol STRING, price DECIMAL(18,2), qty BIGINT, at TIMESTAMP, _bad STRING",
-        columnNameOfCorruptRecord="_bad",
-        mode="PERMISSIVE",
-    )
-    trades.createOrReplaceTempView("trades")
-    spark.read.json(str(folder / "n.jsonl"), schema="symbol STRING, name STRING").createOrReplaceTempView(
-        "names"
-    )
-    spark.sql(_QUERY).toArrow()
-    spark.sql(_RANKED).toArrow()
-    rows = spark.createDataFrame(pa.table({"symbol": ["A"], "_weight": pa.array([1], pa.int64())}))
-    rows.createOrReplaceTempView("changes")
-    spark.sql(
-        "SELECT symbol, SUM(CASE WHEN _weight > 0 THEN 1 ELSE -1 END) FROM changes GROUP BY symbol"
-    ).toArrow()
-    trades.write.mode("overwrite").parquet(str(folder / "p"))
-    spark.read.parquet(str(folder / "p")).distinct().toArrow()
-    _stream(spark, folder)
-
-
-def _stream(spark: SparkSession, folder: Path) -> None:
-    feed = folder / "feed"
-    feed.mkdir()
-    (feed / "0.json").write_text('{"offset": "0"}\n')
-
-    def batch(frame: DataFrame, number: int) -> None:
-        spark.sql(_QUERY).toArrow()
-
-    stream = spark.readStream.schema("offset STRING").json(str(feed))
-    query = (
-        stream.writeStream.foreachBatch(batch)
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(processingTime="0 seconds")
-        .start()
-    )
-    query.processAllAvailable()
-    (feed / "1.json").write_text('{"offset": "1"}\n')
-    query.processAllAvailable()
-    query.stop()
+    database.sql(_SCRIPT.format(folder=folder))
+    trades.write_text("id,symbol,price,qty,at\n1,A,1.75,1,2024-01-01T00:00:00Z\n3,B,2.25,2,\n")
+    for job in database.jobs_by_name:
+        job.wait(lambda j: j.stats.batches > 1 or not j.state.alive, timeout=10)
 
 
 def main(folder: Path, archive: Path, *base: Path) -> None:
     """Warm a session up and leave the archive of its classes, on top of `base` if given, behind."""
     options = [f"-XX:SharedArchiveFile={path}" for path in base]
     options += [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    spark = start_session(None, {"spark.driver.extraJavaOptions": " ".join(options)}, folder / "data")
+    settings = load(None, data_dir=folder / "data", conf={"spark.driver.extraJavaOptions": " ".join(options)})
+    spark = start_session(settings.master, settings.conf, settings.data_dir)
     try:
-        warm_up(spark, folder)
+        with Database(settings) as database:
+            warm_up(database, folder)
     finally:
         stop_session(spark, EXIT_TIMEOUT)
 
