@@ -214,7 +214,7 @@ class Folder:
             kept[-1] = kept[-1][: len(kept[-1]) // 2]
         else:
             kept.append(b"")
-        os.truncate(path, len(b"\n".join(kept)))
+        os.truncate(path, min(len(b"\n".join(kept)), path.stat().st_size))
 
     def rewrite(self) -> None:
         path = self.pick()

@@ -8,9 +8,10 @@ from files_model import Folder, Reader, expected
 STEPS = 40
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("several", [False, True], ids=["one file", "pattern"])
 def test_random_changes(tmp_path, rng, rounds, several):
-    for number in range(rounds(6, 500)):
+    for number in range(rounds(6, 300)):
         seed = rng.randrange(2**32)
         follow(tmp_path / str(number), seed, several)
 
