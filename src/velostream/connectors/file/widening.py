@@ -99,10 +99,8 @@ def _needed(reader: RowReader, record: str, columns: tuple[str, ...] | None, sch
 
 
 def _asked(value: Any, in_json: bool) -> pa.DataType | None:
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, bool | dict | list):
         return None
-    if in_json and isinstance(value, dict | list):
-        return infer_json(['{"v":null}']).field(0).type if not value else None
     if in_json and isinstance(value, str) and not isinstance(value, Number):
         return None
     return number_type(str(value))
