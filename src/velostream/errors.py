@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -281,6 +281,16 @@ class JobError(VelostreamError):
 
     code = "job"
     blame = Blame.OUTSIDE
+
+
+class SparkEndedError(JobError):
+    """The Spark that runs the jobs is gone."""
+
+    code = "job.spark_ended"
+
+    def __init__(self, message: str = "Spark has ended", **parts: Any) -> None:
+        hint = "its last words are in logs/spark.log; start again, and every job goes on where it was"
+        super().__init__(message, **{"hint": hint} | parts)
 
 
 class RowError(JobError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.errors import InternalError, SqlError, UnknownNameError, VelostreamError
+from velostream.errors import InternalError, SparkEndedError, SqlError, UnknownNameError, VelostreamError
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
@@ -105,9 +105,11 @@ def _text(exc: BaseException) -> str:
 
 def translate(exc: Exception) -> VelostreamError | None:
     """Our error for one of Spark's, or None when the exception is not from there."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
+    if isinstance(exc, Py4JNetworkError):
+        return SparkEndedError()
     if isinstance(exc, (AnalysisException, ParseException)):
         message = first_line(exc)
         if (error_condition(exc) or "").startswith("UNRESOLVED_COLUMN"):

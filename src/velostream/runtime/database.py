@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from velostream import sql as front
 from velostream.config import Settings, load
 from velostream.connectors.registry import default_registry
-from velostream.errors import SqlError, TableError
+from velostream.errors import SparkEndedError, SqlError, TableError
 from velostream.model import statements as model
 from velostream.model.jobs import JobInfo, JobState
 from velostream.model.location import SourceText
@@ -245,8 +245,8 @@ class Database:
     # --- Spark ------------------------------------------------------------------------------------------
 
     def spark(self) -> SparkSession:
-        """The session, started on first use."""
-        from velostream.runtime.session import start_session
+        """The session, started on first use; SparkEndedError when it has died since."""
+        from velostream.runtime.session import running, start_session
 
         with self._spark_lock:
             if self._closed:
@@ -254,6 +254,8 @@ class Database:
             if self._spark is None:
                 self._spark = start_session(self.settings.master, self.settings.conf, self._spark_folder())
                 self.udfs.register(self._spark)
+            elif not running(self._spark):
+                raise SparkEndedError
             return self._spark
 
     def _spark_folder(self) -> Path:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from velostream.errors import InternalError, VelostreamError
+from velostream.errors import InternalError, SparkEndedError, VelostreamError
 from velostream.model.jobs import JobInfo, JobState, JobStats
+from velostream.plan.spark import translate
 from velostream.runtime.pacing import Backoff
 from velostream.runtime.statistics import Statistics
 from velostream.runtime.stream import Stream
@@ -208,7 +209,8 @@ class Job:
                     return
             except Exception as exc:
                 log.exception("job", job=self.name)
-                if not self._try_again(InternalError(f"{type(exc).__name__}: {exc}"), backoff):
+                error = translate(exc) or InternalError(f"{type(exc).__name__}: {exc}")
+                if not self._try_again(error, backoff):
                     return
 
     def _try_again(self, error: VelostreamError, backoff: Backoff) -> bool:
@@ -216,6 +218,10 @@ class Job:
             return False
         if error.code == ColumnsWidenedError.code:
             return True
+        try:
+            self._spark()
+        except SparkEndedError as gone:
+            error = gone
         self.error = error
         self._statistics.error(error.code)
         if not error.retryable or self._once:
@@ -245,6 +251,7 @@ class Job:
     def _watch(self, work: Work, stream: Stream, backoff: Backoff) -> None:
         """Until the job is stopped or finished."""
         while not self._stop.is_set():
+            self._spark()
             have = work.offsets()
             end = work.latest(have)
             if end != have:
@@ -255,7 +262,9 @@ class Job:
                 continue
             self._heal(work)
             self._idle = work.settled()
-            self.quiet_looks += self._idle
+            with self._moved:
+                self.quiet_looks += self._idle
+                self._moved.notify_all()
             if self._once or (have is not None and work.finished(have)):
                 self._become(JobState.FINISHED)
                 return

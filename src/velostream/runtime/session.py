@@ -111,6 +111,11 @@ def start_session(master: str | None, conf: Mapping[str, str], data_dir: Path) -
         return _share(master, conf) if gateway.session_active() else _start(master, conf, data_dir)
 
 
+def running(session: SparkSession) -> bool:
+    """Whether the JVM of a session that was started here still lives."""
+    return any(engine.jvm.process.poll() is None for engine in _engines if session in engine.sessions)
+
+
 def _start(master: str, conf: Mapping[str, str], data_dir: Path) -> SparkSession:
     from velostream.runtime import gateway
 

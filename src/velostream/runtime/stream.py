@@ -10,11 +10,13 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from velostream.errors import JobError, VelostreamError
+from velostream.errors import JobError, SparkEndedError, VelostreamError
 from velostream.model.changes import Commit, SourceOffsets
+from velostream.plan.spark import translate, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,8 +67,6 @@ class Stream:
                 raise self._failure
 
     def _ended(self) -> VelostreamError:
-        from velostream.plan.spark import translate
-
         assert self._query is not None
         exception = self._query.exception()
         translated = translate(exception) if exception is not None else None
@@ -101,4 +101,5 @@ class Stream:
             self._stopping = True
             self._turn.notify_all()
         if self._query is not None:
-            self._query.stop()
+            with suppress(SparkEndedError, ConnectionError), translated():
+                self._query.stop()

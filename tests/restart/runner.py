@@ -1,0 +1,155 @@
+"""An application in a process that can be killed: `runner.py data-directory app.sql`.
+
+Commands come on standard input, one per line, and each is answered with one line: `idle` waits until every
+job has taken in what there is, `jobs` gives their states and reasons as JSON, `java` the process id of the
+JVM, `quit` closes the database. VELOSTREAM_TEST_KILL = "place number" ends the process with SIGKILL when that
+place is reached for the given time; see `PLACES`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _replace(owner: Any, name: str, instead: Callable[..., Any]) -> None:
+    """Put `instead(original, *arguments)` in the place of a function."""
+    original = getattr(owner, name)
+    setattr(owner, name, lambda *arguments, **named: instead(original, *arguments, **named))
+
+
+def _before(number: int) -> Callable[..., Any]:
+    left = [number]
+
+    def instead(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        left[0] -= 1
+        if left[0] <= 0:
+            die()
+        return original(*arguments, **named)
+
+    return instead
+
+
+def _after(number: int) -> Callable[..., Any]:
+    left = [number]
+
+    def instead(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
+        left[0] -= 1
+        if left[0] <= 0:
+            die()
+        return result
+
+    return instead
+
+
+def _half_written(number: int) -> Callable[..., Any]:
+    """The file that would be replaced as a whole is left half written beside the old one."""
+    left = [number]
+
+    def instead(original: Callable[..., Any], path: Path, value: Any) -> None:
+        left[0] -= 1
+        if left[0] <= 0:
+            text = json.dumps(value)
+            path.with_name(f".{path.name}.new").write_text(text[: len(text) // 2])
+            die()
+        original(path, value)
+
+    return instead
+
+
+def place(name: str, number: int) -> None:
+    """Arrange for the end."""
+    from velostream.connectors.file.draft import Draft
+    from velostream.connectors.file.source import FileSource
+    from velostream.connectors.file.spool import Spool
+    from velostream.runtime import catalog
+    from velostream.runtime.dead_letters import DeadLetters
+    from velostream.runtime.outputs import SinkJournal
+    from velostream.serving import snapshots
+    from velostream.serving.log import Log
+    from velostream.serving.table import Table
+
+    places: dict[str, tuple[Any, str, Callable[[int], Callable[..., Any]]]] = {
+        "sink written, not recorded": (SinkJournal, "append", _before),
+        "sink recorded": (SinkJournal, "append", _after),
+        "table computed, not logged": (Log, "append", _before),
+        "table logged, not published": (Table, "_publish", _before),
+        "table committed, source not told": (FileSource, "commit", _before),
+        "segments written, not in the journal": (Spool, "append", _before),
+        "spooled, not announced": (Spool, "append", _after),
+        "while spooling": (Draft, "_write", _after),
+        "before a snapshot": (snapshots, "write", _before),
+        "after a snapshot": (snapshots, "write", _after),
+        "while the catalogue is written": (catalog, "write_json", _half_written),
+        "catalogue written": (catalog, "write_json", _after),
+        "dead letters kept, batch not": (DeadLetters, "keep", _after),
+    }
+    owner, function, when = places[name]
+    _replace(owner, function, when(number))
+
+
+PLACES = {
+    "sink written, not recorded": 8,
+    "sink recorded": 8,
+    "table computed, not logged": 12,
+    "table logged, not published": 20,
+    "table committed, source not told": 12,
+    "segments written, not in the journal": 12,
+    "spooled, not announced": 12,
+    "while spooling": 12,
+    "before a snapshot": 1,
+    "after a snapshot": 1,
+    "while the catalogue is written": 14,
+    "catalogue written": 14,
+    "dead letters kept, batch not": 2,
+}
+"""Places to die at, and up to which number the time may be drawn."""
+
+
+def main() -> None:
+    """Run the application until standard input ends."""
+    data_dir, app = sys.argv[1:]
+    import velostream
+    from velostream.runtime import session
+    from velostream.runtime.application import Application
+
+    kill = os.environ.get("VELOSTREAM_TEST_KILL")
+    if kill:
+        name, _, number = kill.rpartition(" ")
+        place(name, int(number))
+    database = velostream.connect(data_dir)
+    Application(database, Path(app).read_text(), app).start()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        command = line.strip()
+        if command == "idle":
+            print(database.wait_idle(120), flush=True)
+        elif command == "snapshot":
+            for table in database.store.tables().values():
+                table.checkpoint()
+            print("done", flush=True)
+        elif command == "jobs":
+            told = {job.name: [job.state, job.reason] for job in database.jobs()}
+            print(json.dumps(told), flush=True)
+        elif command == "java":
+            print(session._engines[0].jvm.process.pid, flush=True)
+        elif command == "quit":
+            database.close()
+            print("closed", flush=True)
+            return
+
+
+if __name__ == "__main__":
+    main()
