@@ -76,6 +76,7 @@ class Demo:
         from velostream.runtime.database import Database
 
         settings = self._invocation.settings(data_dir=self._data)
+        self._folder.mkdir(parents=True, exist_ok=True)
         story.write_reference(self._folder)
         started = time.monotonic()
         database = Database(settings)

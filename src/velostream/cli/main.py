@@ -15,14 +15,24 @@ INTERRUPTED = 130
 
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit with its code."""
-    # pyarrow loads pandas, if it is there, for conversions that need nothing of it: half a second. Nothing
-    # of ours uses it here, and Spark's Python workers are processes of their own.
-    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _WithoutPandas())
     try:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         code = INTERRUPTED
     _leave(code)
+
+
+class _WithoutPandas:
+    """Keeps pyarrow from loading pandas, half a second, for conversions that need nothing of it.
+
+    Nothing of ours uses it here, and Spark's Python workers are processes of their own.
+    """
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """See importlib: None leaves a module to the others, an error says that there is none."""
+        if name == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name=name)
 
 
 def run(arguments: Sequence[str]) -> int:
