@@ -109,7 +109,13 @@ def open_sink(
     connector = connector_for(uri)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     options = _options(connector, uri, properties, settings)
-    return connector.connector.sink(uri, options, SinkContext(state=folder, schema=schema, key=key))
+    context = SinkContext(
+        state=folder,
+        schema=schema,
+        key=key,
+        decimal_format=common_options(properties).decimal_format,
+    )
+    return connector.connector.sink(uri, options, context)
 
 
 def wait_for(
