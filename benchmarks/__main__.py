@@ -26,9 +26,9 @@ def load(folder: Path, rounds: int) -> dict[str, object]:
     by_hand: list[Run] = []
     doubles: list[Run] = []
     for _ in range(rounds):
-        by_hand.append(in_process("by_hand.py", str(path), "DECIMAL(18,2)"))
-        ours.append(in_process("ours.py", str(path), "DECIMAL(18,2)"))
-        doubles.append(in_process("ours.py", str(path), "DOUBLE"))
+        by_hand.append(in_process("by_hand", str(path), "DECIMAL(18,2)"))
+        ours.append(in_process("ours", str(path), "DECIMAL(18,2)"))
+        doubles.append(in_process("ours", str(path), "DOUBLE"))
     mine, theirs, as_double = medians(ours), medians(by_hand), medians(doubles)
     return {
         "rows": ROWS,
@@ -46,14 +46,15 @@ def start_up(folder: Path, rounds: int) -> dict[str, object]:
     (folder / "small.csv").write_text("name,amount\na,1.50\nb,2.25\na,3.00\n", encoding="utf-8")
     application = folder / "app.sql"
     application.write_text(
-        f"CREATE TABLE totals AS SELECT name, SUM(amount) AS total FROM file://{folder}/small.csv GROUP BY name;\n"
+        "CREATE TABLE totals AS SELECT name, SUM(amount) AS total "
+        f"FROM file://{folder}/small.csv GROUP BY name;\n"
         "SELECT * FROM totals ORDER BY name;\n",
         encoding="utf-8",
     )
     empty, first = [], []
     for number in range(rounds):
         started = time.time()
-        empty.append(float(in_process("empty_session.py").figures["up_at"]) - started)
+        empty.append(float(in_process("empty_session").figures["up_at"]) - started)
         first.append(_first_row(application, folder / f"data-{number}"))
     return {
         "empty PySpark session, seconds": median(empty),
@@ -63,7 +64,17 @@ def start_up(folder: Path, rounds: int) -> dict[str, object]:
 
 
 def _first_row(application: Path, data: Path) -> float:
-    command = [sys.executable, "-m", "velostream", "run", str(application), "--data-dir", str(data), "--format", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "velostream",
+        "run",
+        str(application),
+        "--data-dir",
+        str(data),
+        "--format",
+        "json",
+    ]
     started = time.time()
     with subprocess.Popen(
         [*command, "--once"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=dict(os.environ)
@@ -83,7 +94,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="velostream-bench-") as folder:
-        found = {"start": start_up(Path(folder), arguments.rounds), "load": load(Path(folder), arguments.rounds)}
+        found = {
+            "start": start_up(Path(folder), arguments.rounds),
+            "load": load(Path(folder), arguments.rounds),
+        }
     for name, figures in found.items():
         print(f"\n{name}")
         for figure, value in figures.items():

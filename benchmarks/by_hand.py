@@ -1,4 +1,4 @@
-"""The same load as a person would write it in PySpark. Usage: by_hand.py FILE PRICE_TYPE"""
+"""The same load as a person would write it in PySpark. Usage: python -m benchmarks.by_hand FILE PRICE_TYPE"""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import json
 import sys
 import time
 
-from benchmarks_path import here
+from pyspark.sql import SparkSession
 
-here()
-from benchmarks.data import COLUMNS, query  # noqa: E402
-from pyspark.sql import SparkSession  # noqa: E402
+from benchmarks.data import COLUMNS, query
 
 
 def main() -> None:

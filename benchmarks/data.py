@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 COLUMNS = "trade_id STRING, user_id STRING, symbol STRING, quantity BIGINT, price {price}, ts TIMESTAMP"
 
@@ -24,6 +27,7 @@ def write_trades(path: Path, rows: int, seed: int = 7) -> None:
 def query(source: str) -> str:
     """The aggregate that both sides compute."""
     return (
-        "SELECT user_id, COUNT(*) AS trades, SUM(quantity) AS quantity, SUM(price) AS total, AVG(price) AS average "
+        "SELECT user_id, COUNT(*) AS trades, SUM(quantity) AS quantity, SUM(price) AS total, "
+        "AVG(price) AS average "
         f"FROM {source} GROUP BY user_id"
     )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
@@ -24,20 +22,19 @@ class Run:
     cpu_seconds: float
 
 
-def in_process(script: str, *arguments: str, environment: dict[str, str] | None = None) -> Run:
-    """Run a script of this folder by itself. It prints its figures as one line of JSON."""
+def in_process(module: str, *arguments: str) -> Run:
+    """Run a module of this package by itself. It prints its figures as one line of JSON."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, str(HERE / script), *arguments],
+        [sys.executable, "-m", f"benchmarks.{module}", *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, **(environment or {})},
-        cwd=tempfile.gettempdir(),
+        cwd=HERE.parent,
         check=False,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
-        raise RuntimeError(f"{script} failed:\n{done.stderr[-2000:]}")
+        raise RuntimeError(f"{module} failed:\n{done.stderr[-2000:]}")
     cpu = (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
     return Run(json.loads(done.stdout.strip().splitlines()[-1]), cpu)
 

@@ -1,4 +1,4 @@
-"""The same load as a Velostream table. Usage: ours.py FILE PRICE_TYPE"""
+"""The same load as a Velostream table. Usage: python -m benchmarks.ours FILE PRICE_TYPE"""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ import sys
 import tempfile
 import time
 
-from benchmarks_path import here
-
-here()
-import velostream  # noqa: E402
-from benchmarks.data import COLUMNS, query  # noqa: E402
+import velostream
+from benchmarks.data import COLUMNS, query
 
 
 def main() -> None:

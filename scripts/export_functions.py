@@ -20,7 +20,7 @@ _REFUSED = ("WRONG_NUM_ARGS", "requires 0 arguments", "Invalid number of argumen
 def accepts(spark: Any, call: str) -> tuple[bool, bool | None]:
     """Whether the analyzer takes this many arguments, and whether the result is deterministic."""
     try:
-        plan = spark.sql(call)._jdf.queryExecution().analyzed()  # noqa: SLF001
+        plan = spark.sql(call)._jdf.queryExecution().analyzed()
     except Exception as exc:
         return not any(mark in str(exc) for mark in _REFUSED), None
     expressions = plan.expressions()
@@ -66,9 +66,9 @@ def main() -> None:
     logging.getLogger("SQLQueryContextLogger").disabled = True
     infos = {
         info.getName(): info
-        for info in spark._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos()  # noqa: SLF001
+        for info in spark._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos()
     }
-    table_functions = spark._jsparkSession.sessionState().tableFunctionRegistry().listFunction()  # noqa: SLF001
+    table_functions = spark._jsparkSession.sessionState().tableFunctionRegistry().listFunction()
     tables = sorted({table_functions.apply(i).funcName() for i in range(table_functions.size())})
     functions = {name: describe(spark, info) for name, info in sorted(infos.items())}
     data = {"spark": spark.version, "functions": functions, "table_functions": tables}

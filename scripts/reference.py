@@ -1,4 +1,4 @@
-"""Writes docs/reference from the code, so that every property, function and error is found. Run after a change."""
+"""Writes docs/reference from the code, so that every property, function and error is found."""
 
 from __future__ import annotations
 
@@ -35,7 +35,12 @@ def properties() -> str:
 
 def function_list() -> str:
     """Every function that SQL may call."""
-    lines = ["# Functions", "", "Spark's, but the unsafe ones, and our own. Made from the code by `scripts/reference.py`.", ""]
+    lines = [
+        "# Functions",
+        "",
+        "Spark's, but the unsafe ones, and our own. Made from the code by `scripts/reference.py`.",
+        "",
+    ]
     lines += ["| function | |", "|---|---|"]
     for found in sorted(functions().values(), key=lambda f: f.name):
         lines.append(f"| `{found.name}` | {_cell(' '.join(found.usage.split()))} |")
@@ -54,7 +59,9 @@ def error_list() -> str:
     for kind in sorted(kinds, key=lambda k: (k.code, k.__name__)):
         helps = "yes" if kind.retryable else "no"
         text = _cell(inspect.getdoc(kind) or "")
-        lines.append(f"| `{kind.code}` | `{kind.__name__}` | {kind.blame} | {helps} | {kind.exit_code} | {text} |")
+        lines.append(
+            f"| `{kind.code}` | `{kind.__name__}` | {kind.blame} | {helps} | {kind.exit_code} | {text} |"
+        )
     return "\n".join([*lines, ""])
 
 

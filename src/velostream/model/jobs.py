@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 class JobState(StrEnum):
@@ -34,7 +37,9 @@ _ALIVE = frozenset({JobState.STARTING, JobState.WAITING, JobState.RUNNING, JobSt
 _S = JobState
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     # starting: sources are opened, the plan is made, state is recovered
-    _S.STARTING: frozenset({_S.WAITING, _S.RUNNING, _S.DEGRADED, _S.PAUSED, _S.FAILED, _S.STOPPED, _S.FINISHED}),
+    _S.STARTING: frozenset(
+        {_S.WAITING, _S.RUNNING, _S.DEGRADED, _S.PAUSED, _S.FAILED, _S.STOPPED, _S.FINISHED}
+    ),
     # waiting: a source does not exist yet, or a topic has no record to discover columns from
     _S.WAITING: frozenset({_S.STARTING, _S.RUNNING, _S.DEGRADED, _S.PAUSED, _S.FAILED, _S.STOPPED}),
     _S.RUNNING: frozenset({_S.DEGRADED, _S.PAUSED, _S.FAILED, _S.STOPPED, _S.FINISHED, _S.STARTING}),

@@ -34,10 +34,14 @@ class CommonOptions(Options):
         None, alias="max.rows.per.batch", gt=0, description="most rows that one micro-batch takes"
     )
     trigger_interval: Duration = Field(
-        timedelta(0), alias="trigger.interval", description="time between micro-batches; 0s is as fast as possible"
+        timedelta(0),
+        alias="trigger.interval",
+        description="time between micro-batches; 0s is as fast as possible",
     )
     on_error: Literal["dead_letter", "skip", "fail"] = Field(
-        "dead_letter", alias="on.error", description="what happens to a row that cannot be decoded or computed"
+        "dead_letter",
+        alias="on.error",
+        description="what happens to a row that cannot be decoded or computed",
     )
     event_time_column: str | None = Field(
         None, alias="event.time.column", description="column that holds the event time"
@@ -46,13 +50,17 @@ class CommonOptions(Options):
         None, alias="watermark.column", description="another name of event.time.column"
     )
     event_time_format: str = Field(
-        "auto", alias="event.time.format", description="auto, iso8601, epoch_seconds, epoch_millis or a pattern"
+        "auto",
+        alias="event.time.format",
+        description="auto, iso8601, epoch_seconds, epoch_millis or a pattern",
     )
     max_out_of_orderness_ms: int = Field(
         0, alias="max_out_of_orderness_ms", ge=0, description="how far events may be out of order"
     )
     idle_timeout: Duration = Field(
-        timedelta(minutes=1), alias="idle.timeout", description="after which a silent partition stops holding the watermark"
+        timedelta(minutes=1),
+        alias="idle.timeout",
+        description="after which a silent partition stops holding the watermark",
     )
     late_rows: Literal["dead_letter", "drop", "update"] = Field(
         "dead_letter", alias="late.rows", description="what happens to a row behind the watermark"
@@ -61,20 +69,28 @@ class CommonOptions(Options):
     window_close_timeout: Duration | None = Field(
         None, alias="window.close.timeout", description="close the last window after this long without rows"
     )
-    state_ttl: Duration | None = Field(None, alias="state.ttl", description="forget state not touched for this long")
+    state_ttl: Duration | None = Field(
+        None, alias="state.ttl", description="forget state not touched for this long"
+    )
     retention: Duration | None = Field(None, description="rows of the table age out after this long")
     join_wait: Duration = Field(
         timedelta(seconds=30), alias="join.wait", description="how long a stream waits for its tables to load"
     )
     partitions: int | None = Field(None, gt=0, description="parallel pipelines")
     partition_strategy: str = Field(
-        "smart", alias="partition.strategy", description="smart, hash, sticky, round_robin or a registered one"
+        "smart",
+        alias="partition.strategy",
+        description="smart, hash, sticky, round_robin or a registered one",
     )
     table_storage: Literal["memory", "delta"] = Field(
         "memory", alias="table.storage", description="where the table lives"
     )
-    delivery: Literal["exactly_once", "at_least_once"] | None = Field(None, description="guarantee of the sink")
-    latency: Literal["normal", "realtime"] = Field("normal", description="micro-batches, or Spark's real-time mode")
+    delivery: Literal["exactly_once", "at_least_once"] | None = Field(
+        None, description="guarantee of the sink"
+    )
+    latency: Literal["normal", "realtime"] = Field(
+        "normal", description="micro-batches, or Spark's real-time mode"
+    )
     decimal_format: Literal["number", "string"] = Field(
         "number", alias="decimal.format", description="how decimals are written in JSON"
     )

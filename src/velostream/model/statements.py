@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from sqlglot import exp
+if TYPE_CHECKING:
+    from datetime import timedelta
 
-from velostream.model.location import Location
-from velostream.model.uri import Uri
+    import pyarrow as pa
+    from sqlglot import exp
+
+    from velostream.model.location import Location
+    from velostream.model.uri import Uri
 
 Properties = Mapping[str, str]
 """Property name to text value, as written (secrets not resolved)."""
