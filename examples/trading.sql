@@ -16,11 +16,10 @@ SELECT
 FROM datagen://trades?rows_per_second=500
 GROUP BY user_id, symbol;
 
--- Reference data; the file is watched, and an edited line replaces the old one.
+-- Reference data; the file is watched: when a line is edited, the old row leaves and the new one comes.
 CREATE TABLE symbol_metadata AS
 SELECT symbol, sector, market_cap, risk_rating, last_price
-FROM file://${TRADING_DATA:examples}/symbol_reference.csv
-WITH ("key" = "symbol");
+FROM file://${TRADING_DATA:examples}/symbol_reference.csv;
 
 CREATE TABLE user_profiles (
     user_id STRING PRIMARY KEY,

@@ -32,7 +32,7 @@ GROUP BY user_id, symbol"""
 METADATA = """\
 CREATE TABLE symbol_metadata AS
 SELECT symbol, sector, market_cap, risk_rating, last_price
-FROM 'file://{folder}/symbol_reference.csv' WITH ("key" = "symbol")"""
+FROM 'file://{folder}/symbol_reference.csv'"""
 
 PROFILES = """\
 CREATE TABLE user_profiles (user_id STRING PRIMARY KEY, name STRING,

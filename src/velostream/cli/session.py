@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from velostream.errors import DataDirError, VelostreamError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
     from threading import Event
     from types import TracebackType
 
@@ -34,7 +34,7 @@ class Session:
 
     def answers(
         self, text: str, params: Params = None, *, follow: bool, stop: Event
-    ) -> Iterator[AnswerEvent]:
+    ) -> Generator[AnswerEvent]:
         """What the statements answer, one event after the other."""
         changing = changes(text)
         client = self._client()

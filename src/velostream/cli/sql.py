@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 from threading import Event, Timer
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from velostream.cli.session import Session
 from velostream.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from datetime import timedelta
 
     from velostream.runtime.answers import AnswerEvent
@@ -57,8 +58,16 @@ def sql_command(
     return None
 
 
-def print_events(events: Iterator[AnswerEvent], output: Output, stop: Event) -> None:
-    """Write answers as they come; what a grouped SELECT over a source holds is drawn live on a terminal."""
+def print_events(events: Generator[AnswerEvent], output: Output, stop: Event) -> None:
+    """Write answers as they come; what a grouped SELECT over a source holds is drawn live on a terminal.
+
+    However it ends, what runs behind the events has been stopped when this returns.
+    """
+    with closing(events):
+        _print_all(events, output, stop)
+
+
+def _print_all(events: Iterator[AnswerEvent], output: Output, stop: Event) -> None:
     from velostream.cli.live import patiently, show
     from velostream.runtime.answers import Answer, Following
 

@@ -10,7 +10,7 @@ from velostream.model.statements import SelectStatement
 from velostream.runtime.select import LiveSelect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from threading import Event
 
     import pyarrow as pa
@@ -51,7 +51,7 @@ AnswerEvent = Answer | Following | Changes
 
 def answers(
     database: Database, text: str, params: Params = None, *, follow: bool, stop: Event
-) -> Iterator[AnswerEvent]:
+) -> Generator[AnswerEvent]:
     """Run the statements of a text. With `follow` a SELECT over a source goes on until `stop` is set."""
     for statement in database.check(text, params=params):
         if follow and isinstance(statement, SelectStatement) and statement.query.continuous:
@@ -60,7 +60,7 @@ def answers(
             yield Answer(database.executor.run(statement, params))
 
 
-def followed(database: Database, statement: SelectStatement, stop: Event) -> Iterator[AnswerEvent]:
+def followed(database: Database, statement: SelectStatement, stop: Event) -> Generator[AnswerEvent]:
     """A SELECT over a source, row by row as they come."""
     site = database.jobs_by_name.site
     with LiveSelect(site, statement, once=site.once) as live:

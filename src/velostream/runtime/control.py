@@ -185,7 +185,7 @@ class ControlServer:
             params = _params(request, tables)
             follow = bool(request.get("follow"))
             events = answers(self._database, text, params, follow=follow, stop=stop)
-            with contextlib.closing(events):  # type: ignore[type-var]
+            with contextlib.closing(events):
                 for event in events:
                     _send_event(connection, event)
                     if stop.is_set():
