@@ -7,12 +7,14 @@ import re
 
 _SPACE = re.compile(r"\s*")
 _LINE_ENDS = re.compile(r"[\r\n]+")
+_DECODER = json.JSONDecoder(parse_float=float)
 
 
 def holds_document(head: bytes) -> bool:
     """Whether a `.json` text that begins like this is one document.
 
-    An array is one. An object is one unless it ends on the line it begins on: then each line is a record.
+    An array is one. An object is one unless it ends on the line it begins on: then each line is a record,
+    whatever else stands on that line.
     """
     text = head.lstrip()
     if text.startswith(b"["):
@@ -21,8 +23,8 @@ def holds_document(head: bytes) -> bool:
     if not text.startswith(b"{") or not newline:
         return False
     try:
-        json.loads(line)
-    except ValueError:
+        _DECODER.raw_decode(line.decode("utf-8", errors="replace"))
+    except (ValueError, RecursionError):
         return True
     return False
 
@@ -43,9 +45,6 @@ def split_document(content: bytes) -> tuple[list[bytes], list[int]]:
     records = [_LINE_ENDS.sub(" ", text[a:b].rstrip()).encode() for a, b in spans]
     starts = [a if ascii_only else len(text[:a].encode()) for a, _ in spans]
     return records, starts
-
-
-_DECODER = json.JSONDecoder(parse_float=float)
 
 
 def _value(text: str, position: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from velostream.formats.csv_text import CsvDialect
 from velostream.formats.encodings import COMPRESSIONS, compression
+from velostream.formats.json_lines import set_tails_aside
 from velostream.formats.json_numbers import keep_digits
 from velostream.formats.records import Records, split_records
 
@@ -44,7 +45,7 @@ class Layout:
     def split(self, raw: bytes, final: bool) -> Records:
         """The complete records at the beginning of `raw`."""
         if self.dialect is None:
-            return keep_digits(split_records(raw, final=final))
+            return keep_digits(set_tails_aside(split_records(raw, final=final)))
         quote, delimiter = self.dialect.quote.encode(), self.dialect.delimiter.encode()
         return split_records(raw, final=final, quote=quote, delimiter=delimiter)
 

@@ -13,6 +13,7 @@ from velostream.connectors.file.headers import Header, read_header
 from velostream.connectors.file.segments import FileState, Identity, PieceId
 from velostream.formats.encodings import utf8_chunks
 from velostream.formats.json_documents import holds_document, split_document
+from velostream.formats.json_lines import set_tails_aside
 from velostream.formats.json_numbers import keep_digits
 from velostream.formats.records import NEWLINE, Records, join_records
 
@@ -154,7 +155,8 @@ def _document(content: bytes) -> Records:
     text, separator = join_records(records)
     positions = np.array(starts, dtype=np.int64)
     size = len(content)
-    return keep_digits(Records(text, len(records), size, separator, 0, positions, settled=size))
+    found = Records(text, len(records), size, separator, 0, positions, settled=size)
+    return keep_digits(set_tails_aside(found))
 
 
 def _blocks(raw: bytes) -> Blocks:

@@ -267,7 +267,8 @@ class Tracker:
             pieces = (*pieces, draft.add(look.path, state.columns, new, state.settled))
         consumed = state.settled + records.consumed
         for bad in records.bad:
-            if state.settled + bad.start >= state.consumed or not state.provisional:
+            # One that ended where the file did was reported then, unless it has become longer.
+            if state.settled + bad.start + len(bad.raw) > state.consumed:
                 draft.add_bad(look.path, state.settled + bad.start, bad.raw, bad.reason)
         fresh = raw[state.consumed - state.settled : records.consumed]
         blocks = extended(look.stream, state.blocks, fresh) if fresh else state.blocks
