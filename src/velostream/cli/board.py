@@ -150,7 +150,9 @@ class Board:
             parts.append(self._spinner(Spinner))
         infos = self._infos()
         if self._up and infos:
-            parts += [jobs_table(infos), Text("Ctrl-C stops; everything is kept", "bright_black")]
+            parts.append(jobs_table(infos))
+            if any(info.state.alive for info in infos):
+                parts.append(Text("Ctrl-C stops; everything is kept", "bright_black"))
         return Group(*parts)
 
     def _spinner(self, spinner: type) -> RenderableType:
@@ -170,6 +172,9 @@ class Board:
         parts = [self._waiting or "loading"]
         if rows:
             parts.append(f"{rows:,} rows, {rows / max(elapsed, 0.001):,.0f}/s")
+        done, tasks = self._database.tasks() if self._database is not None else (0, 0)
+        if tasks > 1:
+            parts.append(f"{done} of {tasks} tasks")
         return ", ".join([*parts, f"{elapsed:.1f} s"])
 
     def _plain(self) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from io import StringIO
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +116,9 @@ class Screen:
             record=True, width=CAPTURE_WIDTH, force_terminal=True, color_system="truecolor", file=StringIO()
         )
         canvas.print(picture(self._scene, canvas.width))
-        canvas.save_svg(self._capture, title="velo demo")
+        # Without the fonts that rich would have a reader's browser load from a server.
+        drawn = re.sub(r"@font-face \{.*?\}\s*", "", canvas.export_svg(title="velo demo"), flags=re.DOTALL)
+        Path(self._capture).write_text(drawn, encoding="utf-8")
 
     def goodbye(self, line: str, *commands: str) -> None:
         """The last words."""

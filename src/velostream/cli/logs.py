@@ -100,7 +100,8 @@ def _print(line: str, as_json: bool) -> None:
     level = str(entry.get("level", ""))
     at = str(entry.get("timestamp", ""))[:23].replace("T", " ")
     job = f"{entry['job']}: " if entry.get("job") else ""
-    rest = " ".join(f"{key}={value}" for key, value in entry.items() if key not in _KNOWN)
+    more = {key: value for key, value in entry.items() if key not in _KNOWN and value is not None}
+    rest = " ".join(f"{key}={value}" for key, value in more.items())
     click.echo(
         f"{_paint(at, '2')} {_paint(level.ljust(7), _COLOURS.get(level, ''))} {job}{entry.get('event', '')}"
         + (f" {_paint(rest, '2')}" if rest else "")

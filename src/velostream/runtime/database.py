@@ -258,6 +258,22 @@ class Database:
                 raise SparkEndedError
             return self._spark
 
+    def tasks(self) -> tuple[int, int]:
+        """Of the stages that Spark works on now: tasks that are done, and all of them."""
+        from py4j.protocol import Py4JError
+
+        spark = self._spark
+        if spark is None:
+            return 0, 0
+        try:
+            tracker = spark.sparkContext.statusTracker()
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        except (Py4JError, OSError, AttributeError):
+            # Spark is going away while somebody looks.
+            return 0, 0
+        known = [stage for stage in stages if stage is not None]
+        return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
+
     def _spark_folder(self) -> Path:
         """Where Spark keeps its log and temporary files: a reader leaves the directory as it is."""
         if not self.read_only:

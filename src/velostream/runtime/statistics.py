@@ -55,7 +55,8 @@ class Statistics:
                 self._recent.popleft()
             rows = sum(count for _, count, _ in self._recent)
             spent = [seconds for _, _, seconds in self._recent]
-            span = max(now - self._recent[0][0], 1.0) if self._recent else _WINDOW_SECONDS
+            # The window begins where its first batch did, or one long batch would look like a fast one.
+            span = max(now - self._recent[0][0] + spent[0], 1.0) if self._recent else _WINDOW_SECONDS
             rows_in, rows_out, batches, bad, errors, restarts = self._totals
             return JobStats(
                 records_in=rows_in,
