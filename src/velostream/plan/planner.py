@@ -35,8 +35,18 @@ POSITION = "_position"
 """System column that orders the rows of a source; asked of it where a later row replaces an earlier one."""
 
 
-def plan_query(query: Query, key: tuple[str, ...] = (), *, only_grows: bool = True) -> Plan:
-    """Choose the plan. `key` is the declared key of the table, `only_grows` holds for all inputs."""
+def plan_query(
+    query: Query,
+    key: tuple[str, ...] = (),
+    *,
+    only_grows: bool = True,
+    inputs: frozenset[str] = frozenset(),
+) -> Plan:
+    """Choose the plan.
+
+    `key` is the declared key of the table, `only_grows` holds for all inputs, and `inputs` are the names
+    of their columns (casefolded) where they are known.
+    """
     _refuse_later_features(query)
     tree = query.tree
     if not query.sources and len(query.tables) != 1:
@@ -47,7 +57,7 @@ def plan_query(query: Query, key: tuple[str, ...] = (), *, only_grows: bool = Tr
     if reason is None:
         return _upsert(tree, key) if key else _rows(tree)
     if isinstance(tree, exp.Select) and _groups_apply(tree):
-        return _groups(tree, key)
+        return _groups(tree, key, inputs)
     if not query.sources:
         return _recompute(tree, reason)
     raise UnsupportedError(
@@ -161,12 +171,12 @@ def _result_parts(select: exp.Select) -> list[exp.Expr]:
     return [*select.selects, *([having.this] if having else [])]
 
 
-def _groups(select: exp.Select, declared_key: tuple[str, ...]) -> Plan:
+def _groups(select: exp.Select, declared_key: tuple[str, ...], inputs: frozenset[str]) -> Plan:
     stars = [item for item in select.selects if item.find(exp.Star) and not item.find(exp.Count)]
     if stars:
         # DISTINCT * : the columns are known only to the source; the runtime expands them first.
         raise NeedsColumns
-    keys = _group_expressions(select)
+    keys = _group_expressions(select, inputs)
     names = _key_names(select, keys)
     aggregates = _collect(select)
     visible = tuple(n for n in names if not n.startswith("__"))
@@ -202,7 +212,7 @@ class NeedsColumns(Exception):  # noqa: N818
     """The query has a `*` that must be expanded into columns before it can be planned."""
 
 
-def _group_expressions(select: exp.Select) -> tuple[exp.Expr, ...]:
+def _group_expressions(select: exp.Select, inputs: frozenset[str]) -> tuple[exp.Expr, ...]:
     if select.args.get("distinct"):
         return tuple(item.unalias() for item in select.selects)
     group = select.args.get("group")
@@ -215,11 +225,10 @@ def _group_expressions(select: exp.Select) -> tuple[exp.Expr, ...]:
     for expression in group.expressions:
         if isinstance(expression, exp.Literal) and expression.is_int:
             expression = select.selects[int(expression.this) - 1].unalias()
-        elif isinstance(expression, exp.Column) and not expression.table and expression.name in by_alias:
-            # As in Spark, a name in GROUP BY means a column of the input first; the binder has put
-            # columns that exist in the input behind a table name or left them as they are.
-            aliased = by_alias[expression.name]
-            expression = expression if aliased.find(exp.Column) == expression else aliased
+        elif isinstance(expression, exp.Column) and not expression.table:
+            # As in Spark, a name in GROUP BY means a column of the input first, then one of the result.
+            known = expression.name.casefold() in inputs
+            expression = expression if known else by_alias.get(expression.name, expression)
         if expression not in resolved:
             resolved.append(expression)
     return tuple(resolved)

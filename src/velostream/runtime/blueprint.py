@@ -114,11 +114,12 @@ def _plan(
         query = replace(query, tree=_declared_types(query.tree, declared))
     own_key = key or (_own_key(query, sources) if table else ())
     only_grows = all(source.only_grows for source in sources.values())
+    names = _input_names(query.tree, schemas)
     try:
-        plan = plan_query(query, own_key, only_grows=only_grows)
+        plan = plan_query(query, own_key, only_grows=only_grows, inputs=names)
     except NeedsColumns:
         query = replace(query, tree=_expand_stars(query.tree, schemas))
-        plan = plan_query(query, own_key, only_grows=only_grows)
+        plan = plan_query(query, own_key, only_grows=only_grows, inputs=names)
     spark = private_session(site.spark())
     views = {name: _with_system_columns(schema) for name, schema in schemas.items()}
     refuse_cut_digits(spark, query.tree, views)
@@ -129,6 +130,13 @@ def _plan(
         for name, source in sources.items()
     }
     return Opened(spark, plan, shape, Inputs(spark, inputs))
+
+
+def _input_names(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> frozenset[str]:
+    """Columns of the one relation that the query reads directly, casefolded; none if it reads a subquery."""
+    source = tree.args.get("from_")
+    name = source.this.name if source is not None and isinstance(source.this, exp.Table) else ""
+    return frozenset(column.casefold() for column in schemas[name].names) if name in schemas else frozenset()
 
 
 def _described(query: Query, name: str) -> tuple[str, str]:
