@@ -449,6 +449,19 @@ def test_a_new_column_widens(tmp_path):
     assert not source.new_columns(first, second)
 
 
+def test_only_the_number_that_needs_room_widens(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("n,price\n1,1.50\n")
+    source = open_source(str(path), tmp_path / "spool", schema=None)
+    first = source.latest(None)
+    source.discover()
+    with path.open("a") as out:
+        out.write("7,1.239\nnot a number,1.00\n")
+    assert source.widen(first, source.latest(first)) == pa.schema(
+        [("n", pa.int64()), ("price", pa.decimal128(19, 3))]
+    )
+
+
 def test_a_new_json_field_widens(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"a": 1}\n')

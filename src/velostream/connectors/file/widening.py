@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -92,10 +93,18 @@ def _needed(reader: RowReader, record: str, columns: tuple[str, ...] | None, sch
     by_name = {name.casefold(): value for name, value in values.items()}
     fields = []
     for field in schema:
-        kind = _asked(by_name.get(field.name.casefold()), columns is None)
-        if kind is not None:
+        value = by_name.get(field.name.casefold())
+        kind = _asked(value, columns is None)
+        if kind is not None and not (pa.types.is_integer(field.type) and _whole(value, field.type)):
             fields.append(pa.field(field.name, kind))
     return pa.schema(fields)
+
+
+def _whole(value: Any, kind: pa.DataType) -> bool:
+    """Whether a number is an integer that the type holds: one bad neighbour does not widen it."""
+    number = Decimal(str(value).strip())
+    most = 1 << (kind.bit_width - 1)
+    return number == number.to_integral_value() and -most <= number < most
 
 
 def _asked(value: Any, in_json: bool) -> pa.DataType | None:
