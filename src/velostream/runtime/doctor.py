@@ -11,7 +11,6 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -159,9 +158,18 @@ def _held(directory: DataDirectory) -> Check:
 
 def _extras() -> Iterator[Check]:
     for name, module in EXTRAS.items():
-        there = find_spec(module) is not None
+        there = _installed(module)
         detail = "installed" if there else "not installed"
         yield Check(f"extra {name}", there, detail, f'pip install "velostream[{name}]"', required=False)
+
+
+def _installed(distribution: str) -> bool:
+    """Asked of the packages on disk: the command line keeps some modules from being imported."""
+    try:
+        version(distribution)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _session(master: str | None) -> Check:
