@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "connectors"))
 from files_model import open_source
 
+from velostream.connectors.file import merges
 from velostream.connectors.file.frames import FrameReader
+from velostream.connectors.file.merges import merge_small
 
 pytestmark = pytest.mark.spark
 
@@ -186,6 +188,32 @@ def test_positions_stay_with_their_rows(spark, tmp_path):
     )
     assert before - gone <= after
     assert max(after, key=lambda row: row[1])[0] == 9
+
+
+def test_merged_segments_keep_positions_and_order(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(merges, "FEWEST", 2)
+    path = write(tmp_path / "x.csv", "id,name", "0,a")
+    source = open_source(str(path), tmp_path / "spool", schema=None)
+    end = source.latest(None)
+    for number in range(1, 9):
+        with path.open("a") as out:
+            out.write(f"{number},{'a' if number % 2 else 'b'}\n")
+        end = source.latest(end)
+    write(path, "id,name", "9,new", *path.read_text().splitlines()[1:])
+    end = source.latest(end)
+
+    def seen():
+        columns = ["id", "_position", "_timestamp", "_partition"]
+        exact = rows_of(source.frame(spark, None, end, columns, careful=True), columns)
+        native = source.frame(spark, None, end, ["id", "_position"]).orderBy("_position").toArrow()
+        return exact, native["id"].to_pylist()
+
+    before = seen()
+    assert before[1] == list(range(10))
+    while merge_small(source._spool, end["spool"]):
+        pass
+    assert len(source._spool.live) == 1
+    assert seen() == before
 
 
 def test_json_numbers_keep_their_digits(spark, tmp_path):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COLUMNS = ("a", "b", "c", "d")
+PLACE = ("_timestamp", "_partition", "_offset")
 TEXTS = pa.schema([(name, pa.string()) for name in COLUMNS])
 
 
@@ -44,6 +45,7 @@ class Reader:
         self.source = self._open()
         self.offset = None
         self.rows: Counter[tuple] = Counter()
+        self.placed: Counter[tuple] = Counter()
         self.bad: list = []
 
     def reopen(self) -> None:
@@ -57,6 +59,7 @@ class Reader:
             return False
         start = None if self.offset is None else self.offset["spool"]
         self.rows.update(weighted(self.source, start, latest["spool"]))
+        self.placed.update(weighted(self.source, start, latest["spool"], placed=True))
         self.bad += self.source.bad_rows(self.offset, latest)
         self.offset = latest
         self.rows = +self.rows if min(self.rows.values(), default=0) >= 0 else self.rows
@@ -67,12 +70,20 @@ class Reader:
             pass
         snapshot = weighted(self.source, None, self.offset["spool"])
         assert Counter({k: v for k, v in self.rows.items() if v}) == snapshot
+        self.check_places()
         return snapshot
 
+    def check_places(self) -> None:
+        """Every row is where it was when it came, and no two are at the same place."""
+        found = weighted(self.source, None, self.offset["spool"], placed=True)
+        assert Counter({k: v for k, v in self.placed.items() if v}) == found
+        places = [row[-len(PLACE) :] for row in found.elements()]
+        assert len(set(places)) == len(places)
 
-def weighted(source: FileSource, start, end) -> Counter[tuple]:
+
+def weighted(source: FileSource, start, end, *, placed: bool = False) -> Counter[tuple]:
     rows: Counter[tuple] = Counter()
-    names = source.discover().names
+    names = [*source.discover().names, *(PLACE if placed else ())]
     for batch in source.read("spool", start, end):
         for row in batch.to_pylist():
             rows[tuple(row[name] for name in names)] += row.get("_weight", 1)

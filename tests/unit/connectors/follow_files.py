@@ -7,9 +7,15 @@ from pathlib import Path
 
 from files_model import open_source
 
+from velostream.connectors.file import merges, spool
+
+merges.FEWEST = 2
+spool._COMPACT_ENTRIES = 10
+spool._LONGEST_NAME = 40
+
 source = open_source(sys.argv[1], Path(sys.argv[2]))
 offset = None
 print("ready", flush=True)
 while True:
     offset = source.latest(offset)
-    source._spool.compact(max(source._spool._base_position, offset["spool"] - 1))
+    source.commit({"spool": max(source._spool._base_position, offset["spool"] - 1)})

@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 from files_model import Folder, Reader, expected
 
+from velostream.connectors.file import merges, spool
+
 STEPS = 40
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("several", [False, True], ids=["one file", "pattern"])
-def test_random_changes(tmp_path, rng, rounds, several):
-    for number in range(rounds(6, 300)):
+@pytest.mark.parametrize("fewest", [2, 8])
+def test_random_changes(tmp_path, rng, rounds, several, fewest, monkeypatch):
+    monkeypatch.setattr(merges, "FEWEST", fewest)
+    monkeypatch.setattr(spool, "_LONGEST_NAME", 40)
+    for number in range(rounds(4, 150)):
         seed = rng.randrange(2**32)
         follow(tmp_path / str(number), seed, several)
 
@@ -28,7 +33,11 @@ def follow(tmp_path, seed, several):
             reader.reopen()
         seen = reader.settle()
         assert seen == expected(folder.paths), (seed, history)
-        if folder.random.random() < 0.2:
-            reader.source.commit(reader.offset)
+        if folder.random.random() < 0.3:
+            earlier = max(
+                reader.source._spool._base_position, reader.offset["spool"] - folder.random.randrange(3)
+            )
+            reader.source.commit({"spool": earlier})
+            reader.check_places()
         if folder.random.random() < 0.1:
             reader.source._spool.compact(reader.offset["spool"])

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from velostream.connectors.file.instants import packed
+from velostream.connectors.file.segment_text import SegmentText
 from velostream.connectors.file.segments import FileState, Piece, PieceId, Segment, SpooledBadRow
 from velostream.connectors.file.spool import Entry, Spool, resolve
 from velostream.errors import SourceStorageError
 from velostream.formats.records import Records, record_positions, split_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -36,6 +37,8 @@ class _Buffer:
     texts: list[bytes] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
     starts: list[Positions | None] = field(default_factory=list)
+    instants: list[Positions] = field(default_factory=list)
+    """Of each piece, if they are not all those of the segment."""
     size: int = 0
 
     def add(self, text: bytes, piece: Piece, starts: Positions | None) -> PieceId:
@@ -204,6 +207,8 @@ class Draft:
             line_end = 0 if segment.indexed else old.line_end
             piece = Piece(old.path, start, run.end - run.begin, len(text), line_end)
             buffer.add(text, piece, starts if segment.indexed else None)
+            if segment.timed:
+                buffer.instants.append(reader.instants(run.piece)[run.begin : run.end])
         return self._write(buffer, segment.at_micros)
 
     # --- ending --------------------------------------------------------------------------------------
@@ -247,14 +252,13 @@ class Draft:
             buffer.columns,
             buffer.separator,
             indexed,
+            timed=bool(buffer.instants),
         )
-        path = self._spool.path(segment)
-        with self._writing(path), path.open("wb") as out:
-            out.writelines(buffer.texts)
-            out.flush()
-            os.fsync(out.fileno())
+        self._save(self._spool.path(segment), buffer.texts)
         if indexed:
             self._write_index(segment, buffer)
+        if buffer.instants:
+            self._save(self._spool.instants_path(segment), [packed(np.concatenate(buffer.instants))])
         self._known[segment.name] = segment
         return segment
 
@@ -265,9 +269,11 @@ class Draft:
                 records = split_text(text, buffer.separator)
                 starts = piece.start + record_positions(records, piece.line_end)
             parts.append(starts)
-        path = self._spool.index_path(segment)
+        self._save(self._spool.index_path(segment), [np.concatenate(parts).astype("<i8").tobytes()])
+
+    def _save(self, path: Path, parts: Iterable[bytes]) -> None:
         with self._writing(path), path.open("wb") as out:
-            out.write(np.concatenate(parts).astype("<i8").tobytes())
+            out.writelines(parts)
             out.flush()
             os.fsync(out.fileno())
 
@@ -289,37 +295,6 @@ def _naming(path: Path) -> Iterator[None]:
             f"{path} cannot be written: {reason}",
             hint="make room on the disk of the data directory; reading goes on by itself",
         ) from exc
-
-
-class SegmentText:
-    """The records of a text segment, read once, piece by piece."""
-
-    def __init__(self, spool: Spool, segment: Segment) -> None:
-        self.segment = segment
-        self._text = spool.path(segment).read_bytes()
-        self._offsets = list(accumulate((piece.size for piece in segment.pieces), initial=0))
-        self._numbers = list(accumulate((piece.rows for piece in segment.pieces), initial=0))
-        self._index: Positions | None = None
-        if segment.indexed:
-            self._index = np.frombuffer(spool.index_path(segment).read_bytes(), dtype="<i8")
-
-    def records(self, number: int) -> list[bytes]:
-        """The records of one piece."""
-        begin, end = self._offsets[number], self._offsets[number + 1]
-        return split_text(self._text[begin:end], self.segment.separator)
-
-    def starts(self, number: int) -> Positions:
-        """Where in their file the records of one piece began."""
-        piece = self.segment.pieces[number]
-        if self._index is not None:
-            return self._index[self._numbers[number] : self._numbers[number + 1]]
-        return piece.start + record_positions(self.records(number), piece.line_end)
-
-    def slice(self, number: int, begin: int, end: int) -> tuple[bytes, Positions]:
-        """The text and the positions of some records of one piece."""
-        records = self.records(number)[begin:end]
-        separator = self.segment.separator
-        return separator.join(records) + separator, self.starts(number)[begin:end]
 
 
 @dataclass(frozen=True)

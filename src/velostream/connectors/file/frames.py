@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from velostream.connectors.file.instants import instants_of
 from velostream.formats.spark_frames import BAD, BAD_ROW, RECORD, decode_csv, decode_json
 from velostream.formats.spark_types import literal, quoted, spark_name
 from velostream.model.changes import WEIGHT
@@ -124,8 +125,9 @@ class FrameReader:
         """
         known = {} if identified else {"_position": _NATIVE_POSITION}
         if len(segments) <= _MOST_LITERALS:
-            instants = {segment.name: str(segment.at_micros) for segment in segments}
-            known["_timestamp"] = f"timestamp_micros({_lookup(instants)})"
+            if not any(segment.timed for segment in segments):
+                instants = {segment.name: str(segment.at_micros) for segment in segments}
+                known["_timestamp"] = f"timestamp_micros({_lookup(instants)})"
             paths = {
                 s.name: literal(s.pieces[0].path) for s in segments if len({p.path for p in s.pieces}) == 1
             }
@@ -197,7 +199,7 @@ def record_table(spool: Spool, segment: Segment) -> pa.Table:
             RECORD: pa.Array.from_buffers(pa.large_string(), len(ends), buffers),
             "_partition": paths.take(pa.array(np.repeat(np.arange(len(counts)), counts))),
             "_offset": pa.array(_offsets(spool, segment, bounds), pa.int64()),
-            "_timestamp": _instants(segment, len(ends)),
+            "_timestamp": _instants(spool, segment),
         }
     )
 
@@ -229,7 +231,7 @@ def _binary_table(spool: Spool, segment: Segment) -> pa.Table:
     rows = table.num_rows
     table = table.append_column("_partition", pa.array([segment.pieces[0].path] * rows, pa.string()))
     table = table.append_column("_offset", pa.array(np.arange(rows), pa.int64()))
-    return table.append_column("_timestamp", _instants(segment, rows))
+    return table.append_column("_timestamp", _instants(spool, segment))
 
 
 def binary_rows(spool: Spool, segment: Segment) -> pa.Table:
@@ -241,8 +243,8 @@ def binary_rows(spool: Spool, segment: Segment) -> pa.Table:
     return pq.read_table(spool.path(segment), partitioning=None)
 
 
-def _instants(segment: Segment, rows: int) -> pa.Array:
-    return pa.array(np.full(rows, segment.at_micros), pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+def _instants(spool: Spool, segment: Segment) -> pa.Array:
+    return pa.array(instants_of(spool, segment), pa.int64()).cast(pa.timestamp("us", tz="UTC"))
 
 
 def _lookup(values: dict[str, str]) -> str:

@@ -44,6 +44,8 @@ class Segment:
     """Names of a CSV's fields, or `name:type` of a binary format; None for JSON."""
     separator: bytes = NEWLINE
     indexed: bool = False
+    timed: bool = False
+    """Whether its records were read at several instants, which lie beside it; `at_micros` is the first."""
 
     def as_json(self) -> dict[str, Any]:
         """For the journal."""
@@ -57,6 +59,7 @@ class Segment:
             "c": None if self.columns is None else list(self.columns),
             "s": self.separator.decode("ascii"),
             "x": self.indexed,
+            "i": self.timed,
         }
 
     @classmethod
@@ -72,6 +75,7 @@ class Segment:
             None if data["c"] is None else tuple(data["c"]),
             data["s"].encode("ascii"),
             data["x"],
+            data.get("i", False),
         )
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from velostream.connectors.base import Source, SourceContext
 from velostream.connectors.file.frames import SYSTEM_TYPES, FrameReader
 from velostream.connectors.file.layout import Layout, layout_of
+from velostream.connectors.file.merges import merge_small
 from velostream.connectors.file.paths import FileSet
 from velostream.connectors.file.rows import RowReader
 from velostream.connectors.file.sampling import header_schema, sample_schema
@@ -65,7 +66,12 @@ class FileSource(Source):
     # --- the contract --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """See `Source`; with `file.create.empty` a missing file is created."""
+        """See `Source`; with `file.create.empty` a missing file is created.
+
+        What has been read before may be missing now: that is an outage, or takes the rows of a pattern away.
+        """
+        if self._spool.position:
+            return
         if self._options.file_create_empty and not self._files.several and not self._files.path.exists():
             self._files.path.parent.mkdir(parents=True, exist_ok=True)
             self._files.path.touch()
@@ -160,7 +166,8 @@ class FileSource(Source):
         return not self._watch and self._read_all and self._position(offset) >= self._spool.position
 
     def commit(self, offset: Offset) -> None:
-        """See `Source`."""
+        """See `Source`: also keeps the spool in few segments, with a bounded amount of work."""
+        merge_small(self._spool, self._position(offset))
         self._spool.forget(self._position(offset))
 
     def health(self) -> tuple[str, str | None]:

@@ -2,14 +2,18 @@
 
 A file cannot be read twice the same, so its records are copied to segments first, and one journal entry
 per look at the files makes them part of the next position. Position N is replayable: the changes between two
-positions, and the live segments at one, are the same for ever, or until `forget`.
+positions, and the live segments at one, are the same for ever, or until `forget`. Merging changes where
+records lie, never which there are.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.file.journal import Journal, sync_folder
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
 _NAME_DIGITS = 9
 _COMPACT_ENTRIES = 200
 _COMPACT_BYTES = 64 * 1024 * 1024
+_LONGEST_NAME = 120
+"""Each cut and merge may lengthen a name, and file systems take 255 bytes."""
+_NUMBERS = re.compile(rf"\d{{{_NAME_DIGITS}}}")
+_BESIDE = (".index", ".instants")
 
 
 Moves = Mapping[str, list[list[PieceId]]]
@@ -64,7 +72,7 @@ class Entry:
             [Segment.from_json(item) for item in data["added"]],
             list(data["removed"]),
             {name: [Segment.from_json(item) for item in parts] for name, parts in data["replaced"].items()},
-            {name: [[PieceId(*p) for p in ids] for ids in moves] for name, moves in data["moved"].items()},
+            _moves(data["moved"]),
             {p: None if state is None else FileState.from_json(state) for p, state in data["files"].items()},
             [SpooledBadRow(*item) for item in data["bad"]],
         )
@@ -87,6 +95,8 @@ class Spool:
         self._base_position = 0
         self._base: dict[str, Segment] = {}
         self._entries: list[Entry] = []
+        self._folded = 0
+        self._dead_bytes = 0
         self.position = 0
         self.live: dict[str, Segment] = {}
         self.files: dict[str, FileState] = {}
@@ -103,6 +113,17 @@ class Spool:
     def index_path(self, segment: Segment) -> Path:
         """Where the positions of an indexed segment's records lie."""
         return self.segment_folder / f"{segment.name}.index"
+
+    def instants_path(self, segment: Segment) -> Path:
+        """Where the instants of a merged segment's records lie."""
+        return self.segment_folder / f"{segment.name}.instants"
+
+    def settled(self, position: int) -> list[Segment | None]:
+        """All segments in the order of age; None for those that came or went after `position`."""
+        self._require(position)
+        then = {segment.name for segment in self.snapshot(position)}
+        later = {s.name for entry in self._entries if entry.position > position for s in entry.segments()}
+        return [self.live.get(name) if name in then else None for name in sorted(then | later)]
 
     def snapshot(self, position: int) -> list[Segment]:
         """The segments that are live at a position, oldest first."""
@@ -155,27 +176,75 @@ class Spool:
         self._journal.append(entry.as_json())
         self._take(entry)
 
+    def merge(self, position: int, merged: Segment, moved: Moves) -> None:
+        """Have a segment, which is written and durable, stand for those that `moved` names.
+
+        They are live at `position` and now. Ranges that begin before `position` are forgotten.
+        """
+        sync_folder(self.segment_folder)
+        self._journal.append({"merge": position, "into": merged.as_json(), "moved": moved})
+        self._take_merge(position, merged, moved)
+
     def forget(self, position: int) -> None:
         """Ranges that begin before `position` will not be read again."""
         done = [entry for entry in self._entries if entry.position <= position]
-        dead = sum(self._size(name) for entry in done for name in (*entry.removed, *entry.replaced))
-        if len(done) < _COMPACT_ENTRIES and dead < _COMPACT_BYTES:
-            return
-        self.compact(position)
+        dead = self._dead_bytes + sum(self._dead(entry) for entry in done)
+        if position == self.position and any(len(name) > _LONGEST_NAME for name in self.live):
+            self._rename_all()
+        elif self._folded + len(done) >= _COMPACT_ENTRIES or dead >= _COMPACT_BYTES:
+            self.compact(position)
 
     def compact(self, position: int) -> None:
         """Fold the entries up to `position` into one, and delete what nothing refers to any more."""
-        live = {segment.name: segment for segment in self.snapshot(position)}
-        kept = [entry for entry in self._entries if entry.position > position]
-        # The state of the files is that of now: entries that follow only bring them to the same state.
+        self._require(position)
+        self._fold(position)
+        # The state of the files is that of now, so entries that follow need not say it again.
+        self._entries = [replace(entry, files={}) for entry in self._entries]
         base = {
             "base": position,
-            "live": [segment.as_json() for segment in live.values()],
+            "live": [segment.as_json() for segment in self._base.values()],
             "files": {path: state.as_json() for path, state in self.files.items()},
         }
-        self._journal.rewrite([base, *(entry.as_json() for entry in kept)])
-        self._base_position, self._base, self._entries = position, live, kept
+        self._journal.rewrite([base, *(entry.as_json() for entry in self._entries)])
+        self._folded = self._dead_bytes = 0
         self._remove_orphans()
+
+    def _rename_all(self) -> None:
+        """Give all segments short names, in the same order."""
+        self._fold(self.position)
+        moved: dict[str, list[list[PieceId]]] = {}
+        renamed: dict[str, Segment] = {}
+        for old in sorted(self.live.values(), key=lambda segment: segment.name):
+            new = replace(old, name=self.new_name(old.name.rpartition(".")[2]))
+            for suffix in ("", *_BESIDE):
+                source = self.segment_folder / f"{old.name}{suffix}"
+                if source.exists():
+                    _link(source, self.segment_folder / f"{new.name}{suffix}")
+            moved[old.name] = [[PieceId(new.name, number)] for number in range(len(old.pieces))]
+            renamed[new.name] = new
+        sync_folder(self.segment_folder)
+        before = self._base, self.live, dict(self.files)
+        self._base, self.live = renamed, dict(renamed)
+        self._move_pieces(moved)
+        try:
+            self.compact(self.position)
+        except OSError:
+            # The journal still tells the old names.
+            self._base, self.live, self.files = before
+            raise
+
+    def _fold(self, position: int) -> None:
+        """Make `position` the first that is kept."""
+        for entry in self._entries:
+            if entry.position <= position:
+                self._dead_bytes += self._dead(entry)
+                self._folded += 1
+                _apply(entry, self._base)
+        self._entries = [entry for entry in self._entries if entry.position > position]
+        self._base_position = position
+
+    def _dead(self, entry: Entry) -> int:
+        return sum(self._size(name) for name in (*entry.removed, *entry.replaced))
 
     def _size(self, name: str) -> int:
         path = self.segment_folder / name
@@ -190,6 +259,8 @@ class Spool:
                 self._base = {item["n"]: Segment.from_json(item) for item in data["live"]}
                 self.live = dict(self._base)
                 self.files = {path: FileState.from_json(state) for path, state in data["files"].items()}
+            elif "merge" in data:
+                self._take_merge(data["merge"], Segment.from_json(data["into"]), _moves(data["moved"]))
             else:
                 self._take(Entry.from_json(data))
 
@@ -207,25 +278,54 @@ class Spool:
         self._entries.append(entry)
         self.position = entry.position
 
+    def _take_merge(self, position: int, merged: Segment, moved: Moves) -> None:
+        self._fold(position)
+        for live in (self._base, self.live):
+            for name in moved:
+                del live[name]
+            live[merged.name] = merged
+        self._move_pieces(moved)
+        self._folded += 1
+        self._dead_bytes += sum(self._size(name) for name in moved)
+
     def _move_pieces(self, moved: Moves) -> None:
         for path, state in self.files.items():
             if any(piece.segment in moved for piece in state.pieces):
-                self.files[path] = state.with_pieces(tuple(resolve(state.pieces, moved)))
+                # Pieces that were merged into one follow each other.
+                moves = [piece for piece, _ in groupby(resolve(state.pieces, moved))]
+                self.files[path] = state.with_pieces(tuple(moves))
 
     def _remove_orphans(self) -> None:
         """Delete what a crash or a full disk left behind, and what is no longer referred to."""
         known = {*self._base, *(segment.name for entry in self._entries for segment in entry.segments())}
         for path in self.segment_folder.iterdir():
-            if path.name.removesuffix(".index") not in known:
+            name = path.name
+            for suffix in _BESIDE:
+                name = name.removesuffix(suffix)
+            if name not in known:
                 path.unlink(missing_ok=True)
 
     def _highest_name(self) -> int:
         names = [*self._base, *(segment.name for entry in self._entries for segment in entry.segments())]
-        return max((int(name[:_NAME_DIGITS]) for name in names), default=0)
+        return max((int(number) for name in names for number in _NUMBERS.findall(name)), default=0)
 
     def destroy(self) -> None:
         """Delete everything."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        # Not every file system has links.
+        shutil.copyfile(source, target)
+        with target.open("rb") as copy:
+            os.fsync(copy.fileno())
+
+
+def _moves(data: Mapping[str, Any]) -> dict[str, list[list[PieceId]]]:
+    return {name: [[PieceId(*piece) for piece in ids] for ids in moves] for name, moves in data.items()}
 
 
 def resolve(pieces: Iterable[PieceId], moved: Moves) -> Iterable[PieceId]:
