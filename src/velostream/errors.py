@@ -263,6 +263,14 @@ class TableError(VelostreamError):
     blame = Blame.YOU
 
 
+class TableStorageError(TableError):
+    """The disk does not take what a table has to write; nothing of the commit was kept."""
+
+    code = "table.storage"
+    blame = Blame.OUTSIDE
+    retryable = True
+
+
 class MemoryBudgetError(TableError):
     """A table reached its memory budget; it stays readable."""
 

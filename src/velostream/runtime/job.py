@@ -234,6 +234,7 @@ class Job:
         return not self._stop.is_set()
 
     def _live(self, backoff: Backoff) -> None:
+        self._idle = False
         if self._state is not JobState.STARTING:
             self._become(JobState.STARTING)
         work = self._open_work(self)

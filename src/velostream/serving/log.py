@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from velostream.errors import CorruptDataError, LaggingReaderError, TableError
+from velostream.errors import CorruptDataError, LaggingReaderError, TableError, TableStorageError
 from velostream.serving.frames import Frame, FrameFile, encode
 
 if TYPE_CHECKING:
@@ -102,9 +102,8 @@ class Log:
             os.fdatasync(descriptor)
         except OSError as exc:
             self._undo(descriptor, start)
-            raise TableError(
-                f'cannot write to "{self._files[-1].path}"',
-                detail=exc.strerror or str(exc),
+            raise TableStorageError(
+                f'cannot write to "{self._files[-1].path}": {(exc.strerror or str(exc)).lower()}',
                 hint="make room on the disk; nothing of this commit was kept, and it can be tried again",
             ) from exc
         self._position = start + size
@@ -131,7 +130,8 @@ class Log:
         except OSError as exc:
             if fresh:
                 self._files.pop()
-            raise TableError(f'cannot write to "{path}"', detail=exc.strerror or str(exc)) from exc
+            reason = (exc.strerror or str(exc)).lower()
+            raise TableStorageError(f'cannot write to "{path}": {reason}') from exc
         self._descriptor = descriptor
         self._position = os.fstat(descriptor).st_size
         return descriptor
