@@ -91,15 +91,23 @@ class LiveSelect:
 
     def __enter__(self) -> LiveSelect:
         self.job.start()
-        self.job.wait(lambda job: job.state not in {JobState.STARTING, JobState.WAITING})
-        self._raise_failure()
+        try:
+            self.job.wait(lambda job: job.state not in {JobState.STARTING, JobState.WAITING})
+            self._raise_failure()
+        except BaseException:
+            # An interrupt does not wait for Spark to come up: the job sees that it is stopped when it has.
+            self._end(timeout=1.0)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self, timeout: float = 30.0) -> None:
         self._drain()
-        self.job.stop()
+        self.job.stop(timeout=timeout)
         self._store.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
