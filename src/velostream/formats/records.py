@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -61,6 +61,16 @@ class Records:
         records = self.as_list()[begin:end]
         text, separator = join_records(records)
         return Records(text, len(records), 0, separator, 0, self.positions()[begin:end])
+
+    def parts(self, records: Sequence[bytes], ranges: Iterable[tuple[int, int]]) -> Iterator[Records]:
+        """`part` for several ranges; `records` is `as_list`."""
+        positions = self.positions()
+        for begin, end in ranges:
+            if begin == 0 and end == self.rows:
+                yield self
+                continue
+            text, separator = join_records(records[begin:end])
+            yield Records(text, end - begin, 0, separator, 0, positions[begin:end])
 
     def portions(self, size: int) -> Iterator[Records]:
         """The same records in portions of about `size` bytes."""

@@ -277,6 +277,27 @@ def test_one_edited_line_of_many_costs_two_rows(tmp_path):
     ]
 
 
+def test_distant_edits_of_one_save_cost_their_own_rows(tmp_path):
+    path = tmp_path / "x.csv"
+    lines = [f"{number},x" for number in range(50_000)]
+    path.write_text("\n".join(["a,b", *lines, ""]))
+    reader = reader_of(path, tmp_path, buffer_size="65536")
+    reader.settle()
+    first = reader.offset
+    lines[100] = "100,y"
+    lines.insert(20_000, "new,y")
+    del lines[40_000:40_002]
+    lines.append("end,y")
+    path.write_text("\n".join(["a,b", *lines, ""]))
+    assert sum(reader.settle().values()) == 50_000
+    changes = reader.source._spool.changes(first["spool"], reader.offset["spool"])
+    assert sum(segment.rows for segment, weight in changes if weight < 0) == 3
+    assert sum(segment.rows for segment, weight in changes if weight > 0) == 3
+    spool = reader.source._spool
+    records = draft.Draft(spool, 0, 1).records(spool.files[str(path)].pieces)
+    assert [record.decode() for record in records] == lines
+
+
 def test_a_large_load_comes_in_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(tracker, "STEP_BYTES", 20_000)
     path = tmp_path / "x.csv"

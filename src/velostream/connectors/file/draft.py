@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -134,53 +136,50 @@ class Draft:
     # --- taking away ---------------------------------------------------------------------------------
 
     def cut(
-        self, pieces: Sequence[PieceId], first: int, last: int, retract: bool = True
-    ) -> tuple[tuple[PieceId, ...], tuple[PieceId, ...]]:
-        """Take the records from number `first` up to `last` out of a file; what is left before and after.
+        self, pieces: Sequence[PieceId], ranges: Sequence[tuple[int, int]], retract: bool = True
+    ) -> list[list[PieceId]]:
+        """Take ranges of records, by number and in order, out of a file; what is left before and after each.
 
-        Without `retract` the rows stay, they only no longer belong to the file.
+        An empty range only divides. Without `retract` the rows stay, they only no longer belong to the file.
         """
-        doomed: dict[str, dict[int, tuple[int, int]]] = {}
-        kept_before: list[PieceId] = []
-        kept_after: list[PieceId] = []
+        firsts, lasts = [first for first, _ in ranges], [last for _, last in ranges]
         current = list(resolve(pieces, self._entry.moved))
-        position = 0
-        for piece in current:
-            rows = self._known[piece.segment].pieces[piece.number].rows
-            begin, end = max(first - position, 0), min(last - position, rows)
-            if begin < end:
-                doomed.setdefault(piece.segment, {})[piece.number] = (begin, end)
-            position += rows
-        remains = {
-            name: self._cut_segment(self._known[name], ranges, retract) for name, ranges in doomed.items()
-        }
-        position = 0
-        for piece in current:
-            rows = self._known[piece.segment].pieces[piece.number].rows
-            if piece.number in doomed.get(piece.segment, ()):
-                before, after = remains[piece.segment][piece.number]
-                kept_before += before
-                kept_after += after
+        sizes = [self._known[piece.segment].pieces[piece.number].rows for piece in current]
+        begins = list(accumulate(sizes, initial=0))
+        cuts: dict[str, dict[int, list[tuple[int, int]]]] = {}
+        for piece, begin, rows in zip(current, begins, sizes, strict=False):
+            touching = range(bisect_left(lasts, begin), bisect_right(firsts, begin + rows))
+            inside = [(max(firsts[n] - begin, 0), min(lasts[n] - begin, rows)) for n in touching]
+            inside = [(low, high) for low, high in inside if low < high or 0 < low < rows]
+            if inside:
+                cuts.setdefault(piece.segment, {})[piece.number] = inside
+        kept = {name: self._cut_segment(self._known[name], inside, retract) for name, inside in cuts.items()}
+        left: list[list[PieceId]] = [[] for _ in range(len(ranges) + 1)]
+        for piece, begin in zip(current, begins, strict=False):
+            if piece.number in cuts.get(piece.segment, ()):
+                for at, target in kept[piece.segment][piece.number]:
+                    left[bisect_right(lasts, begin + at)].append(target)
             else:
-                side = kept_before if position + rows <= first else kept_after
-                side += resolve([piece], self._entry.moved)
-            position += rows
-        return tuple(kept_before), tuple(kept_after)
+                left[bisect_right(lasts, begin)] += resolve([piece], self._entry.moved)
+        return left
 
     def _cut_segment(
-        self, segment: Segment, ranges: dict[int, tuple[int, int]], retract: bool
-    ) -> dict[int, tuple[list[PieceId], list[PieceId]]]:
-        """Split a segment around some records; what is left of each cut piece, before and after."""
-        remains: dict[int, tuple[list[PieceId], list[PieceId]]] = {k: ([], []) for k in ranges}
+        self, segment: Segment, ranges: dict[int, list[tuple[int, int]]], retract: bool
+    ) -> dict[int, list[tuple[int, PieceId]]]:
+        """Divide a segment by the fate of its records; of each cut piece what stays, from where and where.
+
+        Records that stay share a part. Those that a stream cannot take back stay in their place, too.
+        """
+        kept: dict[int, list[tuple[int, PieceId]]] = {number: [] for number in ranges}
         runs = list(_runs(segment, ranges))
         if all(run.doomed for run in runs):
             if retract:
                 self._entry.removed.append(segment.name)
-            return remains
+            return kept
         moves: list[list[PieceId]] = [[] for _ in segment.pieces]
         parts: list[Segment] = []
         reader = SegmentText(self._spool, segment)
-        for order, (doomed, group) in enumerate(_grouped(runs)):
+        for order, (doomed, group) in enumerate(_by_fate(runs) if retract else _by_place(runs)):
             part = self._write_part(segment, order, reader, group)
             parts.append(part)
             if doomed and retract:
@@ -188,11 +187,11 @@ class Draft:
             for number, run in enumerate(() if doomed else group):
                 target = PieceId(part.name, number)
                 moves[run.piece].append(target)
-                if run.piece in ranges:
-                    remains[run.piece][0 if run.end <= ranges[run.piece][0] else 1].append(target)
+                if run.piece in kept:
+                    kept[run.piece].append((run.begin, target))
         self._entry.replaced[segment.name] = parts
         self._entry.moved[segment.name] = moves
-        return remains
+        return kept
 
     def _write_part(
         self, segment: Segment, order: int, reader: SegmentText, group: Sequence[_Run]
@@ -307,23 +306,27 @@ class _Run:
     doomed: bool
 
 
-def _runs(segment: Segment, ranges: dict[int, tuple[int, int]]) -> Iterator[_Run]:
+def _runs(segment: Segment, ranges: dict[int, list[tuple[int, int]]]) -> Iterator[_Run]:
     for number, piece in enumerate(segment.pieces):
-        begin, end = ranges.get(number, (piece.rows, piece.rows))
-        for low, high, doomed in ((0, begin, False), (begin, end, True), (end, piece.rows, False)):
-            if low < high:
-                yield _Run(number, low, high, doomed)
+        position = 0
+        for begin, end in [*ranges.get(number, ()), (piece.rows, piece.rows)]:
+            if position < begin:
+                yield _Run(number, position, begin, doomed=False)
+            if begin < end:
+                yield _Run(number, begin, end, doomed=True)
+            position = end
 
 
-def _grouped(runs: Sequence[_Run]) -> Iterator[tuple[bool, list[_Run]]]:
-    group: list[_Run] = []
-    for run in runs:
-        if group and group[0].doomed != run.doomed:
-            yield group[0].doomed, group
-            group = []
-        group.append(run)
-    if group:
-        yield group[0].doomed, group
+def _by_fate(runs: Sequence[_Run]) -> Iterator[tuple[bool, list[_Run]]]:
+    for doomed in (False, True):
+        group = [run for run in runs if run.doomed == doomed]
+        if group:
+            yield doomed, group
+
+
+def _by_place(runs: Sequence[_Run]) -> Iterator[tuple[bool, list[_Run]]]:
+    for doomed, group in groupby(runs, key=lambda run: run.doomed):
+        yield doomed, list(group)
 
 
 def _sync(path: Path) -> None:

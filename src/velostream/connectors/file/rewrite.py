@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from velostream.connectors.file.binary import copy_binary
 from velostream.connectors.file.content import Blocks, digest, read_at
+from velostream.connectors.file.differences import Hunk, differences
 from velostream.connectors.file.headers import Header, read_header
 from velostream.connectors.file.segments import FileState, Identity, PieceId
 from velostream.formats.encodings import utf8_chunks
@@ -42,7 +45,7 @@ class Rewriter:
     ) -> FileState:
         """The state of a line-by-line file after it was changed before the place it was read to."""
         if identity.size > COMPARED_BYTES:
-            self.take_back(path, state.pieces, 0, draft.rows(state.pieces), draft, identity.size)
+            self.take_back(path, state.pieces, [(0, draft.rows(state.pieces))], draft, identity.size)
             return FileState(identity)
         raw = read_at(stream, 0, identity.size)
         header = read_header(layout, raw, final=True)
@@ -101,53 +104,79 @@ class Rewriter:
         if old.blocks == blocks and old.pieces:
             return old.columns, old.pieces
         added = copy_binary(Path(path), layout.format, draft)
-        self.take_back(path, old.pieces, 0, draft.rows(old.pieces), draft, 0)
+        self.take_back(path, old.pieces, [(0, draft.rows(old.pieces))], draft, 0)
         return added
 
     def _replace(
         self, path: str, old: FileState, header: Header, records: Records, draft: Draft
     ) -> tuple[PieceId, ...]:
         before = draft.records(old.pieces)
-        same_columns = old.columns == header.columns
-        after = records.as_list() if before else []
-        first = _common(before, after) if same_columns else 0
-        room = min(len(before), len(after)) - first
-        last = _common(before[: -room - 1 : -1], after[: -room - 1 : -1]) if same_columns and room > 0 else 0
-        left: tuple[PieceId, ...] = old.pieces
-        right: tuple[PieceId, ...] = ()
-        doomed = len(before) - last
-        if first < len(before):
-            left, right = self.take_back(path, old.pieces, first, doomed, draft, old.consumed)
-        new = records.part(first, records.rows - last)
-        added = [
-            draft.add(path, header.columns, portion, header.data_start)
-            for portion in new.portions(self._segment_size)
-            if portion.rows
-        ]
-        self._report_bad(path, header.data_start, records, first, records.rows - last, draft)
-        return (*left, *added, *right)
+        after = records.as_list()
+        hunks = [Hunk(0, len(before), 0, len(after))]
+        if before and old.columns == header.columns:
+            hunks = differences(before, after)
+        ranges = [(hunk.first, hunk.last) for hunk in hunks]
+        left = self.take_back(path, old.pieces, ranges, draft, old.consumed)
+        pieces = [*left[0]]
+        new_parts = records.parts(after, [(hunk.begin, hunk.end) for hunk in hunks])
+        for new, kept in zip(new_parts, left[1:], strict=True):
+            pieces += [
+                draft.add(path, header.columns, portion, header.data_start)
+                for portion in new.portions(self._segment_size)
+                if portion.rows
+            ]
+            pieces += kept
+        self._report_bad(path, header.data_start, records, hunks, draft)
+        return tuple(pieces)
 
-    def _report_bad(self, path: str, base: int, records: Records, first: int, end: int, draft: Draft) -> None:
+    def _report_bad(
+        self, path: str, base: int, records: Records, hunks: Sequence[Hunk], draft: Draft
+    ) -> None:
         """Bad records among the new ones; those elsewhere were reported when they came."""
         if not records.bad:
             return
         starts = records.positions()
-        low = int(starts[first - 1]) if first else -1
-        high = int(starts[end]) if end < records.rows else records.consumed
+        rows = records.rows
+        places = [(hunk.begin, hunk.end) for hunk in hunks] or [(rows, rows)]
+        lows = [int(starts[begin - 1]) if begin else -1 for begin, _ in places]
+        highs = [int(starts[end]) if end < rows else records.consumed for _, end in places]
         for bad in records.bad:
-            if low < bad.start < high:
+            nearest = bisect_left(lows, bad.start) - 1
+            if nearest >= 0 and bad.start < highs[nearest]:
                 draft.add_bad(path, base + bad.start, bad.raw, bad.reason)
 
     def take_back(
-        self, path: str, pieces: Sequence[PieceId], first: int, last: int, draft: Draft, position: int
-    ) -> tuple[tuple[PieceId, ...], tuple[PieceId, ...]]:
-        """Remove some records of a file; a stream keeps the rows and reports them instead."""
-        if not self._table:
-            lost = draft.records(pieces)[first:last] if draft.textual(pieces) else []
-            reason = f"file changed before byte {position}; a stream cannot take rows back"
-            for record in lost[:_REPORTED]:
-                draft.add_bad(path, position, record, reason)
-        return draft.cut(pieces, first, last, retract=self._table)
+        self,
+        path: str,
+        pieces: Sequence[PieceId],
+        ranges: Sequence[tuple[int, int]],
+        draft: Draft,
+        position: int,
+    ) -> list[list[PieceId]]:
+        """Remove ranges of a file's records; what is left before and after each.
+
+        A stream keeps the rows and reports them instead.
+        """
+        if not self._table and any(first < last for first, last in ranges):
+            self._report_lost(path, pieces, ranges, draft, position)
+        return draft.cut(pieces, ranges, retract=self._table)
+
+    def _report_lost(
+        self,
+        path: str,
+        pieces: Sequence[PieceId],
+        ranges: Sequence[tuple[int, int]],
+        draft: Draft,
+        position: int,
+    ) -> None:
+        """Say which rows a stream keeps although the file no longer has them."""
+        reason = f"file changed before byte {position}; a stream cannot take rows back"
+        shown: list[bytes] = []
+        if draft.textual(pieces):
+            records = draft.records(pieces)
+            shown = list(islice((r for first, last in ranges for r in records[first:last]), _REPORTED))
+        for record in shown:
+            draft.add_bad(path, position, record, reason)
 
 
 def _document(content: bytes) -> Records:
@@ -164,11 +193,3 @@ def _blocks(raw: bytes) -> Blocks:
         (len(block), digest(block))
         for block in (raw[start : start + _BLOCK] for start in range(0, len(raw), _BLOCK))
     )
-
-
-def _common(left: Sequence[bytes], right: Sequence[bytes]) -> int:
-    """How many records from the beginning are the same."""
-    for number, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one != other:
-            return number
-    return min(len(left), len(right))

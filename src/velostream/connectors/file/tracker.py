@@ -298,10 +298,9 @@ class Tracker:
             same += 1
         if same == len(tail):
             return state.pieces, same
-        left, _ = self._rewriter.take_back(
-            look.path, state.pieces, total - len(tail) + same, total, draft, state.consumed
-        )
-        return left, same
+        lost = (total - len(tail) + same, total)
+        left = self._rewriter.take_back(look.path, state.pieces, [lost], draft, state.consumed)
+        return tuple(left[0]), same
 
     # --- several files -------------------------------------------------------------------------------
 
@@ -332,7 +331,7 @@ class Tracker:
                 self.unread = True
                 continue
             if self._table:
-                draft.cut(state.pieces, 0, draft.rows(state.pieces))
+                draft.cut(state.pieces, [(0, draft.rows(state.pieces))])
             draft.set_file(path, None)
             for memory in (self._vanished, self._done, self._unverified, self._first_seen):
                 memory.pop(path, None)
