@@ -169,14 +169,18 @@ class Rewriter:
         draft: Draft,
         position: int,
     ) -> None:
-        """Say which rows a stream keeps although the file no longer has them."""
+        """Say which rows a stream keeps although the file no longer has them, and how many more there are."""
         reason = f"file changed before byte {position}; a stream cannot take rows back"
+        lost = sum(last - first for first, last in ranges)
         shown: list[bytes] = []
         if draft.textual(pieces):
             records = draft.records(pieces)
             shown = list(islice((r for first, last in ranges for r in records[first:last]), _REPORTED))
         for record in shown:
             draft.add_bad(path, position, record, reason)
+        if lost > len(shown):
+            more = f"{lost - len(shown)} {'more ' if shown else ''}rows of it are not shown"
+            draft.add_bad(path, position, b"", f"{reason}; {more}")
 
 
 def _document(content: bytes) -> Records:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from velostream.connectors.base import log
 from velostream.connectors.file.content import extended, read_at, unchanged
 from velostream.connectors.file.draft import Draft
 from velostream.connectors.file.headers import read_header
@@ -332,6 +333,9 @@ class Tracker:
                 continue
             if self._table:
                 draft.cut(state.pieces, [(0, draft.rows(state.pieces))])
+            else:
+                rows = draft.rows(state.pieces)
+                log.warning("%s is gone; a stream cannot take its %d rows back", path, rows)
             draft.set_file(path, None)
             for memory in (self._vanished, self._done, self._unverified, self._first_seen):
                 memory.pop(path, None)
