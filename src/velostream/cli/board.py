@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
     from rich.live import Live
+    from rich.spinner import Spinner
 
     from velostream.model.jobs import JobInfo
     from velostream.model.statements import Statement
@@ -48,6 +49,7 @@ class Board:
         self._waiting: str | None = None
         self._up = False
         self._live: Live | None = None
+        self._turning: Spinner | None = None
         self._states: dict[str, tuple[str, str | None]] = {}
         self._told: dict[str, int] = {}
         self._ended = threading.Event()
@@ -142,12 +144,11 @@ class Board:
 
     def _draw(self) -> RenderableType:
         from rich.console import Group
-        from rich.spinner import Spinner
         from rich.text import Text
 
         parts: list[RenderableType] = []
         if self._current is not None:
-            parts.append(self._spinner(Spinner))
+            parts.append(self._spinner())
         infos = self._infos()
         if self._up and infos:
             parts.append(jobs_table(infos))
@@ -155,15 +156,16 @@ class Board:
                 parts.append(Text("Ctrl-C stops; everything is kept", "bright_black"))
         return Group(*parts)
 
-    def _spinner(self, spinner: type) -> RenderableType:
+    def _spinner(self) -> RenderableType:
+        from rich.spinner import Spinner
         from rich.text import Text
 
         text = Text.assemble((f"{self._current} ", "bold"), (self._progress(), "bright_black"))
-        if not hasattr(self, "_turning"):
-            self._turning = spinner("dots")
+        if self._turning is None:
+            # One for all frames: a new one per frame would never turn.
+            self._turning = Spinner("dots")
         self._turning.update(text=text)
-        turning: RenderableType = self._turning
-        return turning
+        return self._turning
 
     def _progress(self) -> str:
         """Rows, rate and time of what is being loaded."""

@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_RARE = frozenset({"bad_rows", "errors", "restarts"})
+"""Figures that are shown to people when they are not all zero."""
+
+
 @click.command("tables")
 @common
 def tables_command(invocation: Invocation) -> None:
     """List the tables with rows, key, version, source, health and size."""
     rows = ask(invocation, "SHOW TABLES")
     if invocation.output_format == "table":
-        rows = _brief(rows)
+        rows = brief(rows)
     _print(invocation, rows, "no tables yet")
 
 
@@ -32,7 +36,7 @@ def jobs_command(invocation: Invocation) -> None:
     """List the jobs with their state and figures."""
     rows = ask(invocation, "SHOW JOBS")
     if invocation.output_format == "table":
-        rows = _brief(rows)
+        rows = brief(rows)
     _print(invocation, rows, "no jobs yet")
 
 
@@ -72,21 +76,21 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _brief(rows: pa.Table) -> pa.Table:
-    """What fits a screen: seconds, and no empty columns, nor the ids of jobs that have a name."""
+def brief(rows: pa.Table) -> pa.Table:
+    """What fits a screen: seconds, and no ids beside names, nor columns that hold nothing of interest."""
     import pyarrow.compute as pc
 
-    keep = [
-        name
-        for name in rows.schema.names
-        if name != "id" and (rows.column(name).null_count < rows.num_rows or rows.num_rows == 0)
-    ]
-    brief = rows.select(keep)
+    def telling(name: str) -> bool:
+        values = rows.column(name).to_pylist()
+        return name != "id" and any(v is not None for v in values) and (name not in _RARE or any(values))
+
+    keep = [name for name in rows.schema.names if telling(name) or rows.num_rows == 0]
+    kept = rows.select(keep)
     if "last_updated" in keep:
         at = keep.index("last_updated")
-        seconds = pc.strftime(brief.column(at), format="%Y-%m-%d %H:%M:%S")
-        brief = brief.set_column(at, "last_updated", pc.utf8_slice_codeunits(seconds, 0, 19))
-    return brief
+        seconds = pc.strftime(kept.column(at), format="%Y-%m-%d %H:%M:%S")
+        kept = kept.set_column(at, "last_updated", pc.utf8_slice_codeunits(seconds, 0, 19))
+    return kept
 
 
 def _print(invocation: Invocation, rows: pa.Table, empty: str) -> None:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 WEIGHT = "_weight"
 PATIENCE_SECONDS = 0.4
 """A spinner before this would only flicker."""
-_KEPT = 100_000
-"""Groups that the screen's own copy holds; beyond that only the newest are."""
 
 
 def show(following: Following, events: Iterator[AnswerEvent], output: Output, stop: Event) -> None:

@@ -19,6 +19,7 @@ from pygments.lexers.sql import SqlLexer
 from velostream import __version__
 from velostream.cli.completion import SqlCompleter
 from velostream.cli.diagnostics import exit_code_of, say, whisper
+from velostream.cli.listings import brief
 from velostream.cli.output import Output
 from velostream.cli.session import Session
 from velostream.cli.sql import print_events
@@ -96,8 +97,10 @@ class Repl:
             return
         stop = Event()
         try:
-            events = self._session.answers(_expanded(text), follow=True, stop=stop)
-            print_events(events, self._output, stop)
+            meant = _expanded(text)
+            events = self._session.answers(meant, follow=True, stop=stop)
+            listing = meant.rstrip("; ").upper() in {"SHOW JOBS", "SHOW TABLES"}
+            print_events(events, self._output, stop, brief if listing else lambda rows: rows)
         except KeyboardInterrupt:
             whisper("\nstopped")
         except Exception as exc:

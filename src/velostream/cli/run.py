@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from velostream.cli.board import Board
     from velostream.model.statements import SelectStatement, Statement
-    from velostream.runtime.application import Application, Step
+    from velostream.runtime.application import Step
     from velostream.runtime.database import Database
     from velostream.runtime.job import Job
 
@@ -110,7 +110,7 @@ class Run:
         for statement in application.followed:
             self._follow(database, statement)
         board.started()
-        self._wait(database, application)
+        self._wait(database)
         return self._verdict(database)
 
     def _narrate(self, step: Step, board: Board) -> None:
@@ -137,7 +137,7 @@ class Run:
         thread.start()
         self._followers.append(thread)
 
-    def _wait(self, database: Database, application: Application) -> None:
+    def _wait(self, database: Database) -> None:
         """Until the time is up, or nothing runs any more."""
         while True:
             left = 0.2 if self._deadline is None else min(0.2, self._deadline - time.monotonic())

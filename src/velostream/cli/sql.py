@@ -18,8 +18,10 @@ from velostream.cli.session import Session
 from velostream.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from datetime import timedelta
+
+    import pyarrow as pa
 
     from velostream.runtime.answers import AnswerEvent
 
@@ -58,16 +60,24 @@ def sql_command(
     return None
 
 
-def print_events(events: Generator[AnswerEvent], output: Output, stop: Event) -> None:
+def print_events(
+    events: Generator[AnswerEvent],
+    output: Output,
+    stop: Event,
+    shape: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+) -> None:
     """Write answers as they come; what a grouped SELECT over a source holds is drawn live on a terminal.
 
-    However it ends, what runs behind the events has been stopped when this returns.
+    `shape` makes answers fit for people. However it ends, what runs behind the events has been stopped
+    when this returns.
     """
     with closing(events):
-        _print_all(events, output, stop)
+        _print_all(events, output, stop, shape)
 
 
-def _print_all(events: Iterator[AnswerEvent], output: Output, stop: Event) -> None:
+def _print_all(
+    events: Iterator[AnswerEvent], output: Output, stop: Event, shape: Callable[[pa.Table], pa.Table]
+) -> None:
     from velostream.cli.live import patiently, show
     from velostream.runtime.answers import Answer, Following
 
@@ -83,7 +93,7 @@ def _print_all(events: Iterator[AnswerEvent], output: Output, stop: Event) -> No
                 say(result.message)
             elif result.table.num_columns:
                 took = time.monotonic() - started
-                output.write(result.table)
+                output.write(shape(result.table) if output.pretty else result.table)
                 if output.pretty:
                     whisper(count_text(result.table.num_rows, took))
         started = time.monotonic()

@@ -136,8 +136,9 @@ def _submit(conf: Mapping[str, str]) -> list[str]:
 def launch(command: Sequence[str], environment: Mapping[str, str], output: Path, scratch: Path) -> Jvm:
     """Start the JVM and connect to it.
 
-    Its output goes to the file `output`, and what a kill could leave behind is in the folder `scratch`. It lives in a session of its own, so that Ctrl-C reaches only
-    Python, and ends by itself when this process does (its standard input closes).
+    Its output goes to the file `output`; what a kill could leave behind is in the folder `scratch`. It lives
+    in a session of its own, so that Ctrl-C reaches only Python, and ends by itself when this process does
+    (its standard input closes).
     Raises JavaError with the end of its output when it does not come up.
     """
     with tempfile.TemporaryDirectory(prefix="spark-", dir=scratch) as folder:
