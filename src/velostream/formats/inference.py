@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from velostream.formats.json_numbers import restored
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -157,7 +159,8 @@ def infer_json(records: Iterable[str | bytes]) -> pa.Schema:
 def parse_json(record: str | bytes) -> Any:
     """A JSON record with the digits of its numbers kept; None when it is no JSON."""
     try:
-        return json.loads(record, parse_float=Number)
+        text = record if isinstance(record, str) else record.decode()
+        return json.loads(restored(text), parse_float=Number)
     except (ValueError, RecursionError):
         return None
 

@@ -1,7 +1,8 @@
 """JSON numbers with more digits than a double holds.
 
 Spark hands a number to a text column by way of a double, which keeps about 15 digits. Numbers that are longer
-are therefore put in quotes before Spark sees them; converting text to a decimal is exact.
+are therefore put in quotes before Spark sees them; converting text to a decimal is exact. The first character
+of such a text is escaped, which nobody else does to a digit or a sign, so that it can be told from a user's text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _SAFE_DIGITS = 15
 _STRIDE = 8
 _LONG = re.compile(rb"[0-9.]{16,}")
+_MARK = '"\\u00'
+_OURS = re.compile(r'"\\u00(2d|3\d)([-+.0-9eE]*)"')
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+\.\d+(?:[eE][-+]?\d+)?|-?\d+[eE][-+]?\d+')
 
 
@@ -42,6 +45,11 @@ def keep_digits(records: Records) -> Records:
         records.provisional,
         records.settled,
     )
+
+
+def restored(record: str) -> str:
+    """A record as it was before `keep_digits`."""
+    return _OURS.sub(lambda match: chr(int(match[1], 16)) + match[2], record) if _MARK in record else record
 
 
 def _may_be_long(text: bytes) -> bool:
@@ -84,6 +92,6 @@ def _quoted(record: bytes) -> bytes:
         token = match[0]
         if token.startswith(b'"') or sum(48 <= byte <= 57 for byte in token) <= _SAFE_DIGITS:
             return token
-        return b'"' + token + b'"'
+        return b'"\\u00%02x' % token[0] + token[1:] + b'"'
 
     return _TOKEN.sub(replace, record)

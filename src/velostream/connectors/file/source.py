@@ -18,6 +18,7 @@ from velostream.connectors.file.tracker import Tracker
 from velostream.connectors.file.widening import widened
 from velostream.errors import SourceConfigError, SourceMissingError
 from velostream.formats.csv_text import CsvDialect
+from velostream.formats.json_numbers import restored
 from velostream.model.changes import BadRow
 
 if TYPE_CHECKING:
@@ -144,7 +145,9 @@ class FileSource(Source):
         reader = RowReader(self._spool, pa.schema(self._fields(self._used)), self._dialect())
         added = [segment for segment, weight in self._changes(first, last) if weight > 0]
         for bad in reader.bad_records(added, self._suspects(added)):
-            yield BadRow(bad.reason, str(self._files.path), bad.path, str(bad.start), bad.record.encode())
+            yield BadRow(
+                bad.reason, str(self._files.path), bad.path, str(bad.start), restored(bad.record).encode()
+            )
 
     def new_columns(self, start: Offset | None, end: Offset) -> bool:
         """See `Source`: a header names a column, or a JSON record a field, that the schema lacks."""
