@@ -20,11 +20,15 @@ _DOUBLE_TEXT = 24
 
 @dataclass(frozen=True)
 class Converted:
-    """A column out of text: what to parse it as, its value, and when it is bad (None: never)."""
+    """A column out of text: what to parse it as, its value, and when it is bad (None: never).
+
+    With `text`, it is bad exactly when the value is NULL and that is not.
+    """
 
     parsed_as: str
     value: str
     bad: str | None
+    text: str | None = None
 
 
 def from_csv_text(column: str, kind: pa.DataType) -> Converted:
@@ -32,7 +36,7 @@ def from_csv_text(column: str, kind: pa.DataType) -> Converted:
     if pa.types.is_nested(kind):
         raise SourceConfigError(f"a CSV field cannot be read as {spark_name(kind)}")
     value = _scalar(column, kind)
-    return Converted("STRING", value, None if value == column else _lost(column, value))
+    return _of_text(column, value) if value != column else Converted("STRING", value, None)
 
 
 def from_json_value(column: str, kind: pa.DataType, depth: int = 0) -> Converted:
@@ -48,16 +52,15 @@ def from_json_value(column: str, kind: pa.DataType, depth: int = 0) -> Converted
         return Converted(spark_name(kind), column, None)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return Converted("BINARY", column, None)
-    value = _scalar(column, kind)
-    return Converted("STRING", value, _lost(column, value))
+    return _of_text(column, _scalar(column, kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind))
 
 
-def _lost(column: str, value: str) -> str:
-    return f"({column} IS NOT NULL AND {value} IS NULL)"
+def _of_text(column: str, value: str) -> Converted:
+    return Converted("STRING", value, f"({column} IS NOT NULL AND {value} IS NULL)", column)
 
 
 def _scalar(column: str, kind: pa.DataType) -> str:

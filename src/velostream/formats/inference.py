@@ -87,6 +87,9 @@ class Seen:
             self.kinds.add("boolean")
         elif isinstance(value, int | Number):
             self.add_text(str(value))
+        elif isinstance(value, float):
+            # Of these, only what is no JSON but taken by Spark is left: NaN and the infinities.
+            self.kinds.add("double")
         elif isinstance(value, str):
             self._add_json_text(value)
         elif isinstance(value, dict):

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from velostream.formats.records import BadRecord, Records, join_records, split_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
 _PORTION = 64 * 1024
 """Fits the caches of a processor: portions of 4 MB take 2.5 times as long."""
@@ -62,13 +62,21 @@ def has_tail(record: bytes) -> bool:
     return False
 
 
+def unknown_records(text: bytes, separator: bytes, known: Container[str]) -> Iterator[bytes]:
+    """Records of a spooled text in which a field may be that is not `known` (folded names)."""
+    for portion in _portions(text, separator):
+        objects = _objects(portion, separator, portion.count(separator))
+        if objects is None or not all(name.casefold() in known for name in set().union(*objects)):
+            yield from split_text(portion, separator)
+
+
 def _tails(records: Records) -> list[int]:
     """The numbers of the records that have something after their object."""
     found: list[int] = []
     first = 0
     for portion in _portions(records.text, records.separator):
         rows = portion.count(records.separator)
-        if not _plain(portion, records.separator, rows):
+        if _objects(portion, records.separator, rows) is None:
             lines = enumerate(split_text(portion, records.separator), start=first)
             found += [number for number, record in lines if not _parses(record) and has_tail(record)]
         first += rows
@@ -84,20 +92,21 @@ def _portions(text: bytes, separator: bytes) -> Iterator[bytes]:
         begin = end
 
 
-def _plain(text: bytes, separator: bytes, rows: int) -> bool:
-    """Whether each record is one object and nothing else, found by parsing all of them at once.
+def _objects(text: bytes, separator: bytes, rows: int) -> list[dict[str, Any]] | None:
+    """The objects that the records are, found by parsing all at once; None unless each is one and no more.
 
     Between records stands a text that occurs in none. If all of these are elements of the one array, no
-    record reaches into the next; if there is one more element than them between each, none holds two.
+    record reaches into the next; if there are no more other elements than records, none holds two.
     """
     mark = secrets.token_hex(16)
     joined = text.removesuffix(separator).replace(separator, b',"%s",' % mark.encode())
     try:
         values = orjson.loads(b"[%s]" % joined)
     except orjson.JSONDecodeError:
-        return False
+        return None
     marks, objects = values[1::2], values[::2]
-    return len(values) == 2 * rows - 1 and marks.count(mark) == rows - 1 and {*map(type, objects)} == {dict}
+    apart = len(values) == 2 * rows - 1 and marks.count(mark) == rows - 1
+    return objects if apart and {*map(type, objects)} == {dict} else None
 
 
 def _parses(record: bytes) -> bool:

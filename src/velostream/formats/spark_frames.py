@@ -94,14 +94,19 @@ def _select(
         if part is not None and part.bad is not None:
             doubts.append(part.bad)
             if not careful:
-                value = f"CASE WHEN {part.bad} THEN {_refuse(name)} ELSE {value} END"
+                value = _or_refused(name, part)
         values.append(f"{value} AS {quoted(name)}")
     bad = f"CASE WHEN {' OR '.join(doubts)} THEN {RECORD} END AS {BAD}"
     return parsed.selectExpr(*values, *(quoted(name) for name in passed), *([bad] if careful else []))
 
 
-def _refuse(name: str) -> str:
-    return f"raise_error({literal(f'{BAD_ROW}: a value of column {name} does not fit')})"
+def _or_refused(name: str, part: Converted) -> str:
+    """The value, or an error when it is bad."""
+    refused = f"raise_error({literal(f'{BAD_ROW}: a value of column {name} does not fit')})"
+    if part.text is not None:
+        # Asked this way round, the value is computed only once.
+        return f"coalesce({part.value}, CASE WHEN {part.text} IS NOT NULL THEN {refused} END)"
+    return f"CASE WHEN {part.bad} THEN {refused} ELSE {part.value} END"
 
 
 def _map(options: dict[str, str]) -> str:

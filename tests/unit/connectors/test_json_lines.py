@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from velostream.formats import json_lines
-from velostream.formats.json_lines import TAIL, has_tail, set_tails_aside
+from velostream.formats.inference import infer_json
+from velostream.formats.json_lines import TAIL, has_tail, set_tails_aside, unknown_records
 from velostream.formats.records import split_records
 
 A = pa.schema([("a", pa.int64())])
@@ -98,3 +99,27 @@ def test_a_document_with_a_tail_is_a_bad_row(tmp_path):
     reader = Reader(str(path), tmp_path / "spool", schema=A)
     assert not reader.settle()
     assert [bad.reason for bad in reader.bad] == [TAIL]
+
+
+@given(st.lists(st.sampled_from(WHOLE + NEITHER), max_size=6), st.integers(1, 60))
+def test_records_without_an_unknown_field_are_passed_over(lines, portion):
+    kept, json_lines._PORTION = json_lines._PORTION, portion
+    try:
+        text = "".join(f"{line}\n" for line in [*lines, '{"a":1,"New":2}', *lines]).encode()
+        found = list(unknown_records(text, b"\n", {"a"}))
+        assert b'{"a":1,"New":2}' in found
+        assert not list(unknown_records(b'{"a":1}\n{"A":2}\n{}\n', b"\n", {"a"}))
+        assert infer_json(found).names[-1] == "New"
+    finally:
+        json_lines._PORTION = kept
+
+
+def test_a_new_field_beside_a_value_that_only_spark_takes(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"a":1.5}\n')
+    reader = Reader(str(path), tmp_path / "spool", schema=None)
+    reader.settle()
+    with path.open("a") as out:
+        out.write('{"a":NaN,"b":1}\n')
+    first, last = reader.offset, reader.source.latest(reader.offset)
+    assert reader.source.new_columns(first, last)

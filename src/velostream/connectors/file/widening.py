@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from velostream.connectors.file.rows import RowReader
 from velostream.formats.inference import Number, infer_csv, infer_json, merge_schemas, number_type, parse_json
-from velostream.formats.records import split_text
+from velostream.formats.json_lines import unknown_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -59,24 +59,8 @@ def _new_columns(reader: RowReader, schema: pa.Schema, segment: Segment) -> pa.S
 
 
 def _new_fields(reader: RowReader, known: set[str], segment: Segment) -> pa.Schema:
-    import orjson
-
     text = reader.spool.path(segment).read_bytes()
-    seen: set[frozenset[str]] = set()
-    unknown: list[bytes] = []
-    for record in split_text(text, segment.separator):
-        try:
-            value = orjson.loads(record)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(value, dict):
-            names = frozenset(value)
-            if names not in seen:
-                if any(name.casefold() not in known for name in names):
-                    unknown.append(record)
-                else:
-                    seen.add(names)
-    fields = infer_json(unknown)
+    fields = infer_json(unknown_records(text, segment.separator, known))
     return pa.schema([field for field in fields if field.name.casefold() not in known])
 
 
