@@ -334,6 +334,29 @@ def test_an_edit_of_the_same_size_and_time_is_found_after_a_restart(tmp_path):
     assert keys(reader.settle()) == ["7"]
 
 
+@pytest.mark.parametrize("place", [0.01, 0.5, 0.99, None])
+def test_a_large_file_is_compared_in_steps_after_a_restart(tmp_path, monkeypatch, place):
+    monkeypatch.setattr(tracker, "_VERIFIED_STEP", 10_000)
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n" + "".join(f"{number:05d},x\n" for number in range(10_000)))
+    os.utime(path, ns=(10**18, 10**18))
+    reader = reader_of(path, tmp_path, buffer_size="4096")
+    reader.settle()
+    if place is not None:
+        with path.open("r+b") as out:
+            out.seek(4 + 8 * int(10_000 * place))
+            out.write(b"other")
+        os.utime(path, ns=(10**18, 10**18))
+    reader.reopen()
+    looks = 0
+    while not reader.step() and reader.source._tracker.unread:
+        looks += 1
+    assert (0 if place == 0.01 else 2) <= looks < 12
+    assert ("other" in keys(reader.settle())) == (place is not None)
+    assert reader.source.settled()
+    assert reader.source._tracker._done
+
+
 def test_ten_thousand_small_files(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()

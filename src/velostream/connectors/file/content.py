@@ -46,3 +46,17 @@ def unchanged(stream: IO[bytes], blocks: Blocks, *, thorough: bool) -> bool:
             return False
         start += length
     return True
+
+
+def compared(stream: IO[bytes], blocks: Blocks, first: int, size: int) -> int | None:
+    """Compare blocks from number `first` on, about `size` bytes; where to go on, None if one differs."""
+    start = sum(length for length, _ in blocks[:first])
+    end = start + size
+    for number in range(first, len(blocks)):
+        if start >= end:
+            return number
+        length, expected = blocks[number]
+        if digest(read_at(stream, start, length)) != expected:
+            return None
+        start += length
+    return len(blocks)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from velostream.connectors.base import log
-from velostream.connectors.file.content import extended, read_at, unchanged
+from velostream.connectors.file.content import compared, extended, read_at, unchanged
 from velostream.connectors.file.draft import Draft
 from velostream.connectors.file.headers import read_header
 from velostream.connectors.file.layout import Layout, layout_of
@@ -31,7 +31,8 @@ STEP_BYTES = 256 * 1024 * 1024
 """A look takes at most about this much, so that a long load shows progress."""
 _HEAD = 64 * 1024
 _VERIFIED_AT_ONCE = 4 * 1024 * 1024
-_VERIFIED_AT_OPEN = 64 * 1024 * 1024
+_VERIFIED_STEP = 64 * 1024 * 1024
+"""A look compares about this much of a large file that is as it was, so that others need not wait for it."""
 _VERIFY_EVERY = timedelta(seconds=5)
 _CLOCK_GRAIN = timedelta(milliseconds=50)
 """A file may change again without a new time stamp for about this long (a kernel's tick, with a margin)."""
@@ -74,10 +75,10 @@ class Tracker:
         self._done: dict[str, Identity] = {}
         self._vanished: dict[str, datetime] = {}
         # Files whose whole prefix has not been compared since they changed, and when it was last.
-        self._unverified: dict[str, datetime] = {
-            path: datetime.min.replace(tzinfo=UTC)
-            for path, state in spool.files.items()
-            if state.consumed <= _VERIFIED_AT_OPEN
+        self._unverified: dict[str, datetime] = dict.fromkeys(spool.files, datetime.min.replace(tzinfo=UTC))
+        # Large files may have been edited while nobody looked: how many of their blocks are compared since.
+        self._compared: dict[str, int] = {
+            path: 0 for path, state in spool.files.items() if state.consumed > _VERIFIED_STEP
         }
         self.unread = False
         """Whether the last look left something for the next one."""
@@ -179,6 +180,9 @@ class Tracker:
         thorough = not grown or look.quiet or due or state.consumed <= _VERIFIED_AT_ONCE
         if not changed and look.path not in self._unverified:
             return True
+        if not changed and look.path in self._compared:
+            return self._compare(look, state)
+        self._compared.pop(look.path, None)
         if not unchanged(look.stream, state.blocks, thorough=thorough):
             return False
         if thorough:
@@ -186,6 +190,18 @@ class Tracker:
         else:
             self._unverified.setdefault(look.path, now)
         return True
+
+    def _compare(self, look: _Look, state: FileState) -> bool:
+        """Compare some more of a large file with what an earlier start read of it."""
+        reached = compared(look.stream, state.blocks, self._compared[look.path], _VERIFIED_STEP)
+        if reached is not None and reached < len(state.blocks):
+            self._compared[look.path] = reached
+            self.unread = True
+            return True
+        del self._compared[look.path]
+        if reached is not None:
+            del self._unverified[look.path]
+        return reached is not None
 
     def _finish(self, look: _Look, state: FileState, draft: Draft, now: datetime) -> None:
         """Decide whether the file needs another look before it changes."""
@@ -337,7 +353,7 @@ class Tracker:
                 rows = draft.rows(state.pieces)
                 log.warning("%s is gone; a stream cannot take its %d rows back", path, rows)
             draft.set_file(path, None)
-            for memory in (self._vanished, self._done, self._unverified, self._first_seen):
+            for memory in (self._vanished, self._done, self._unverified, self._compared, self._first_seen):
                 memory.pop(path, None)
 
 
