@@ -9,50 +9,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from queries import CASES, closed
-from truth import Truth, differences
-from worlds import WORLDS, World, as_arrow
+
+from equivalence.check import create, wrong
+from equivalence.queries import CASES, closed
+from equivalence.worlds import WORLDS
 
 if TYPE_CHECKING:
-    from queries import Case
-
     from velostream.runtime.database import Database
 
 pytestmark = pytest.mark.spark
 
 
-def wrong(spark, database: Database, world: World, cases: list[Case]) -> dict[str, list[str]]:
-    truth = Truth(spark, {"src": as_arrow(world.rows())})
-    found = {job.name: [f"{job.state}: {job.reason}"] for job in database.jobs() if job.state != "running"}
-    for case in cases:
-        lines = differences(database.table(case.name).snapshot(), truth.result(case.name, case.sql))
-        if lines:
-            found[case.name] = lines
-    return found
-
-
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", WORLDS)
 def test_tables_equal_the_query_from_scratch(kind, spark, opened, tmp_path, rng, rounds):
     world = WORLDS[kind](tmp_path / "world", rng)
     usable = [case.name for case in CASES if kind == "hand" or not case.over_table]
-    cases = closed(set(rng.sample(usable, min(len(usable), rounds(9, len(usable))))))
+    cases = closed(set(rng.sample(usable, rounds(7, len(usable)))))
     database: Database | None = opened(tmp_path / "data")
-    world.create(database)
-    for case in cases:
-        database.sql(f"CREATE TABLE {case.name} AS {case.sql}{case.properties}")
+    create(database, world, cases)
     history = ["created"]
-    for _ in range(rounds(4, 60)):
-        assert database.wait_idle(120), (history, database.jobs())
+    for _ in range(rounds(3, 40)):
+        assert database.wait_idle(180), (history, database.jobs())
         assert wrong(spark, database, world, cases) == {}, history
-        stopped = rng.random() < 0.3
-        if stopped:
+        if rng.random() < 0.3:
             database.close()
             database = None
             history.append("stopped")
         history += [world.step(database) for _ in range(rng.randint(1, 3))]
         if database is None:
             database = opened(tmp_path / "data")
-    assert database.wait_idle(120), (history, database.jobs())
+    assert database.wait_idle(180), (history, database.jobs())
     assert wrong(spark, database, world, cases) == {}, history
     assert database.sql("SELECT * FROM dead_letters").rows() == []

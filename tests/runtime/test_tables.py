@@ -469,6 +469,20 @@ def test_two_sinks_of_one_name_are_two_jobs(opened, trades, tmp_path):
         assert (tmp_path / folder / "out.csv").read_text().splitlines()[-1] == "T5"
 
 
+def test_a_sink_of_fixed_columns_says_when_they_change(database, tmp_path, wait_until):
+    path, out = tmp_path / "in.csv", tmp_path / "out"
+    path.write_text("id,v\n1,1.50\n")
+    for form in ("csv", "jsonl", "parquet"):
+        database.sql(f"INSERT INTO file://{out}/{form}-x.{form} SELECT * FROM file://{path} {QUICK}")
+    (parquet,) = [job.id for job in database.jobs() if job.name.startswith("insert-parquet-x")]
+    append(path, "2,1.505\n")
+    wait_until(lambda: database.job(parquet).state == "failed", 60)
+    assert '"v" is decimal128(18, 2)' in database.job(parquet).info.reason
+    settle(database)
+    assert (out / "csv-x.csv").read_text().splitlines() == ["id,v", "1,1.50", "2,1.505"]
+    assert (out / "jsonl-x.jsonl").read_text().splitlines() == ['{"id":1,"v":1.50}', '{"id":2,"v":1.505}']
+
+
 def test_a_sink_says_that_it_cannot_take_rows_back(database, name, tmp_path, wait_until):
     database.sql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY)")
     database.sql(f"INSERT INTO {name} VALUES (1), (2)")

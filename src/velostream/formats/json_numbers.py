@@ -2,7 +2,7 @@
 
 Spark hands a number to a text column by way of a double, which keeps about 15 digits. Numbers that are longer
 are therefore put in quotes before Spark sees them; converting text to a decimal is exact. The first character
-of such a text is escaped, which nobody else does to a digit or a sign, so that it can be told from a user's text.
+of such a text is escaped, which nobody else does to a digit or a sign: that tells it from a user's text.
 """
 
 from __future__ import annotations

@@ -165,7 +165,17 @@ class PartsSink(Sink):
         self._folder = folder
         self._encoder = encoder
         self._schema = context.schema
-        self._id = _remember(context.state / "begin.json", lambda: {"id": uuid.uuid4().hex[:8]})["id"]
+        types = {field.name: str(field.type) for field in context.schema}
+        begin = _remember(
+            context.state / "begin.json", lambda: {"id": uuid.uuid4().hex[:8], "columns": types}
+        )
+        self._id = begin["id"]
+        for name, kind in begin["columns"].items():
+            if encoder.form == "parquet" and types.get(name, kind) != kind:
+                raise UnsupportedError(
+                    f'column "{name}" is {kind} in the files of "{folder}", and {types[name]} now',
+                    hint=f"cast it in the SELECT: CAST({name} AS DECIMAL(38, 10))",
+                )
 
     def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:
         """See `Sink`; a batch without rows makes no file."""
