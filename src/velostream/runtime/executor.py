@@ -203,11 +203,7 @@ class Executor:
         table sees all of it.
         """
         once = self._jobs.site.once
-        job.wait(
-            lambda j: (
-                not j.state.alive or self.stopping.is_set() or (not once and (j.stats.batches > 0 or j.idle))
-            )
-        )
+        job.wait(lambda j: not j.state.alive or self.stopping.is_set() or (not once and _loaded(j)))
         if job.state is JobState.FAILED:
             raise job.error or JobError(f'job "{job.name}" failed')
 
@@ -315,6 +311,12 @@ class Executor:
     @_do.register
     def _(self, statement: model.ReplayDeadLetters) -> Result:
         raise UnsupportedError("REPLAY DEAD LETTERS is not executed in this version")
+
+
+def _loaded(job: Job) -> bool:
+    """Whether rows came, or there are none. A first batch may be empty because a file was being written."""
+    stats = job.stats
+    return job.idle or stats.batches > 1 or (stats.batches > 0 and stats.records_in > 0)
 
 
 def sink_name(statement: model.InsertIntoSink) -> str:

@@ -19,7 +19,7 @@ NAN = float("nan")
 def merged(old: list[object], new: list[object], kind: pa.DataType, how: Merge) -> list[object]:
     call = exp.Max(this=exp.column("x"))
     aggregate = Aggregate("__v1", call, Finish.SAME, (Accumulator("__m1", call, how),))
-    plan = GroupsPlan("", "", "", ("k",), (aggregate,), (), None, having=False, grouped=True)
+    plan = GroupsPlan("", "", "", "", ("k",), (aggregate,), (), None, having=False, grouped=True)
     stored, batch = (
         pa.table(
             {
