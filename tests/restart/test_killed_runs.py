@@ -104,7 +104,8 @@ class Feeder:
         self._next = 0
         self._rewrite()
         self.log.write_text("id,v\n")
-        self.feed()
+        # Something to tell the columns from, before anything is edited or removed.
+        self._grow()
         self._append_log(3)
 
     def feed(self) -> None:

@@ -14,6 +14,7 @@ from velostream.cli.invocation import Invocation, common
 from velostream.errors import ConfigError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -59,22 +60,36 @@ def _written(folder: Path) -> Iterator[str]:
 
 def _appended(path: Path) -> Iterator[str]:
     """Lines written from now on; a log that was rotated goes on in the new file."""
-    position = path.stat().st_size if path.exists() else 0
-    identity = path.stat().st_ino if path.exists() else None
+    status = _status(path)
+    position, identity = (status.st_size, status.st_ino) if status else (0, None)
     rest = ""
     while True:
-        if path.exists():
-            status = path.stat()
+        status = _status(path)
+        if status is not None:
             if status.st_ino != identity or status.st_size < position:
                 identity, position, rest = status.st_ino, 0, ""
             if status.st_size > position:
-                with path.open(encoding="utf-8", errors="replace") as file:
-                    file.seek(position)
-                    text = rest + file.read()
-                    position = file.tell()
-                *whole, rest = text.split("\n")
+                text, position = _read_from(path, position)
+                *whole, rest = (rest + text).split("\n")
                 yield from whole
         time.sleep(POLL_SECONDS)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """None also for the moment in which a log is rotated and the new file is not there yet."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _read_from(path: Path, position: int) -> tuple[str, int]:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            file.seek(position)
+            return file.read(), file.tell()
+    except FileNotFoundError:
+        return "", position
 
 
 def _wanted(line: str, job: str | None) -> bool:
