@@ -101,8 +101,8 @@ def place(name: str, number: int) -> None:
 
 
 PLACES = {
-    "sink written, not recorded": 8,
-    "sink recorded": 8,
+    "sink written, not recorded": 4,
+    "sink recorded": 4,
     "table computed, not logged": 12,
     "table logged, not published": 20,
     "table committed, source not told": 12,

@@ -69,13 +69,17 @@ class Runner:
 
     def ask(self, command: str, timeout: float = 150) -> str:
         """The answer to a command; empty when the process has ended."""
+        return self.lines.get(timeout=timeout) if self.tell(command) else ""
+
+    def tell(self, command: str) -> bool:
+        """Send a command; False when the process has ended."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(f"{command}\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            return ""
-        return self.lines.get(timeout=timeout)
+            return False
+        return True
 
     def ready(self, timeout: float = 150) -> None:
         """Wait until the application runs."""
@@ -162,19 +166,21 @@ def setting(tmp_path: Path, rng) -> Iterator[tuple[Feeder, Path, Path, Path]]:
     return feeder, tmp_path / "data", app, out
 
 
-def live(runner: Runner, feeder: Feeder, rng: random.Random, limit: float) -> None:
-    """Feed until the runner dies of itself or the time is up; then kill it."""
+def live(runner: Runner, feeder: Feeder, rng: random.Random, limit: float) -> bool:
+    """Feed until the runner dies at its place or the time is up, then kill it; whether it died by itself."""
     deadline = time.monotonic() + limit
     while time.monotonic() < deadline:
         feeder.feed()
         if rng.random() < 0.1:
-            runner.process.stdin.write("snapshot\n")
+            runner.tell("snapshot")
         try:
             runner.process.wait(rng.uniform(0.01, 0.4))
-            break
         except subprocess.TimeoutExpired:
             continue
+        runner.ended()
+        return True
     runner.kill()
+    return False
 
 
 def check(database: velostream.Database, feeder: Feeder, out: Path) -> None:
@@ -214,6 +220,8 @@ def test_nothing_is_lost_or_doubled(spark, setting, rng, rounds):
     feeder, data, app, out = setting
     places = sorted(PLACES)
     rng.shuffle(places)
+    # The catalogue is written while statements are new: later lives hardly touch it.
+    places.sort(key=lambda name: "catalogue" not in name)
     count = rounds(3, 26)
     deaths: list[str] = []
     for number in range(count):
@@ -221,9 +229,11 @@ def test_nothing_is_lost_or_doubled(spark, setting, rng, rounds):
         if number % 2 == 0:
             name = places[(number // 2) % len(places)]
             kill = f"{name} {rng.randint(1, PLACES[name])}"
-        deaths.append(kill or "any moment")
         runner = Runner(data, app, kill)
-        live(runner, feeder, rng, rng.uniform(4, 20) if kill is None else 30)
+        there = live(runner, feeder, rng, rng.uniform(4, 20) if kill is None else 60)
+        deaths.append(kill if kill and there else "any moment")
+    reached = [death for death in deaths if death != "any moment"]
+    assert len(reached) >= len(range(0, count, 2)) // 2, deaths
     with velostream.connect(data) as database:
         from velostream.runtime.application import Application
 
