@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COLUMNS = ("a", "b", "c", "d")
 PLACE = ("_timestamp", "_partition", "_offset")
 TEXTS = pa.schema([(name, pa.string()) for name in COLUMNS])
+AB = pa.schema([("a", pa.string()), ("b", pa.string())])
 
 
 def open_source(
@@ -79,6 +80,14 @@ class Reader:
         assert Counter({k: v for k, v in self.placed.items() if v}) == found
         places = [row[-len(PLACE) :] for row in found.elements()]
         assert len(set(places)) == len(places)
+
+
+def reader_of(path: Path | str, tmp_path: Path, **how) -> Reader:
+    return Reader(str(path), tmp_path / "spool", schema=AB, **how)
+
+
+def keys(rows: Counter) -> list[str]:
+    return sorted(row[0] for row in rows.elements())
 
 
 def weighted(source: FileSource, start, end, *, placed: bool = False) -> Counter[tuple]:

@@ -11,7 +11,6 @@ from velostream.connectors.file import merges, spool
 
 merges.FEWEST = 2
 spool._COMPACT_ENTRIES = 10
-spool._LONGEST_NAME = 40
 
 source = open_source(sys.argv[1], Path(sys.argv[2]))
 offset = None

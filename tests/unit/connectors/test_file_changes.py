@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from files_model import Folder, Reader, expected
 
-from velostream.connectors.file import merges, spool
+from velostream.connectors.file import merges
 
 STEPS = 40
 
@@ -15,7 +15,6 @@ STEPS = 40
 @pytest.mark.parametrize("fewest", [2, 8])
 def test_random_changes(tmp_path, rng, rounds, several, fewest, monkeypatch):
     monkeypatch.setattr(merges, "FEWEST", fewest)
-    monkeypatch.setattr(spool, "_LONGEST_NAME", 40)
     for number in range(rounds(4, 150)):
         seed = rng.randrange(2**32)
         follow(tmp_path / str(number), seed, several)

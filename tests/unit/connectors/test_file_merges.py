@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from files_model import Reader, weighted
 
-from velostream.connectors.file import merges, spool
+from velostream.connectors.file import merges
 from velostream.connectors.file.segments import Segment
 
 AB = pa.schema([("a", pa.string()), ("b", pa.string())])
@@ -138,22 +138,6 @@ def test_a_stream_is_merged_too(tmp_path, monkeypatch):
         reader.source.commit(reader.offset)
     assert len(reader.source._spool.live) < 5
     assert sum(reader.settle().values()) == 10
-
-
-def test_names_stay_short(tmp_path, monkeypatch):
-    monkeypatch.setattr(spool, "_LONGEST_NAME", 60)
-    path = tmp_path / "x.csv"
-    reader = reader_of(path, tmp_path)
-    lines = [f"{number},x" for number in range(200)]
-    for number in range(100):
-        lines[100 + number] = f"{number},y"
-        path.write_text("\n".join(["a,b", *lines, ""]))
-        reader.step()
-        reader.source.commit(reader.offset)
-    assert max(len(name) for name in reader.source._spool.live) < 90
-    assert sum(reader.settle().values()) == 200
-    reader.reopen()
-    assert sum(reader.settle().values()) == 200
 
 
 def test_a_full_disk_leaves_segments_as_they_are(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from io import BytesIO
 from typing import IO
 
 _TAIL = 64 * 1024
@@ -24,13 +25,18 @@ def read_at(stream: IO[bytes], start: int, size: int) -> bytes:
 
 
 def extended(stream: IO[bytes], blocks: Blocks, data: bytes) -> Blocks:
-    """The blocks with `data`, which follows them in the file, added; many small ones become one."""
+    """The blocks with `data`, which follows them in the file, added; many small ones become one.
+
+    They stay as they are if the file no longer holds them: the next look will find that out, too.
+    """
     grown = (*blocks, (len(data), digest(data)))
     if len(grown) <= _MOST_BLOCKS:
         return grown
     first = next((i for i, (length, _) in enumerate(grown) if length < _SMALL), len(grown))
     start = sum(length for length, _ in grown[:first])
     merged = read_at(stream, start, sum(length for length, _ in grown[first:]))
+    if not unchanged(BytesIO(merged), grown[first:], thorough=True):
+        return grown
     return (*grown[:first], (len(merged), digest(merged)))
 
 

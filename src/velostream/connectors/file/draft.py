@@ -109,6 +109,10 @@ class Draft:
         """How far a file is, what this draft says about it included."""
         return self._entry.files[path] if path in self._entry.files else self._spool.files.get(path)
 
+    def says(self, path: str) -> bool:
+        """Whether this draft says something about a file already."""
+        return path in self._entry.files
+
     def rows(self, pieces: Sequence[PieceId]) -> int:
         """How many records some pieces hold."""
         current = resolve(pieces, self._entry.moved)
@@ -179,8 +183,8 @@ class Draft:
         moves: list[list[PieceId]] = [[] for _ in segment.pieces]
         parts: list[Segment] = []
         reader = SegmentText(self._spool, segment)
-        for order, (doomed, group) in enumerate(_by_fate(runs) if retract else _by_place(runs)):
-            part = self._write_part(segment, order, reader, group)
+        for doomed, group in _by_fate(runs) if retract else _by_place(runs):
+            part = self._write_part(segment, reader, group)
             parts.append(part)
             if doomed and retract:
                 self._entry.removed.append(part.name)
@@ -193,12 +197,8 @@ class Draft:
         self._entry.moved[segment.name] = moves
         return kept
 
-    def _write_part(
-        self, segment: Segment, order: int, reader: SegmentText, group: Sequence[_Run]
-    ) -> Segment:
-        # Parts sort where the whole did, so that names still tell which records came first.
-        name = f"{segment.name.removesuffix('.txt')}-{order:04d}.txt"
-        buffer = _Buffer(name, segment.columns, segment.separator)
+    def _write_part(self, segment: Segment, reader: SegmentText, group: Sequence[_Run]) -> Segment:
+        buffer = _Buffer(self._spool.new_name("txt"), segment.columns, segment.separator)
         for run in group:
             text, starts = reader.slice(run.piece, run.begin, run.end)
             old = segment.pieces[run.piece]

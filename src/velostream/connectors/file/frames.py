@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 SYSTEM_TYPES = {"_timestamp": "TIMESTAMP", "_partition": "STRING", "_offset": "BIGINT", "_position": "STRING"}
 """The system columns of files and their Spark types."""
 _NATIVE_POSITION = (
-    "concat(_metadata.file_name, lpad(CAST(_metadata.file_block_start AS STRING), 12, '0'), "
+    "concat({segment}, lpad(CAST(_metadata.file_block_start AS STRING), 12, '0'), "
     "lpad(CAST(monotonically_increasing_id() AS STRING), 20, '0'))"
 )
-"""Names of segments sort by age, and within a block the ids grow in the order of reading. The ids depend on
-what else is read, so that they order rows but do not tell them apart from one frame to another."""
+"""Within a block the ids grow in the order of reading. They depend on what else is read, so that they order
+rows but do not tell them apart from one frame to another."""
 _POSITION = (
     "concat(lpad(CAST(unix_micros(_timestamp) AS STRING), 17, '0'), ' ', _partition, ' ', "
     "lpad(CAST(_offset AS STRING), 20, '0'))"
@@ -68,6 +68,8 @@ class FrameReader:
 
         `careful` frames have `_bad`; the others fail at the first bad record.
         """
+        changes = list(changes)
+        position = None if careful else self._native_position([segment for segment, _ in changes])
         groups: dict[tuple[Any, ...], list[Segment]] = {}
         for segment, weight in changes:
             key = (weight, segment.kind, segment.columns, segment.separator)
@@ -76,7 +78,7 @@ class FrameReader:
         parts = []
         for (weight, _, _, _), segments in groups.items():
             # A bad row never got in, so what is taken back is always looked at with care.
-            part = self._group(segments, fields, system, careful or weight < 0, identified=careful)
+            part = self._group(segments, fields, system, careful or weight < 0, position)
             if weight < 0:
                 part = part.where(f"{BAD} IS NULL")
                 part = part if careful else part.drop(BAD)
@@ -105,12 +107,12 @@ class FrameReader:
         fields: Sequence[pa.Field],
         system: Sequence[str],
         careful: bool,
-        identified: bool,
+        position: str | None,
     ) -> DataFrame:
         first = segments[0]
         if first.kind != "text":
             return self._binary(segments, fields, system, careful)
-        records = self._records(segments, system, identified)
+        records = self._records(segments, system, position)
         if first.columns is None:
             return decode_json(records, fields, system, careful=careful)
         columns = first.columns
@@ -118,12 +120,22 @@ class FrameReader:
             columns = (*self.names[: len(columns)], *columns[len(self.names) :])
         return decode_csv(records, columns, fields, self.dialect, system, careful=careful)
 
-    def _records(self, segments: Sequence[Segment], system: Sequence[str], identified: bool) -> DataFrame:
+    def _native_position(self, segments: Sequence[Segment]) -> str | None:
+        """SQL that orders the rows of segments, oldest first, within one frame; None if Spark cannot tell."""
+        names = [segment.name for segment in segments]
+        if any(segment.kind != "text" for segment in segments) or len(names) > _MOST_LITERALS:
+            return None
+        if names == sorted(names):
+            return _NATIVE_POSITION.format(segment="_metadata.file_name")
+        ranks = {name: literal(f"{rank:04d}") for rank, name in enumerate(names)}
+        return _NATIVE_POSITION.format(segment=_lookup(ranks))
+
+    def _records(self, segments: Sequence[Segment], system: Sequence[str], position: str | None) -> DataFrame:
         """The records of some segments with system columns, read by Spark itself if it can tell them.
 
-        `identified` positions are the same in every frame; the others only order the rows of one.
+        Without `position`, a SQL expression, positions are the same in every frame.
         """
-        known = {} if identified else {"_position": _NATIVE_POSITION}
+        known = {} if position is None else {"_position": position}
         if len(segments) <= _MOST_LITERALS:
             if not any(segment.timed for segment in segments):
                 instants = {segment.name: str(segment.at_micros) for segment in segments}

@@ -1,13 +1,12 @@
 """Small segments become larger ones, so that a file that grows for years is still read from a few.
 
-Only neighbours are merged, so that names of segments still sort by the age of their records. A record keeps
-its file, its place in it and its instant, hence its position.
+Only neighbours are merged, so that the order of segments is still that of the age of their records. A record
+keeps its file, its place in it and its instant, hence its position.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,6 @@ _LARGEST = 16 * 1024 * 1024
 """Bounds both what one merge costs and what is rewritten when a single record is taken back later."""
 _OVERHEAD = 4096
 """What a segment costs besides its bytes, so that tiny ones count as equal."""
-_MERGED = re.compile(r"-m\d+$")
 
 
 def merge_small(spool: Spool, position: int) -> bool:
@@ -106,9 +104,7 @@ class _Merge:
         self._next = _neighbours(state.pieces for state in spool.files.values())
         self._runs: list[_Run] = []
         self.moved: dict[str, list[list[PieceId]]] = {}
-        # The place of the oldest, under a name never used before.
-        stem = _MERGED.sub("", members[0].name.removesuffix(".txt"))
-        self._name = f"{stem}-m{spool.new_name('txt')}"
+        self._name = spool.new_name("txt")
         self._written: list[Path] = []
 
     def write(self) -> Segment:

@@ -8,12 +8,10 @@ records lie, never which there are.
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.file.journal import Journal, sync_folder
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
 _NAME_DIGITS = 9
 _COMPACT_ENTRIES = 200
 _COMPACT_BYTES = 64 * 1024 * 1024
-_LONGEST_NAME = 120
-"""Each cut and merge may lengthen a name, and file systems take 255 bytes."""
-_NUMBERS = re.compile(rf"\d{{{_NAME_DIGITS}}}")
 _BESIDE = (".index", ".instants")
 
 
@@ -40,8 +35,8 @@ Moves = Mapping[str, list[list[PieceId]]]
 class Entry:
     """What one position adds to the one before it.
 
-    `replaced` maps a segment to the segments that hold the same records from now on; `moved` says for
-    each of its pieces where they are. Then `added` segments come to life and `removed` ones end.
+    `added` segments come to life. `replaced` maps a segment to the segments that hold the same records in
+    its place from now on; `moved` says for each of its pieces where they are. Then `removed` ones end.
     """
 
     position: int
@@ -99,6 +94,7 @@ class Spool:
         self._dead_bytes = 0
         self.position = 0
         self.live: dict[str, Segment] = {}
+        """By name, oldest first."""
         self.files: dict[str, FileState] = {}
         self._load()
         self._remove_orphans()
@@ -119,11 +115,8 @@ class Spool:
         return self.segment_folder / f"{segment.name}.instants"
 
     def settled(self, position: int) -> list[Segment | None]:
-        """All segments in the order of age; None for those that came or went after `position`."""
-        self._require(position)
-        then = {segment.name for segment in self.snapshot(position)}
-        later = {s.name for entry in self._entries if entry.position > position for s in entry.segments()}
-        return [self.live.get(name) if name in then else None for name in sorted(then | later)]
+        """The segments that are live at `position`, oldest first; None for those that ended since."""
+        return [self.live.get(segment.name) for segment in self.snapshot(position)]
 
     def snapshot(self, position: int) -> list[Segment]:
         """The segments that are live at a position, oldest first."""
@@ -164,7 +157,7 @@ class Spool:
     # --- writing -------------------------------------------------------------------------------------
 
     def new_name(self, suffix: str) -> str:
-        """A name for a segment, never used before; names sort in the order of their making."""
+        """A name for a segment that nothing refers to."""
         name = f"{self._next_name:0{_NAME_DIGITS}d}.{suffix}"
         self._next_name += 1
         return name
@@ -189,9 +182,7 @@ class Spool:
         """Ranges that begin before `position` will not be read again."""
         done = [entry for entry in self._entries if entry.position <= position]
         dead = self._dead_bytes + sum(self._dead(entry) for entry in done)
-        if position == self.position and any(len(name) > _LONGEST_NAME for name in self.live):
-            self._rename_all()
-        elif self._folded + len(done) >= _COMPACT_ENTRIES or dead >= _COMPACT_BYTES:
+        if self._folded + len(done) >= _COMPACT_ENTRIES or dead >= _COMPACT_BYTES:
             self.compact(position)
 
     def compact(self, position: int) -> None:
@@ -208,30 +199,6 @@ class Spool:
         self._journal.rewrite([base, *(entry.as_json() for entry in self._entries)])
         self._folded = self._dead_bytes = 0
         self._remove_orphans()
-
-    def _rename_all(self) -> None:
-        """Give all segments short names, in the same order."""
-        self._fold(self.position)
-        moved: dict[str, list[list[PieceId]]] = {}
-        renamed: dict[str, Segment] = {}
-        for old in sorted(self.live.values(), key=lambda segment: segment.name):
-            new = replace(old, name=self.new_name(old.name.rpartition(".")[2]))
-            for suffix in ("", *_BESIDE):
-                source = self.segment_folder / f"{old.name}{suffix}"
-                if source.exists():
-                    _link(source, self.segment_folder / f"{new.name}{suffix}")
-            moved[old.name] = [[PieceId(new.name, number)] for number in range(len(old.pieces))]
-            renamed[new.name] = new
-        sync_folder(self.segment_folder)
-        before = self._base, self.live, dict(self.files)
-        self._base, self.live = renamed, dict(renamed)
-        self._move_pieces(moved)
-        try:
-            self.compact(self.position)
-        except OSError:
-            # The journal still tells the old names.
-            self._base, self.live, self.files = before
-            raise
 
     def _fold(self, position: int) -> None:
         """Make `position` the first that is kept."""
@@ -280,10 +247,9 @@ class Spool:
 
     def _take_merge(self, position: int, merged: Segment, moved: Moves) -> None:
         self._fold(position)
+        first, *others = moved
         for live in (self._base, self.live):
-            for name in moved:
-                del live[name]
-            live[merged.name] = merged
+            _put_in_place(live, {first: [merged], **{name: [] for name in others}})
         self._move_pieces(moved)
         self._folded += 1
         self._dead_bytes += sum(self._size(name) for name in moved)
@@ -307,21 +273,11 @@ class Spool:
 
     def _highest_name(self) -> int:
         names = [*self._base, *(segment.name for entry in self._entries for segment in entry.segments())]
-        return max((int(number) for name in names for number in _NUMBERS.findall(name)), default=0)
+        return max((int(name[:_NAME_DIGITS]) for name in names), default=0)
 
     def destroy(self) -> None:
         """Delete everything."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        # Not every file system has links.
-        shutil.copyfile(source, target)
-        with target.open("rb") as copy:
-            os.fsync(copy.fileno())
 
 
 def _moves(data: Mapping[str, Any]) -> dict[str, list[list[PieceId]]]:
@@ -338,9 +294,21 @@ def resolve(pieces: Iterable[PieceId], moved: Moves) -> Iterable[PieceId]:
 
 
 def _apply(entry: Entry, live: dict[str, Segment]) -> None:
-    for name, parts in entry.replaced.items():
-        live.pop(name, None)
-        live.update({segment.name: segment for segment in parts})
     live.update({segment.name: segment for segment in entry.added})
+    if entry.replaced:
+        _put_in_place(live, entry.replaced)
     for name in entry.removed:
         live.pop(name, None)
+
+
+def _put_in_place(live: dict[str, Segment], replaced: Mapping[str, Sequence[Segment]]) -> None:
+    """Have others stand where some segments stood, so that the order is still that of age."""
+
+    def now(segment: Segment) -> Iterable[Segment]:
+        if segment.name not in replaced:
+            return (segment,)
+        return chain.from_iterable(map(now, replaced[segment.name]))
+
+    ordered = {part.name: part for segment in live.values() for part in now(segment)}
+    live.clear()
+    live.update(ordered)

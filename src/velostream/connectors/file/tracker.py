@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from velostream.connectors.base import log
-from velostream.connectors.file.content import compared, extended, read_at, unchanged
+from velostream.connectors.file.content import compared, digest, extended, read_at, unchanged
 from velostream.connectors.file.draft import Draft
 from velostream.connectors.file.headers import read_header
 from velostream.connectors.file.layout import Layout, layout_of
@@ -138,7 +138,7 @@ class Tracker:
         if new is None:
             self.unread = True
             return
-        if old is None or new.pieces != old.pieces or draft.bad_count != bad:
+        if old is None or new.pieces != old.pieces or draft.bad_count != bad or draft.says(path):
             draft.set_file(path, new)
         else:
             # No row changed. It is found out again after a crash, so it needs no position of its own.
@@ -266,15 +266,14 @@ class Tracker:
             header = read_header(look.layout, head, look.quiet)
         if header is None or not look.identity.size:
             return None
-        blocks = (
-            extended(look.stream, (), read_at(look.stream, 0, header.data_start)) if header.data_start else ()
-        )
+        # Of the very bytes that were looked at: the file may have another header by now.
+        taken = head[: header.data_start]
         return replace(
             state,
-            consumed=header.data_start,
-            settled=header.data_start,
+            consumed=len(taken),
+            settled=len(taken),
             columns=header.columns,
-            blocks=blocks,
+            blocks=((len(taken), digest(taken)),) if taken else (),
         )
 
     def _take(self, look: _Look, state: FileState, records: Records, raw: bytes, draft: Draft) -> FileState:
@@ -329,8 +328,9 @@ class Tracker:
         fresh = {(i.device, i.inode): p for p, i in listing.items() if p not in self._spool.files}
         for path in gone:
             state = self._spool.files[path]
-            target = fresh.get((state.identity.device, state.identity.inode))
-            if target is not None and state.blocks:
+            # Two may be known by one inode, since the system uses it again: only the first has moved there.
+            target = fresh.pop((state.identity.device, state.identity.inode), None) if state.blocks else None
+            if target is not None:
                 draft.set_file(path, None)
                 draft.set_file(target, state)
                 self._unverified.setdefault(target, datetime.min.replace(tzinfo=UTC))

@@ -1,0 +1,93 @@
+"""What is on disk survives a full disk, torn entries and restarts."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from files_model import TEXTS, keys, open_source, reader_of
+
+from velostream.connectors.file import draft, journal
+from velostream.errors import CorruptDataError, SourceStorageError
+
+
+def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n")
+    reader = reader_of(path, tmp_path)
+    reader.settle()
+    with path.open("a") as out:
+        out.write("3,4\n")
+    real = os.fsync
+    for module, failing in ((draft.os, 1), (journal.os, 2)):
+        calls = iter(range(100))
+
+        def full(handle, calls=calls, failing=failing):
+            if next(calls) + 1 >= failing:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            real(handle)
+
+        monkeypatch.setattr(module, "fsync", full)
+        with pytest.raises(SourceStorageError, match="no space left on device") as caught:
+            reader.step()
+        assert caught.value.retryable
+        monkeypatch.setattr(module, "fsync", real)
+    assert len(list((tmp_path / "spool" / "segments").iterdir())) == 1
+    reader.reopen()
+    assert keys(reader.settle()) == ["1", "3"]
+
+
+def test_a_torn_journal_entry_is_cut_off_and_a_damaged_one_is_an_error(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n")
+    reader = reader_of(path, tmp_path)
+    reader.settle()
+    entries = tmp_path / "spool" / "journal"
+    whole = entries.read_bytes()
+    entries.write_bytes(whole + b"00000000 {half")
+    reader.reopen()
+    assert entries.read_bytes() == whole
+    path.write_text("a,b\n1,2\n3,4\n")
+    assert keys(reader.settle()) == ["1", "3"]
+    whole = entries.read_bytes()
+    entries.write_bytes(whole.replace(b'"position":1', b'"position":7', 1))
+    with pytest.raises(CorruptDataError, match="is damaged at byte 0"):
+        reader.reopen()
+
+
+def test_committed_ranges_are_forgotten_but_live_rows_stay(tmp_path):
+    path = tmp_path / "x.csv"
+    reader = reader_of(path, tmp_path)
+    for number in range(5):
+        path.write_text(f"a,b\n1,2\n{number},x\n")
+        reader.settle()
+    spool = reader.source._spool
+    before = len(list(spool.segment_folder.iterdir()))
+    spool.compact(reader.offset["spool"])
+    assert len(list(spool.segment_folder.iterdir())) < before
+    reader.reopen()
+    assert keys(reader.settle()) == ["1", "4"]
+    path.write_text("a,b\n4,x\n")
+    assert keys(reader.settle()) == ["4"]
+
+
+def test_system_columns_stay_the_same_when_a_file_shifts(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n3,4\n")
+    source = open_source(str(path), tmp_path / "spool", schema=TEXTS)
+    first = source.latest(None)
+    path.write_text("a,b\n0,0\n1,2\n3,4\n")
+    second = source.latest(first)
+    path.write_text("a,b\n0,0\n1,2\n")
+    third = source.latest(second)
+
+    def offsets(start, end):
+        return [
+            (row["a"], row["_offset"], row["_weight"])
+            for batch in source.read("spool", start and start["spool"], end["spool"])
+            for row in batch.to_pylist()
+        ]
+
+    assert offsets(None, first) == [("1", 4, 1), ("3", 8, 1)]
+    assert offsets(second, third) == [("3", 8, -1)]

@@ -1,0 +1,72 @@
+"""Records that are no rows, and changes that a stream cannot follow."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from files_model import keys, reader_of
+
+
+def test_invalid_utf8_is_set_aside_with_its_bytes(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"a,b\n1,2\n\xff\xfe,3\n4,5\n")
+    reader = reader_of(path, tmp_path)
+    assert keys(reader.settle()) == ["1", "4"]
+    (bad,) = reader.bad
+    assert (bad.raw, bad.offset, bad.partition) == (b"\xff\xfe,3", "8", str(path))
+    assert "UTF-8" in bad.reason
+    assert reader.source.has_bad_rows(None, reader.offset)
+    with path.open("ab") as out:
+        out.write(b"6,7\n")
+    reader.settle()
+    assert len(reader.bad) == 1
+
+
+def test_a_stream_cannot_take_rows_back(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n3,4\n")
+    reader = reader_of(path, tmp_path, table=False)
+    assert reader.source.only_grows
+    reader.settle()
+    path.write_text("a,b\n1,2\n5,6\n7,8\n")
+    assert keys(reader.settle()) == ["1", "3", "5", "7"]
+    assert [(bad.raw, bad.reason) for bad in reader.bad] == [
+        (b"3,4", "file changed before byte 12; a stream cannot take rows back")
+    ]
+
+
+def test_a_stream_says_how_many_rows_it_could_not_take_back(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n" + "".join(f"{number},x\n" for number in range(1200)))
+    reader = reader_of(path, tmp_path, table=False)
+    reader.settle()
+    path.write_text("a,b\n0,x\n1199,x\n")
+    assert sum(reader.settle().values()) == 1200
+    assert [bad.raw for bad in reader.bad[:-1]] == [b"%d,x" % number for number in range(1, 1001)]
+    assert reader.bad[-1].raw == b""
+    assert reader.bad[-1].reason.endswith("a stream cannot take rows back; 198 more rows of it are not shown")
+
+
+def test_a_stream_says_that_a_binary_file_was_replaced(tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": ["1", "2"], "b": ["x", "x"]}), path)
+    reader = reader_of(path, tmp_path, table=False)
+    reader.settle()
+    pq.write_table(pa.table({"a": ["3"], "b": ["x"]}), path)
+    assert keys(reader.settle()) == ["1", "2", "3"]
+    assert [bad.reason.partition("; ")[2] for bad in reader.bad] == [
+        "a stream cannot take rows back; 2 rows of it are not shown"
+    ]
+
+
+def test_a_file_that_leaves_a_stream_is_logged(tmp_path, caplog):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "x.csv").write_text("a,b\n1,2\n3,4\n")
+    (folder / "y.csv").write_text("a,b\n5,6\n")
+    reader = reader_of(folder / "*.csv", tmp_path, table=False)
+    reader.settle()
+    (folder / "x.csv").unlink()
+    assert keys(reader.settle()) == ["1", "3", "5"]
+    assert not reader.bad
+    assert f"{folder / 'x.csv'} is gone; a stream cannot take its 2 rows back" in caplog.text
