@@ -279,3 +279,14 @@ def test_a_renamed_file_when_the_disk_is_full(tmp_path, monkeypatch):
             reader.step()
     (folder / "y.csv").unlink()
     assert keys(reader.settle()) == []
+
+
+def test_a_header_that_is_seen_before_it_is_finished(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n")
+    reader = reader_of(path, tmp_path)
+    reader.settle()
+    path.write_text("a,b,")
+    assert keys(reader.settle()) == []
+    path.write_text("a,b,c\n1,2,3\n")
+    assert keys(reader.settle()) == ["1"]

@@ -50,7 +50,9 @@ class Rewriter:
         raw = read_at(stream, 0, identity.size)
         header = read_header(layout, raw, final=True)
         if header is None:
-            header = Header(state.columns, len(raw))
+            # Empty, or its first line may still grow: it begins anew, with other columns perhaps.
+            self.take_back(path, state.pieces, [(0, draft.rows(state.pieces))], draft, identity.size)
+            return FileState(identity)
         records = layout.split(raw[header.data_start :], final=True)
         pieces = self._replace(path, state, header, records, draft)
         return FileState(
