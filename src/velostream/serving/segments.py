@@ -8,6 +8,7 @@ and the log can say which row was taken back without a search.
 from __future__ import annotations
 
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from velostream.model.tables import SHOWN
+from velostream.serving.postings import Postings, merge_postings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +32,7 @@ _MERGE_BYTES = 1 << 30
 class Segment:
     """Rows with ascending ids; never changed after it is made."""
 
-    __slots__ = ("batch", "first", "ids", "last")
+    __slots__ = ("_lock", "batch", "first", "ids", "indexes", "last")
 
     def __init__(self, batch: pa.RecordBatch, first: int, ids: Ids | None = None) -> None:
         self.batch = batch
@@ -38,6 +40,19 @@ class Segment:
         self.ids = ids
         """Row ids where they have gaps; None when they run on from `first`."""
         self.last = first + batch.num_rows - 1 if ids is None else int(ids[-1])
+        self.indexes: dict[tuple[str, ...], Postings] = {}
+        """Equality indexes that someone asked for."""
+        self._lock = Lock()
+
+    def postings(self, columns: tuple[str, ...]) -> Postings:
+        """The equality index over these columns, made on first use."""
+        known = self.indexes.get(columns)
+        if known is not None:
+            return known
+        with self._lock:
+            if columns not in self.indexes:
+                self.indexes[columns] = Postings.of(self.batch, columns)
+            return self.indexes[columns]
 
     def positions(self, ids: Ids) -> Ids:
         """Where rows with these ids stand; all must be in this segment."""
@@ -219,7 +234,9 @@ def _mostly_dead(view: SegmentView) -> bool:
 
 def _rewritten(view: SegmentView) -> SegmentView:
     ids = view.live_ids()
-    return SegmentView(Segment(view.live_batch(), int(ids[0]), ids), view.live_counts())
+    segment = Segment(view.live_batch(), int(ids[0]), ids)
+    _carry_indexes((view,), segment)
+    return SegmentView(segment, view.live_counts())
 
 
 def _merge(older: SegmentView, newer: SegmentView) -> SegmentView:
@@ -237,4 +254,14 @@ def _merge(older: SegmentView, newer: SegmentView) -> SegmentView:
                 for view, each in zip((older, newer), counts, strict=True)
             ]
         )
-    return SegmentView(Segment(batch, first, None if dense else ids), merged)
+    segment = Segment(batch, first, None if dense else ids)
+    _carry_indexes((older, newer), segment)
+    return SegmentView(segment, merged)
+
+
+def _carry_indexes(views: Views, segment: Segment) -> None:
+    """Index the segment that `views` merged into like the largest of them, without hashing it again."""
+    kept = [None if view.counts is None else view.counts != 0 for view in views]
+    for columns in list(views[0].segment.indexes):
+        parts = [view.segment.postings(columns) for view in views]
+        segment.indexes[columns] = merge_postings(list(zip(parts, kept, strict=True)))

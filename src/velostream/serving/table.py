@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Iterable, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Condition
@@ -200,6 +200,10 @@ class Table:
             raise self._keyless()
         ids = version.find_all(version.index.codec.encode_columns(_key_columns(keys, version.spec)))
         return version.take(ids).append_column(FOUND, pa.array(ids >= 0))
+
+    def fetch_where(self, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+        """The rows whose `columns` equal a row of `keys`; see TableVersion.fetch_where."""
+        return self._version.fetch_where(columns, keys)
 
     # --- reading many -------------------------------------------------------------------------------
 

@@ -6,15 +6,17 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from velostream.model.tables import SHOWN, TableSpec
+from velostream.serving.matching import matching_ids
 from velostream.serving.record import Row, row_class
 from velostream.serving.segments import Counts, Ids, Views, counts_of, take
 from velostream.serving.values import to_python
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from velostream.model.changes import Commit
     from velostream.serving.index import KeyIndex, Link
@@ -98,6 +100,22 @@ class TableVersion:
     def take(self, ids: Ids) -> pa.Table:
         """Physical rows by id."""
         return take(self.views, ids, self.spec.schema)
+
+    def fetch_where(self, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+        """The rows that readers see whose `columns` equal a row of `keys`, in the order they were written.
+
+        `keys` has these columns; null equals nothing, NaN equals NaN, equal keys count once. The cost follows
+        the keys and the rows found: through the key when the columns are the key, else through an equality
+        index that is made on the first use and kept up to date from then on.
+        """
+        ids = matching_ids(self, columns, keys)
+        rows = self.take(ids)
+        counts = self.counts(ids)
+        if bool((counts > 1).any()):
+            rows = rows.take(pa.array(np.repeat(np.arange(len(ids)), counts)))
+        if SHOWN in rows.schema.names:
+            rows = rows.filter(rows.column(SHOWN).fill_null(False))
+        return rows.select(list(self.spec.visible))
 
     def counts(self, ids: Ids) -> Counts:
         """How often the rows with these ids count."""

@@ -1,0 +1,69 @@
+"""Finding the rows of a version by the values of some of its columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from velostream.errors import TableError, UnknownNameError, did_you_mean
+from velostream.serving.hashing import hash_rows
+from velostream.serving.postings import equal_rows
+from velostream.serving.schemas import align
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from velostream.model.tables import TableSpec
+    from velostream.serving.segments import Ids, Views
+    from velostream.serving.version import TableVersion
+
+
+def matching_ids(version: TableVersion, columns: Sequence[str], keys: pa.Table) -> Ids:
+    """Ids of the live rows whose `columns` equal a row of `keys`, ascending, each once."""
+    wanted = _distinct(_comparable(keys, columns, version.spec))
+    index = version.index
+    if index is not None and sorted(columns) == sorted(index.codec.columns):
+        ids = version.find_all(index.codec.encode_columns(wanted))
+        return np.sort(ids[ids >= 0])
+    return _through_postings(version.views, tuple(columns), wanted)
+
+
+def _comparable(keys: pa.Table, columns: Sequence[str], spec: TableSpec) -> pa.Table:
+    """The key columns in the table's types."""
+    unknown = [name for name in columns if name not in spec.schema.names]
+    if unknown:
+        raise UnknownNameError(
+            f'table "{spec.name}" has no column "{unknown[0]}"', hint=did_you_mean(unknown[0], spec.visible)
+        )
+    if not columns:
+        raise TableError(f'rows of table "{spec.name}" are found by at least one column')
+    # A key may be null where the column may not: it matches nothing.
+    schema = pa.schema([spec.schema.field(name).with_nullable(True) for name in columns])
+    return align(keys.select(list(columns)), schema, spec.name)
+
+
+def _distinct(keys: pa.Table) -> pa.Table:
+    """The keys that can match, each once where that is cheap to tell."""
+    keys = keys.drop_null()
+    if any(pa.types.is_nested(kind) for kind in keys.schema.types):
+        return keys
+    return keys.group_by(keys.schema.names, use_threads=False).aggregate([]).select(keys.schema.names)
+
+
+def _through_postings(views: Views, columns: tuple[str, ...], keys: pa.Table) -> Ids:
+    hashes = hash_rows(keys, columns)
+    found = []
+    for view in views:
+        segment = view.segment
+        numbers, places = segment.postings(columns).find(hashes)
+        if view.counts is not None:
+            live = view.counts[places] != 0
+            numbers, places = numbers[live], places[live]
+        if not len(places):
+            continue
+        held = pa.Table.from_batches([segment.batch.select(columns).take(pa.array(places))])
+        places = places[equal_rows(held, keys.take(pa.array(numbers)))]
+        found.append(np.unique(segment.all_ids()[places]))
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
