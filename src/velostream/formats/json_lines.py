@@ -27,8 +27,12 @@ TAIL = "text after the JSON object"
 
 
 def set_tails_aside(records: Records) -> Records:
-    """The same records, those with something after their object moved to the bad ones."""
-    tails = _tails(records)
+    """The same records, those with something after their object moved to the bad ones.
+
+    They are plain if each is one object and no more.
+    """
+    tails, objects = _tails(records)
+    records = replace(records, plain=objects)
     if not tails:
         return records
     old, positions = records.as_list(), records.positions()
@@ -70,17 +74,18 @@ def unknown_records(text: bytes, separator: bytes, known: Container[str]) -> Ite
             yield from split_text(portion, separator)
 
 
-def _tails(records: Records) -> list[int]:
-    """The numbers of the records that have something after their object."""
+def _tails(records: Records) -> tuple[list[int], bool]:
+    """The numbers of the records that have something after their object, and whether all are objects."""
     found: list[int] = []
-    first = 0
+    first, objects = 0, True
     for portion in _portions(records.text, records.separator):
         rows = portion.count(records.separator)
         if _objects(portion, records.separator, rows) is None:
+            objects = False
             lines = enumerate(split_text(portion, records.separator), start=first)
             found += [number for number, record in lines if not _parses(record) and has_tail(record)]
         first += rows
-    return found
+    return found, objects
 
 
 def _portions(text: bytes, separator: bytes) -> Iterator[bytes]:

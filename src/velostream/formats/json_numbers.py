@@ -8,6 +8,7 @@ of such a text is escaped, which nobody else does to a digit or a sign: that tel
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,17 +35,7 @@ def keep_digits(records: Records) -> Records:
     if new == old:
         return records
     text, separator = join_records(new)
-    return Records(
-        text,
-        records.rows,
-        records.consumed,
-        separator,
-        0,
-        records.positions(),
-        records.bad,
-        records.provisional,
-        records.settled,
-    )
+    return replace(records, text=text, separator=separator, line_end=0, starts=records.positions())
 
 
 def restored(record: str) -> str:

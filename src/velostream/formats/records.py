@@ -49,6 +49,8 @@ class Records:
     bad: tuple[BadRecord, ...] = ()
     provisional: int = 0
     settled: int = field(default=0)
+    plain: bool = False
+    """CSV: the delimiter alone divides the records into fields. JSON: each is one object and no more."""
 
     def as_list(self) -> list[bytes]:
         """The records one by one."""
@@ -60,7 +62,8 @@ class Records:
             return self
         records = self.as_list()[begin:end]
         text, separator = join_records(records)
-        return Records(text, len(records), 0, separator, 0, self.positions()[begin:end])
+        positions = self.positions()[begin:end]
+        return Records(text, len(records), 0, separator, 0, positions, plain=self.plain)
 
     def parts(self, records: Sequence[bytes], ranges: Iterable[tuple[int, int]]) -> Iterator[Records]:
         """`part` for several ranges; `records` is `as_list`."""
@@ -70,7 +73,7 @@ class Records:
                 yield self
                 continue
             text, separator = join_records(records[begin:end])
-            yield Records(text, end - begin, 0, separator, 0, positions[begin:end])
+            yield Records(text, end - begin, 0, separator, 0, positions[begin:end], plain=self.plain)
 
     def portions(self, size: int) -> Iterator[Records]:
         """The same records in portions of about `size` bytes."""
@@ -129,21 +132,22 @@ def _split_plain(raw: bytes, final: bool, quote: bytes | None) -> Records | None
     if final and end != len(raw):
         return None
     text = raw[:end]
-    if text.startswith((NEWLINE, b"\r\n")) or b"\n\n" in text or b"\n\r\n" in text:
+    returns = b"\r" in text
+    if text.startswith((NEWLINE, b"\r\n")) or b"\n\n" in text or (returns and b"\n\r\n" in text):
         return None
-    if quote is not None and quote in text and not _even_quotes(text, quote):
+    quoted = quote is not None and quote in text
+    if quoted and not _even_quotes(text, quote or b""):
         return None
     line_end = 1
-    if b"\r" in text:
+    if returns:
         lines = text.count(NEWLINE)
         if text.count(b"\r\n") != lines or text.count(b"\r") != lines:
             return None
         text, line_end = text.replace(b"\r\n", NEWLINE), 2
-    try:
-        text.decode("utf-8")
-    except UnicodeDecodeError:
+    if not text.isascii() and _not_utf8(text) is not None:
         return None
-    return Records(text, text.count(NEWLINE), end, line_end=line_end, settled=end)
+    plain = not quoted and b"\0" not in text
+    return Records(text, text.count(NEWLINE), end, line_end=line_end, settled=end, plain=plain)
 
 
 def _even_quotes(text: bytes, quote: bytes) -> bool:

@@ -41,6 +41,7 @@ class _Buffer:
     starts: list[Positions | None] = field(default_factory=list)
     instants: list[Positions] = field(default_factory=list)
     """Of each piece, if they are not all those of the segment."""
+    plain: bool = True
     size: int = 0
 
     def add(self, text: bytes, piece: Piece, starts: Positions | None) -> PieceId:
@@ -78,6 +79,7 @@ class Draft:
         first = base if starts is None or not len(starts) else int(starts[0])
         piece = Piece(path, first, records.rows, len(records.text), records.line_end if starts is None else 0)
         self.bytes_added += len(records.text)
+        buffer.plain &= records.plain
         return buffer.add(records.text, piece, starts)
 
     def add_binary(
@@ -198,7 +200,7 @@ class Draft:
         return kept
 
     def _write_part(self, segment: Segment, reader: SegmentText, group: Sequence[_Run]) -> Segment:
-        buffer = _Buffer(self._spool.new_name("txt"), segment.columns, segment.separator)
+        buffer = _Buffer(self._spool.new_name("txt"), segment.columns, segment.separator, plain=segment.plain)
         for run in group:
             text, starts = reader.slice(run.piece, run.begin, run.end)
             old = segment.pieces[run.piece]
@@ -252,6 +254,7 @@ class Draft:
             buffer.separator,
             indexed,
             timed=bool(buffer.instants),
+            plain=buffer.plain,
         )
         self._save(self._spool.path(segment), buffer.texts)
         if indexed:

@@ -15,7 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from velostream.connectors.file.instants import instants_of
-from velostream.formats.spark_frames import BAD, BAD_ROW, RECORD, decode_csv, decode_json
+from velostream.formats.spark_frames import (
+    BAD,
+    BAD_ROW,
+    RECORD,
+    decode_csv,
+    decode_json,
+    decode_plain_csv,
+    read_json,
+)
 from velostream.formats.spark_types import literal, quoted, spark_name
 from velostream.model.changes import WEIGHT
 
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from velostream.connectors.file.segments import Segment
     from velostream.connectors.file.spool import Spool
@@ -69,14 +77,16 @@ class FrameReader:
         `careful` frames have `_bad`; the others fail at the first bad record.
         """
         changes = list(changes)
-        position = None if careful else self._native_position([segment for segment, _ in changes])
+        position = None
+        if not careful and "_position" in system:
+            position = self._native_position([segment for segment, _ in changes], system)
         groups: dict[tuple[Any, ...], list[Segment]] = {}
         for segment, weight in changes:
-            key = (weight, segment.kind, segment.columns, segment.separator)
+            key = (weight, segment.kind, segment.columns, segment.separator, segment.plain)
             groups.setdefault(key, []).append(segment)
         weighted = any(key[0] < 0 for key in groups)
         parts = []
-        for (weight, _, _, _), segments in groups.items():
+        for (weight, *_), segments in groups.items():
             # A bad row never got in, so what is taken back is always looked at with care.
             part = self._group(segments, fields, system, careful or weight < 0, position)
             if weight < 0:
@@ -112,29 +122,42 @@ class FrameReader:
         first = segments[0]
         if first.kind != "text":
             return self._binary(segments, fields, system, careful)
-        records = self._records(segments, system, position)
+        known = self._native_system(segments, system, position)
+        if first.columns is None and first.plain and known is not None and not careful:
+            frame = read_json(self._reader(segments), self._paths(segments), fields, known)
+            if frame is not None:
+                return frame
+        records = self._records(segments, system, known)
         if first.columns is None:
             return decode_json(records, fields, system, careful=careful)
         columns = first.columns
         if not self.dialect.header:
             columns = (*self.names[: len(columns)], *columns[len(self.names) :])
+        if first.plain and not careful:
+            frame = decode_plain_csv(records, columns, fields, self.dialect, system)
+            if frame is not None:
+                return frame
         return decode_csv(records, columns, fields, self.dialect, system, careful=careful)
 
-    def _native_position(self, segments: Sequence[Segment]) -> str | None:
-        """SQL that orders the rows of segments, oldest first, within one frame; None if Spark cannot tell."""
+    def _native_position(self, segments: Sequence[Segment], system: Sequence[str]) -> str | None:
+        """SQL that orders the rows of segments, oldest first, within one frame; None if Spark cannot tell.
+
+        All rows of a frame are ordered in one way, so other system columns must not need another.
+        """
         names = [segment.name for segment in segments]
-        if any(segment.kind != "text" for segment in segments) or len(names) > _MOST_LITERALS:
+        if len(system) > 1 or any(segment.kind != "text" for segment in segments):
             return None
         if names == sorted(names):
             return _NATIVE_POSITION.format(segment="_metadata.file_name")
+        if len(names) > _MOST_LITERALS:
+            return None
         ranks = {name: literal(f"{rank:04d}") for rank, name in enumerate(names)}
         return _NATIVE_POSITION.format(segment=_lookup(ranks))
 
-    def _records(self, segments: Sequence[Segment], system: Sequence[str], position: str | None) -> DataFrame:
-        """The records of some segments with system columns, read by Spark itself if it can tell them.
-
-        Without `position`, a SQL expression, positions are the same in every frame.
-        """
+    def _native_system(
+        self, segments: Sequence[Segment], system: Sequence[str], position: str | None
+    ) -> dict[str, str] | None:
+        """SQL for the system columns of rows that Spark itself reads; None when it cannot."""
         known = {} if position is None else {"_position": position}
         if len(segments) <= _MOST_LITERALS:
             if not any(segment.timed for segment in segments):
@@ -146,16 +169,29 @@ class FrameReader:
             if len(paths) == len(segments):
                 known["_partition"] = _lookup(paths)
         if not self.local() or not known.keys() >= set(system):
+            return None
+        return {name: known[name] for name in system}
+
+    def _records(
+        self, segments: Sequence[Segment], system: Sequence[str], known: dict[str, str] | None
+    ) -> DataFrame:
+        """The records of some segments with system columns, read by Spark itself if these are `known`."""
+        if known is None:
             table = pa.concat_tables([record_table(self.spool, segment) for segment in segments])
             return self.spark.createDataFrame(table).selectExpr(
                 f"left({RECORD}, length({RECORD}) - {len(segments[0].separator)}) AS {RECORD}",
                 *(f"{_POSITION} AS _position" if name == "_position" else name for name in system),
             )
-        reader = self.spark.read.option("lineSep", segments[0].separator.decode("ascii"))
+        frame = self._reader(segments).schema("value STRING").text(self._paths(segments))
+        return frame.selectExpr(f"value AS {RECORD}", *(f"{sql} AS {name}" for name, sql in known.items()))
+
+    def _reader(self, segments: Sequence[Segment]) -> DataFrameReader:
         # Names are ours: neither patterns nor partition columns are to be seen in them.
-        reader = reader.option("__globPaths__", "false").option("recursiveFileLookup", "true")
-        frame = reader.schema("value STRING").text([f"file://{self.spool.path(s)}" for s in segments])
-        return frame.selectExpr(f"value AS {RECORD}", *(f"{known[name]} AS {name}" for name in system))
+        reader = self.spark.read.option("__globPaths__", "false").option("recursiveFileLookup", "true")
+        return reader.option("lineSep", segments[0].separator.decode("ascii"))
+
+    def _paths(self, segments: Sequence[Segment]) -> list[str]:
+        return [f"file://{self.spool.path(segment)}" for segment in segments]
 
     def _binary(
         self, segments: Sequence[Segment], fields: Sequence[pa.Field], system: Sequence[str], careful: bool
@@ -166,9 +202,7 @@ class FrameReader:
             frame = self.spark.createDataFrame(pa.concat_tables(tables))
             system = [f"{_POSITION} AS _position" if name == "_position" else name for name in system]
         else:
-            paths = [f"file://{self.spool.path(segment)}" for segment in segments]
-            reader = self.spark.read.option("__globPaths__", "false").option("recursiveFileLookup", "true")
-            frame = reader.format(segments[0].kind).load(paths)
+            frame = self._reader(segments).format(segments[0].kind).load(self._paths(segments))
         there = {name.partition(":")[0].casefold() for name in columns}
         values, doubts = [], []
         for field in fields:

@@ -130,6 +130,7 @@ class _Merge:
             self._separator,
             self._indexed,
             timed=True,
+            plain=all(member.plain for member in self._members),
         )
         self._save(self._spool.path(segment), texts)
         self._save(self._spool.instants_path(segment), [packed(np.concatenate(instants))])

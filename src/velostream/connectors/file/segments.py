@@ -46,6 +46,8 @@ class Segment:
     indexed: bool = False
     timed: bool = False
     """Whether its records were read at several instants, which lie beside it; `at_micros` is the first."""
+    plain: bool = False
+    """See `Records.plain`."""
 
     def as_json(self) -> dict[str, Any]:
         """For the journal."""
@@ -60,6 +62,7 @@ class Segment:
             "s": self.separator.decode("ascii"),
             "x": self.indexed,
             "i": self.timed,
+            "d": self.plain,
         }
 
     @classmethod
@@ -76,6 +79,7 @@ class Segment:
             data["s"].encode("ascii"),
             data["x"],
             data.get("i", False),
+            data.get("d", False),
         )
 
 
