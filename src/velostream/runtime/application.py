@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from velostream.errors import VelostreamError
 from velostream.model import statements as model
 from velostream.model.jobs import JobState
-from velostream.runtime.executor import DONE_BEFORE, Executor, sink_name
+from velostream.runtime.executor import DONE_BEFORE, Executor
 from velostream.runtime.explain import obstacle
+from velostream.runtime.identity import sink_name
 from velostream.runtime.results import Result
 from velostream.sql.dependencies import dependency_order
 from velostream.sql.generator import generate
@@ -95,7 +96,7 @@ class Application:
             refusal = obstacle(statement)
             if refusal is not None:
                 raise refusal
-            if isinstance(statement, _MAKES) and not getattr(statement, "or_replace", False):
+            if isinstance(statement, _MAKES):
                 self._executor.made_before(statement, _name(statement))
         return ordered
 

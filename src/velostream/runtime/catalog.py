@@ -46,6 +46,8 @@ class Entry:
     """Id of the job that runs it, which is also its folder; None for what does not run."""
     udfs: tuple[str, ...] = ()
     """Python functions that it calls, and that a program must register before it can run."""
+    edition: int = 0
+    """How often the name was replaced; a table's rows lie in the folder of this edition."""
 
 
 class Catalog:
@@ -90,9 +92,12 @@ class Catalog:
             paused=bool(stored.get("paused")),
             job=str(stored["job"]) if stored.get("job") else None,
             udfs=udfs_of(stored),
+            edition=int(str(stored.get("edition", 0))),
         )
 
-    def _save(self) -> None:
+    def _save(self, changed: dict[str, Entry] | None = None) -> None:
+        """Make entries durable, then visible: when the disk refuses, everything is as it was."""
+        kept = self._entries if changed is None else changed
         if self._read_only:
             raise DataDirError(f"{self._path.parent} is open for reading only")
         entries = [
@@ -105,13 +110,15 @@ class Catalog:
                 "paused": e.paused,
                 "job": e.job,
                 "udfs": list(e.udfs),
+                "edition": e.edition,
             }
-            for e in self._entries.values()
+            for e in kept.values()
         ]
         write_json(
             self._path,
             {"format": FORMAT, "entries": entries, "done": self._done, "jobs_made": self._jobs_made},
         )
+        self._entries = kept
 
     # --- entries ------------------------------------------------------------------------------------
 
@@ -137,29 +144,32 @@ class Catalog:
         names = ", ".join(self._entries)
         return f"there is: {names}" if names else "nothing was created yet"
 
-    def add(self, statement: Made, name: str, *, job: str | None = None) -> Entry:
-        """Remember a statement under `name`."""
+    def draft(self, statement: Made, name: str, *, job: str | None = None) -> Entry:
+        """An entry for a statement, to be remembered with `put` when what it needs is there."""
         query = getattr(statement, "query", None)
         udfs = query.udfs if isinstance(query, Query) else ()
-        entry = Entry(name, statement.text, statement, datetime.now(UTC), job=job, udfs=udfs)
+        old = self.get(name)
+        edition = old.edition + 1 if old is not None else 0
+        return Entry(name, statement.text, statement, datetime.now(UTC), job=job, udfs=udfs, edition=edition)
+
+    def put(self, entry: Entry) -> None:
+        """Remember an entry as the newest, in one step instead of what its name stood for."""
         with self._lock:
-            self._entries[name] = entry
-            self._save()
-        return entry
+            folded = entry.name.casefold()
+            others = {name: e for name, e in self._entries.items() if name.casefold() != folded}
+            self._save(others | {entry.name: entry})
 
     def update(self, name: str, **changes: object) -> Entry:
         """Replace fields of an entry."""
         with self._lock:
             entry = replace(self._entries[name], **changes)  # type: ignore[arg-type]
-            self._entries[name] = entry
-            self._save()
+            self._save(self._entries | {name: entry})
         return entry
 
     def remove(self, name: str) -> None:
         """Forget an entry."""
         with self._lock:
-            del self._entries[name]
-            self._save()
+            self._save({other: e for other, e in self._entries.items() if other != name})
 
     def new_job(self, name: str) -> str:
         """A job id that was never used here: folders of dropped jobs are not taken over."""

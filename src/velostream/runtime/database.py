@@ -85,9 +85,10 @@ class Database:
         self._closed = False
         self.udfs = Udfs()
         try:
-            self.store = TableStore(self.directory.tables, read_only=read_only)
             self.catalog = Catalog(self.directory.catalog, read_only=read_only)
             bind_stored(self.catalog, self.directory.catalog)
+            editions = {entry.name: entry.edition for entry in self.catalog}
+            self.store = TableStore(self.directory.tables, read_only=read_only, editions=editions)
             self.adhoc = AdHoc(self.store, self.spark)
             if not read_only:
                 self._remove_orphans()
@@ -107,10 +108,7 @@ class Database:
 
     def _remove_orphans(self) -> None:
         """Delete the tables and job folders that a crash left without an entry in the catalogue."""
-        known = {entry.name for entry in self.catalog} | {dead_letters.NAME}
-        for name in self.store.names():
-            if name not in known:
-                self.store.drop(name)
+        self.store.keep({entry.name for entry in self.catalog} | {dead_letters.NAME})
         self.directory.keep_jobs({entry.job for entry in self.catalog if entry.job is not None})
 
     def resume(self) -> None:
@@ -223,6 +221,7 @@ class Database:
         entry = self.catalog.get(job.name)
         if (
             entry is not None
+            and entry.job == job.id
             and isinstance(entry.statement, model.CreateTable)
             and job.name in self.store.names()
         ):

@@ -107,16 +107,19 @@ class DataDirectory:
 def write_json(path: Path, value: Any) -> None:
     """Replace a small file so that a crash leaves the old or the new one, never half of either."""
     temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as exc:
+        raise DataDirError(f"{path} cannot be written: {(exc.strerror or str(exc)).lower()}") from exc
 
 
 def read_json(path: Path) -> Any:

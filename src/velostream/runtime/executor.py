@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import singledispatchmethod
-from hashlib import blake2b
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from velostream.errors import (
     ChangedStatementError,
+    CycleError,
     DuplicateNameError,
     InternalError,
     JobError,
@@ -24,6 +25,7 @@ from velostream.model.tables import TableSpec
 from velostream.runtime import listing
 from velostream.runtime.dml import Dml, Params
 from velostream.runtime.explain import explain
+from velostream.runtime.identity import difference, kind_of, same_but_replace, sink_name
 from velostream.runtime.results import Result
 from velostream.runtime.select import LiveSelect
 from velostream.sql.dependencies import used_names
@@ -90,36 +92,60 @@ class Executor:
         entry = self._catalog.get(name)
         if entry is None:
             return None
-        same = generate(entry.statement) == generate(statement)
-        if same or getattr(statement, "if_not_exists", False):
+        if getattr(statement, "if_not_exists", False) or generate(entry.statement) == generate(statement):
             return entry
         if getattr(statement, "or_replace", False):
-            if _without_replace(entry.statement) == _without_replace(statement):
+            if same_but_replace(entry.statement, statement):
                 return entry
-            self.drop(entry.name)
+            self._check_replaceable(entry.name, statement)
             return None
         raise ChangedStatementError(
             f'"{name}" was created by another statement in this data directory',
-            detail=_difference(entry.text, statement.text),
-            hint=f"write CREATE OR REPLACE to build it anew, or DROP {_kind(entry.statement)} {name} first",
+            detail=difference(entry.text, statement.text),
+            hint=f"write CREATE OR REPLACE to build it anew, or DROP {kind_of(entry.statement)} {name} first",
             location=statement.location,
         )
 
-    def _new(self, statement: model.Statement, name: str) -> bool:
-        """Whether a CREATE given by hand has something to do."""
+    def _exists(self, statement: model.Statement, name: str) -> bool:
+        """Whether IF NOT EXISTS finds nothing to do; raises when the name may not be taken."""
         entry = self._catalog.get(name)
         if entry is None:
-            return True
-        if getattr(statement, "if_not_exists", False):
             return False
         if getattr(statement, "or_replace", False):
-            self.drop(entry.name)
+            self._check_replaceable(entry.name, statement)
+            return False
+        if getattr(statement, "if_not_exists", False):
             return True
         raise DuplicateNameError(
             f'"{name}" exists already',
             hint="drop it, or write CREATE OR REPLACE",
             location=statement.location,
         )
+
+    @contextmanager
+    def _room(self, name: str) -> Iterator[None]:
+        """What the name stands for goes when the block has ended well; if it fails, everything is as before.
+
+        The block puts the new entry into the catalogue, as its last step that can fail.
+        """
+        old = self._catalog.get(name)
+        if old is None:
+            yield
+            return
+        self._check_unused(old.name)
+        job = self._jobs.get(old.job) if old.job is not None else None
+        running = job is not None and job.state.alive
+        if job is not None and running:
+            job.stop()
+        try:
+            yield
+        except BaseException:
+            if job is not None and running:
+                job.start()
+            raise
+        if job is not None:
+            self._jobs.end(job.id)
+        self._jobs.remove(old)
 
     @contextmanager
     def _claimed(self, name: str, statement: model.Statement) -> Iterator[None]:
@@ -141,35 +167,37 @@ class Executor:
 
     @_do.register
     def _(self, statement: model.CreateTable) -> Result:
-        if not self._new(statement, statement.name):
+        if self._exists(statement, statement.name):
             return Result(message=f'table "{statement.name}" exists already')
         if statement.query is not None:
             return self._create_job(statement, statement.name, f'table "{statement.name}"')
         schema = pa.schema([pa.field(column.name, column.type) for column in statement.columns])
-        self._store.create(TableSpec(statement.name, schema, statement.key))
-        self._catalog.add(statement, statement.name)
-        self._catalog.update(statement.name, result=schema)
+        entry = replace(self._catalog.draft(statement, statement.name), result=schema)
+        with self._room(statement.name):
+            self._store.create(TableSpec(statement.name, schema, statement.key), edition=entry.edition)
+            try:
+                self._catalog.put(entry)
+            except BaseException:
+                self._jobs.remove(entry)
+                raise
+            self._store.publish(statement.name, entry.edition)
         return Result(message=f'table "{statement.name}" created')
 
     @_do.register
     def _(self, statement: model.CreateStream) -> Result:
-        if not self._new(statement, statement.name):
+        if self._exists(statement, statement.name):
             return Result(message=f'stream "{statement.name}" exists already')
         return self._create_job(statement, statement.name, f'stream "{statement.name}"')
 
-    @_do.register
-    def _(self, statement: model.CreateSource) -> Result:
-        if not self._new(statement, statement.name):
-            return Result(message=f'source "{statement.name}" exists already')
-        self._catalog.add(statement, statement.name)
-        return Result(message=f'source "{statement.name}" created')
-
-    @_do.register
-    def _(self, statement: model.CreateView) -> Result:
-        if not self._new(statement, statement.name):
-            return Result(message=f'view "{statement.name}" exists already')
-        self._catalog.add(statement, statement.name)
-        return Result(message=f'view "{statement.name}" created')
+    @_do.register(model.CreateSource)
+    @_do.register(model.CreateView)
+    def _(self, statement: model.CreateSource | model.CreateView) -> Result:
+        what = f'{kind_of(statement).lower()} "{statement.name}"'
+        if self._exists(statement, statement.name):
+            return Result(message=f"{what} exists already")
+        with self._room(statement.name):
+            self._catalog.put(self._catalog.draft(statement, statement.name))
+        return Result(message=f"{what} created")
 
     @_do.register
     def _(self, statement: model.InsertIntoSink) -> Result:
@@ -181,20 +209,40 @@ class Executor:
                 hint=f"stop it first: STOP JOB {before.id}",
                 location=statement.location,
             )
-        if self._catalog.get(name) is not None:
-            self.drop(name)
         return self._create_job(statement, name, f"job into {statement.uri}")
 
     def _create_job(self, statement: Continuous, name: str, what: str) -> Result:
         if statement.properties.get("table.storage") == "delta":
             raise UnsupportedError('"table.storage" = "delta" is not executed in this version')
-        job = self._jobs.create(statement, name, self._tell, self.stopping)
+        old = self._catalog.get(name)
+        if old is not None and isinstance(statement, model.CreateTable):
+            return self._replace_table(statement, name, what)
+        job = self._jobs.create(statement, name, self._tell, self.stopping, self._room(name))
         try:
             self.await_loaded(job)
         except VelostreamError:
-            self.drop(name)
+            # What it took the place of is gone: better a failed job that says why than nothing at all.
+            if old is None:
+                self.drop(name)
             raise
         return Result(message=f"{what} created")
+
+    def _replace_table(self, statement: model.CreateTable, name: str, what: str) -> Result:
+        """Fill the new table beside the old one, which is served and kept up to date until it is loaded."""
+        job = self._jobs.build_beside(statement, name, self._tell, self.stopping)
+        try:
+            self.await_loaded(job)
+            if job.state is JobState.FINISHED or _loaded(job):
+                with self._room(name):
+                    self._jobs.adopt(job)
+                return Result(message=f"{what} replaced")
+            if not self.stopping.is_set():
+                raise JobError(f"{what} stays as it was: the new one was stopped before it had loaded")
+        except BaseException:
+            self._jobs.discard(job)
+            raise
+        self._jobs.discard(job)
+        return Result(message=f"{what} stays as it was: the new one had not loaded before the end")
 
     def await_loaded(self, job: Job) -> None:
         """Until the job has taken in what its sources had when it started, or cannot.
@@ -297,16 +345,26 @@ class Executor:
 
     def drop(self, name: str) -> None:
         """Drop what a name stands for, unless something is built on it."""
-        users = [e.name for e in self._catalog if name in used_names(e.statement) and e.name != name]
-        if users:
-            raise DuplicateNameError(f'"{name}" is used by {", ".join(users)}', hint=f"drop {users[0]} first")
+        self._check_unused(name)
         entry = self._catalog.require(name)
         self._jobs.end(name)
         # What a crash leaves behind after this is removed when the directory is opened again.
         self._catalog.remove(name)
         self._jobs.remove(entry)
-        if isinstance(entry.statement, model.CreateTable):
-            self._store.drop(name)
+
+    def _check_replaceable(self, name: str, statement: model.Statement) -> None:
+        self._check_unused(name)
+        if name in used_names(statement):
+            raise CycleError(
+                f'"{name}" cannot be built on what it replaces',
+                hint="create it under another name, and drop this one when it has loaded",
+                location=statement.location,
+            )
+
+    def _check_unused(self, name: str) -> None:
+        users = [e.name for e in self._catalog if name in used_names(e.statement) and e.name != name]
+        if users:
+            raise DuplicateNameError(f'"{name}" is used by {", ".join(users)}', hint=f"drop {users[0]} first")
 
     @_do.register
     def _(self, statement: model.ReplayDeadLetters) -> Result:
@@ -317,25 +375,3 @@ def _loaded(job: Job) -> bool:
     """Whether rows came, or there are none. A first batch may be empty because a file was being written."""
     stats = job.stats
     return job.idle or stats.batches > 1 or (stats.batches > 0 and stats.records_in > 0)
-
-
-def sink_name(statement: model.InsertIntoSink) -> str:
-    """The name of a job that has none: what it writes to; a few digits tell places of equal name apart."""
-    tail = statement.uri.rest.rstrip("/").rsplit("/", 1)[-1] or statement.uri.scheme
-    digits = blake2b(str(statement.uri).encode(), digest_size=3).hexdigest()
-    return f"insert-{''.join(c if c.isalnum() or c in '_-.' else '-' for c in tail)}-{digits}"
-
-
-def _kind(statement: model.Statement) -> str:
-    return type(statement).__name__.removeprefix("Create").upper()
-
-
-def _without_replace(statement: model.Statement) -> str:
-    return generate(statement).replace("CREATE OR REPLACE ", "CREATE ", 1)
-
-
-def _difference(before: str, after: str) -> str:
-    from difflib import unified_diff
-
-    lines = unified_diff(before.splitlines(), after.splitlines(), "remembered", "now", lineterm="", n=1)
-    return "\n".join(lines)

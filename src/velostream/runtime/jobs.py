@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from threading import RLock
 from typing import TYPE_CHECKING
 
 import structlog
 
-from velostream.errors import UnknownNameError, UnsupportedError, VelostreamError, did_you_mean
+from velostream.errors import JobError, UnknownNameError, UnsupportedError, did_you_mean
 from velostream.model.jobs import JobState
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Properties, Query
 from velostream.model.uri import Uri
@@ -21,7 +23,8 @@ from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.work import ContinuousWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from threading import Event
 
     import pyarrow as pa
@@ -52,13 +55,20 @@ class Jobs:
         self._dead_letters = dead_letters
         self._on_change = on_change
         self._jobs: dict[str, Job] = {}
+        self._drafts: dict[str, Entry] = {}
+        """Entries of jobs that build a replacement, by job id; until then the catalogue has the old entry."""
+        self._drafts_lock = RLock()
 
     def __iter__(self) -> Iterator[Job]:
         return iter(list(self._jobs.values()))
 
+    def established(self) -> list[Job]:
+        """The jobs of what the catalogue holds, so one of each name."""
+        return [job for job in self if job.id not in self._drafts]
+
     def get(self, name: str) -> Job | None:
         """The job with that id or name."""
-        return self._jobs.get(name) or next((j for j in self._jobs.values() if j.name == name), None)
+        return self._jobs.get(name) or next((j for j in self.established() if j.name == name), None)
 
     def require(self, name: str) -> Job:
         """The job with that id or name; UnknownNameError names the nearest."""
@@ -74,42 +84,81 @@ class Jobs:
 
     # --- making -----------------------------------------------------------------------------------------
 
-    def create(self, statement: Continuous, name: str, tell: Callable[[str], None], stop: Event) -> Job:
-        """Check the statement against its sources, make what it needs, remember it, and start its job."""
-        job_id = self._catalog.new_job(name)
-        folder = self._directory.job(job_id)
+    def create(
+        self,
+        statement: Continuous,
+        name: str,
+        tell: Callable[[str], None],
+        stop: Event,
+        room: AbstractContextManager[None],
+    ) -> Job:
+        """Check the statement against its sources, make what it needs, remember it, and start its job.
+
+        `room` is entered when the sources are open and the query is planned: until then, and if anything
+        fails later, what the name stands for stays as it is.
+        """
+        with self._drafted(statement, name, tell, stop) as (entry, opened), room:
+            output = self._make_output(entry, opened)
+            self._catalog.put(entry)
+        return self._start(entry, self._work(entry, opened, output))
+
+    def build_beside(
+        self, statement: CreateTable, name: str, tell: Callable[[str], None], stop: Event
+    ) -> Job:
+        """Start a job that fills the next edition of a table, until `adopt` or `discard`."""
+        with self._drafted(statement, name, tell, stop) as (entry, opened):
+            output = self._make_output(entry, opened)
+        with self._drafts_lock:
+            self._drafts[entry.job or ""] = entry
+        return self._start(entry, self._work(entry, opened, output))
+
+    def adopt(self, job: Job) -> None:
+        """From now on the name of the job stands for what it built."""
+        with self._drafts_lock:
+            entry = self._drafts[job.id]
+            self._catalog.put(entry)
+            del self._drafts[job.id]
+        self.site.store.publish(entry.name, entry.edition)
+
+    def discard(self, job: Job) -> None:
+        """End a job that builds a replacement, and leave nothing of it."""
+        job.stop()
+        with self._drafts_lock:
+            entry = self._drafts.pop(job.id)
+        del self._jobs[job.id]
+        self.remove(entry)
+
+    @contextmanager
+    def _drafted(
+        self, statement: Continuous, name: str, tell: Callable[[str], None], stop: Event
+    ) -> Iterator[tuple[Entry, Opened]]:
+        """An entry whose sources are open and whose query is planned; nothing is left of it on failure."""
+        entry = self._catalog.draft(statement, name, job=self._catalog.new_job(name))
+        opened: Opened | None = None
         try:
-            opened = self._open(statement, name, job_id, {}, stop, tell)
-            if isinstance(statement, CreateTable):
-                self._make_table(statement, name, opened)
-            output = self._output(statement, name, job_id, opened)
+            opened = self._open(entry, stop, tell)
+            yield replace(entry, columns=opened.columns, result=opened.shape.visible), opened
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            with suppress(VelostreamError):
-                self.site.store.drop(name)
+            for item in opened.inputs.all.values() if opened is not None else ():
+                item.source.close()
+            self.remove(entry)
             raise
-        self._catalog.add(statement, name, job=job_id)
-        entry = self._catalog.update(name, columns=opened.columns, result=opened.shape.visible)
-        ready = self._work(statement, name, opened, output)
-        return self._start(entry, statement, ready)
 
     def resume(self, entry: Entry) -> Job:
         """Start the job of a remembered statement where it was."""
-        statement = entry.statement
-        assert isinstance(statement, Continuous)
-        return self._start(entry, statement, None)
+        return self._start(entry, None)
 
-    def _start(self, entry: Entry, statement: Continuous, ready: Work | None) -> Job:
+    def _start(self, entry: Entry, ready: Work | None) -> Job:
         assert entry.job is not None
-        job_id, name = entry.job, entry.name
+        job_id, statement = entry.job, _continuous(entry)
         prepared = [ready] if ready is not None else []
 
         def open_work(job: Job) -> Work:
-            return prepared.pop() if prepared else self._reopen(job, name)
+            return prepared.pop() if prepared else self._reopen(job)
 
         job = Job(
             job_id,
-            name,
+            entry.name,
             _kind(statement),
             statement.text,
             self._directory.job(job_id),
@@ -124,82 +173,85 @@ class Jobs:
         job.start()
         return job
 
-    def _reopen(self, job: Job, name: str) -> Work:
-        entry = self._catalog.require(name)
-        statement = entry.statement
-        assert isinstance(statement, Continuous)
-
+    def _reopen(self, job: Job) -> Work:
         def tell(reason: str) -> None:
             job.tell(JobState.WAITING, reason)
 
-        opened = self._open(statement, name, job.id, entry.columns, job.stopping, tell)
-        if isinstance(statement, CreateTable):
-            self._fit_table(name, opened)
-        return self._work(statement, name, opened, self._output(statement, name, job.id, opened))
+        entry = self._entry(job.id)
+        opened = self._open(entry, job.stopping, tell)
+        if isinstance(entry.statement, CreateTable):
+            self._fit_table(entry, opened)
+        return self._work(entry, opened, self._output(entry, opened))
 
-    def _open(
-        self,
-        statement: Continuous,
-        name: str,
-        job_id: str,
-        known: Mapping[str, pa.Schema],
-        stop: Event,
-        tell: Callable[[str], None],
-    ) -> Opened:
-        query = _query(statement)
+    def _entry(self, job_id: str) -> Entry:
+        found = self._drafts.get(job_id) or next((e for e in self._catalog if e.job == job_id), None)
+        if found is None:
+            raise JobError(f'job "{job_id}" was dropped')
+        return found
+
+    def _update(self, job_id: str, **changes: object) -> None:
+        with self._drafts_lock:
+            entry = self._entry(job_id)
+            if job_id in self._drafts:
+                self._drafts[job_id] = replace(entry, **changes)  # type: ignore[arg-type]
+            else:
+                self._catalog.update(entry.name, **changes)
+
+    def _open(self, entry: Entry, stop: Event, tell: Callable[[str], None]) -> Opened:
+        assert entry.job is not None
+        statement = _continuous(entry)
         is_table = isinstance(statement, CreateTable)
         declared: tuple[tuple[str, pa.DataType], ...] = ()
         if isinstance(statement, CreateTable) and statement.columns:
             declared = tuple((column.name, column.type) for column in statement.columns)
         return open_query(
             self.site,
-            query,
+            _query(statement),
             key_of(statement.properties, statement.key) if isinstance(statement, CreateTable) else (),
-            self._directory.job(job_id),
-            known=known,
+            self._directory.job(entry.job),
+            known=entry.columns,
             table=is_table,
-            reader=job_id,
+            reader=entry.job,
             stop=stop,
             tell=tell,
             declared=declared,
         )
 
-    def _work(self, statement: Continuous, name: str, opened: Opened, output: JobOutput) -> Work:
+    def _work(self, entry: Entry, opened: Opened, output: JobOutput) -> Work:
         assert self._dead_letters is not None
-        pipeline = Pipeline(opened.spark, opened.plan, opened.shape, opened.inputs, output)
-        return ContinuousWork(
-            name,
-            pipeline,
-            opened.inputs,
-            output,
-            common_options(statement.properties),
-            self._dead_letters,
-            lambda source, schema: self._widen(name, source, schema),
-        )
+        job_id = entry.job or ""
 
-    def _widen(self, name: str, source_id: str, schema: pa.Schema) -> None:
-        entry = self._catalog.require(name)
-        self._catalog.update(name, columns={**entry.columns, source_id: schema})
+        def widen(source_id: str, schema: pa.Schema) -> None:
+            self._update(job_id, columns={**self._entry(job_id).columns, source_id: schema})
+
+        pipeline = Pipeline(opened.spark, opened.plan, opened.shape, opened.inputs, output)
+        options = common_options(_continuous(entry).properties)
+        return ContinuousWork(entry.name, pipeline, opened.inputs, output, options, self._dead_letters, widen)
 
     # --- results ----------------------------------------------------------------------------------------
 
-    def _make_table(self, statement: CreateTable, name: str, opened: Opened) -> None:
-        kind = ", ".join(sorted({item.kind for item in opened.inputs.all.values()}))
-        options = {}
-        if self.site.settings.memory_per_table:
-            options["memory.budget"] = str(self.site.settings.memory_per_table)
-        self.site.store.create(opened.shape.spec(name, options, kind, owner=name))
+    def _make_output(self, entry: Entry, opened: Opened) -> JobOutput:
+        """The output of a new job; a table is made."""
+        if isinstance(entry.statement, CreateTable):
+            kind = ", ".join(sorted({item.kind for item in opened.inputs.all.values()}))
+            options = {}
+            if self.site.settings.memory_per_table:
+                options["memory.budget"] = str(self.site.settings.memory_per_table)
+            spec = opened.shape.spec(entry.name, options, kind, owner=entry.name)
+            self.site.store.create(spec, edition=entry.edition)
+        return self._output(entry, opened)
 
-    def _fit_table(self, name: str, opened: Opened) -> None:
+    def _fit_table(self, entry: Entry, opened: Opened) -> None:
         """After a restart: columns that widened meanwhile widen the table."""
-        table = self.site.store.open(name)
+        table = self.site.store.open(entry.name, edition=entry.edition)
         if table.spec.schema != opened.shape.physical:
             table.evolve(opened.shape.physical)
-            self._catalog.update(name, result=opened.shape.visible)
+            self._update(entry.job or "", result=opened.shape.visible)
 
-    def _output(self, statement: Continuous, name: str, job_id: str, opened: Opened) -> JobOutput:
+    def _output(self, entry: Entry, opened: Opened) -> JobOutput:
+        statement = _continuous(entry)
         if isinstance(statement, CreateTable):
-            return TableOutput(self.site.store.open(name))
+            return TableOutput(self.site.store.open(entry.name, edition=entry.edition))
         uri, properties = _target(statement)
         if not isinstance(opened.plan, RowsPlan):
             raise UnsupportedError(
@@ -207,7 +259,7 @@ class Jobs:
                 hint="make a table of the query: CREATE TABLE name AS SELECT …",
                 location=statement.location,
             )
-        folder = self._directory.job(job_id) / "sink"
+        folder = self._directory.job(entry.job or "") / "sink"
         sink = open_sink(uri, properties, self.site.settings, folder, opened.shape.visible, opened.shape.key)
         return SinkOutput(sink, folder / "journal")
 
@@ -221,12 +273,18 @@ class Jobs:
             del self._jobs[job.id]
 
     def remove(self, entry: Entry) -> None:
-        """Delete what the ended job of a dropped statement kept."""
-        if entry.job is None or not isinstance(entry.statement, Continuous):
-            return
-        for name in _query(entry.statement).tables:
-            self.site.store.open(name).release_reader(entry.job)
-        shutil.rmtree(self._directory.job(entry.job), ignore_errors=True)
+        """Delete the table and what the ended job of a dropped statement kept.
+
+        What cannot be deleted now is when the directory is opened again, since no entry speaks of it.
+        """
+        if entry.job is not None:
+            for name in _query(_continuous(entry)).tables:
+                with suppress(UnknownNameError):
+                    self.site.store.open(name).release_reader(entry.job)
+            shutil.rmtree(self._directory.job(entry.job), ignore_errors=True)
+        if isinstance(entry.statement, CreateTable):
+            with suppress(UnknownNameError, OSError):
+                self.site.store.drop(entry.name, edition=entry.edition)
 
     def stop_all(self) -> None:
         """Stop every job after the batch in hand, all at the same time."""
@@ -239,6 +297,11 @@ class Jobs:
 
 def _kind(statement: Continuous) -> str:
     return {CreateTable: "table", CreateStream: "stream", InsertIntoSink: "insert"}[type(statement)]
+
+
+def _continuous(entry: Entry) -> Continuous:
+    assert isinstance(entry.statement, Continuous)
+    return entry.statement
 
 
 def _query(statement: Continuous) -> Query:

@@ -47,7 +47,7 @@ class Figures:
 
     def collect(self) -> Iterator[Metric]:
         """See prometheus_client."""
-        infos = self._database.jobs()
+        infos = [job.info for job in self._database.jobs_by_name.established()]
         yield from _counters(infos)
         yield from _gauges(infos)
         yield from _states(infos)
@@ -59,7 +59,7 @@ class Figures:
         family = CounterMetricFamily(
             "velostream_job_failures", "Failures of a job by kind of error", labels=["job", "code"]
         )
-        for job in self._database.jobs_by_name:
+        for job in self._database.jobs_by_name.established():
             for code, count in job.errors_by_code.items():
                 family.add_metric([job.name, code], count)
         yield family

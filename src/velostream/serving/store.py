@@ -15,13 +15,15 @@ from velostream.serving.questions import Questions
 from velostream.serving.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
     from pathlib import Path
 
     from velostream.model.tables import TableSpec
 
 _ASIDE = "."
 """Folders being made or removed start with it; table folders never do."""
+_EDITION = "@"
+"""Stands in a folder's name between the table's name, where it would be escaped, and the edition."""
 
 
 class TableStore:
@@ -29,12 +31,18 @@ class TableStore:
 
     One process may have it open for writing; with `read_only` nothing on disk is ever changed, not even an
     unfinished record at the end of a log, which is ignored.
+
+    A table may be built anew beside the one of its name, as its next edition. Which edition a name stands for
+    is the caller's to remember: `editions` where it is not 0, and later `publish`.
     """
 
-    def __init__(self, root: Path, *, read_only: bool = False) -> None:
+    def __init__(
+        self, root: Path, *, read_only: bool = False, editions: Mapping[str, int] | None = None
+    ) -> None:
         self._root = root
         self._read_only = read_only
-        self._open: dict[str, Table] = {}
+        self._open: dict[tuple[str, int], Table] = {}
+        self._editions = dict(editions or {})
         self._lock = RLock()
         self.questions = Questions()
         """Answers SQL over single tables; the runtime lends it Spark."""
@@ -43,59 +51,67 @@ class TableStore:
             for folder in root.glob(f"{_ASIDE}*"):
                 shutil.rmtree(folder)
 
-    def create(self, spec: TableSpec) -> Table:
-        """Make a new, empty table durably and open it; raises DuplicateNameError when the name is taken."""
+    def create(self, spec: TableSpec, *, edition: int | None = None) -> Table:
+        """Make a new, empty table durably and open it; raises DuplicateNameError when it is there."""
         self._check_writable()
         _check_spec(spec)
         with self._lock:
-            folder = self._folder(spec.name)
+            folder = self._folder(spec.name, self._edition(spec.name, edition))
             if folder.exists():
                 raise DuplicateNameError(f'table "{spec.name}" already exists')
             Journal.create(folder, spec)
-            return self.open(spec.name)
+            return self.open(spec.name, edition=edition)
 
-    def open(self, name: str) -> Table:
+    def open(self, name: str, *, edition: int | None = None) -> Table:
         """The table as its disk files leave it; the same object each time."""
         with self._lock:
-            table = self._open.get(name)
-            if table is not None:
-                return table
-            folder = self._folder(name)
-            if not folder.is_dir():
-                raise UnknownNameError(
-                    f'table "{name}" does not exist', hint=did_you_mean(name, self.names())
-                )
-            table = Table(Journal(folder, read_only=self._read_only), self.questions)
-            self._open[name] = table
+            number = self._edition(name, edition)
+            table = self._open.get((name, number))
+            if table is None:
+                folder = self._existing(name, number)
+                table = Table(Journal(folder, read_only=self._read_only), self.questions)
+                self._open[name, number] = table
             return table
+
+    def publish(self, name: str, edition: int) -> None:
+        """From now on the name stands for this edition."""
+        with self._lock:
+            self._existing(name, edition)
+            self._editions[name] = edition
 
     def names(self) -> list[str]:
         """The names of all tables, sorted."""
-        if not self._root.is_dir():
-            return []
-        folders = (path.name for path in self._root.iterdir() if path.is_dir())
-        return sorted(unquote(name) for name in folders if not name.startswith(_ASIDE))
+        return sorted(name for name, edition in self._there() if edition == self._edition(name, None))
 
     def tables(self) -> Mapping[str, Table]:
         """All tables by name, opened."""
         return MappingProxyType({name: self.open(name) for name in self.names()})
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, *, edition: int | None = None) -> None:
         """Remove a table for good; a version that someone holds stays readable."""
         self._check_writable()
         with self._lock:
-            folder = self._folder(name)
-            if not folder.is_dir():
-                raise UnknownNameError(
-                    f'table "{name}" does not exist', hint=did_you_mean(name, self.names())
-                )
-            table = self._open.pop(name, None)
-            if table is not None:
-                table.close(dropped=True)
-            aside = self._root / f"{_ASIDE}dropped-{folder.name}"
-            folder.rename(aside)
-            sync_folder(self._root)
-            shutil.rmtree(aside)
+            self._remove(name, self._edition(name, edition))
+
+    def keep(self, names: Container[str]) -> None:
+        """Remove every table of another name, and every edition that is not published."""
+        self._check_writable()
+        with self._lock:
+            for name, edition in self._there():
+                if name not in names or edition != self._edition(name, None):
+                    self._remove(name, edition)
+
+    def _remove(self, name: str, edition: int) -> None:
+        folder = self._existing(name, edition)
+        table = self._open.pop((name, edition), None)
+        if table is not None:
+            table.close(dropped=True)
+        aside = self._root / f"{_ASIDE}dropped-{folder.name}"
+        folder.rename(aside)
+        if self._editions.get(name) == edition:
+            del self._editions[name]
+        sync_folder(self._root)
+        shutil.rmtree(aside)
 
     def close(self) -> None:
         """Close every table."""
@@ -110,13 +126,29 @@ class TableStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _folder(self, name: str) -> Path:
+    def _there(self) -> list[tuple[str, int]]:
+        """Names and editions of all folders."""
+        paths = self._root.iterdir() if self._root.is_dir() else ()
+        folders = [path.name for path in paths if path.is_dir() and not path.name.startswith(_ASIDE)]
+        parts = (folder.partition(_EDITION) for folder in folders)
+        return [(unquote(name), int(edition or 0)) for name, _, edition in parts]
+
+    def _edition(self, name: str, edition: int | None) -> int:
+        return self._editions.get(name, 0) if edition is None else edition
+
+    def _folder(self, name: str, edition: int) -> Path:
         folder = quote(name, safe="")
         if folder.startswith("."):
             folder = "%2E" + folder[1:]
         if not folder or len(folder) > 200:
             raise TableError(f'"{name}" cannot be the name of a table', hint="use a shorter name")
-        return self._root / folder
+        return self._root / (f"{folder}{_EDITION}{edition}" if edition else folder)
+
+    def _existing(self, name: str, edition: int) -> Path:
+        folder = self._folder(name, edition)
+        if not folder.is_dir():
+            raise UnknownNameError(f'table "{name}" does not exist', hint=did_you_mean(name, self.names()))
+        return folder
 
     def _check_writable(self) -> None:
         if self._read_only:

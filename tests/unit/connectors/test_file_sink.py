@@ -18,6 +18,7 @@ from velostream.connectors.console.options import ConsoleOptions
 from velostream.connectors.console.sink import ConsoleSink
 from velostream.connectors.properties import build_options
 from velostream.errors import SinkError, SourceConfigError, UnsupportedError
+from velostream.model.changes import WEIGHT
 from velostream.model.uri import Uri
 
 SCHEMA = pa.schema([("id", pa.int64()), ("price", pa.decimal128(15, 2))])
@@ -156,8 +157,15 @@ def test_what_cannot_be_written(tmp_path):
     with pytest.raises(SourceConfigError, match="not told by its name"):
         open_sink(tmp_path / "x", tmp_path / "state")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(SinkError, match="cannot be written"):
-        open_sink(tmp_path / "folder", tmp_path / "state2", format="csv").write(0, rows(1))
+    with pytest.raises(SinkError, match="is a folder"):
+        open_sink(tmp_path / "folder", tmp_path / "state2", format="csv")
+    (tmp_path / "file").write_text("")
+    for path, reason in (
+        ("file/x.csv", '"[^"]*/file" is not a folder'),
+        ("file/x.parquet", "not a directory"),
+    ):
+        with pytest.raises(SinkError, match=f"cannot be written: {reason}"):
+            open_sink(tmp_path / path, tmp_path / "state3")
 
 
 def test_the_console_prints_rows(capsys):
@@ -166,3 +174,15 @@ def test_the_console_prints_rows(capsys):
     assert capsys.readouterr().out == '{"id":1,"price":12345.60}\n'
     ConsoleSink(ConsoleOptions(format="table")).write(4, rows(1, 22))
     assert capsys.readouterr().out == "id  price\n--  --------\n1   12345.60\n22  12345.60\n"
+
+
+def test_the_console_marks_rows_that_are_taken_back(capsys):
+    changed = rows(1, 2, 3).append_column(WEIGHT, pa.array([-1, 1, 1], pa.int64()))
+    ConsoleSink(ConsoleOptions()).write(0, changed)
+    assert capsys.readouterr().out == (
+        '{"id":1,"price":12345.60,"_weight":-1}\n{"id":2,"price":12345.60}\n{"id":3,"price":12345.60}\n'
+    )
+    ConsoleSink(ConsoleOptions(format="table")).write(1, changed)
+    assert capsys.readouterr().out == (
+        "   id  price\n-  --  --------\n-  1   12345.60\n+  2   12345.60\n+  3   12345.60\n"
+    )

@@ -10,7 +10,7 @@ from velostream.formats.json_text import json_lines, plain_text
 from velostream.model.changes import WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class ConsoleSink(Sink):
     """Prints each batch; what was printed before a crash cannot be taken back, so at least once.
 
-    Rows that are taken back are printed too, with their `_weight` of -1.
+    A row that is taken back is printed too: as JSON with a `_weight` of -1, which rows that come do not have;
+    in a table with a `-` before it, and then rows that come have a `+`.
     """
 
     delivery = Delivery.AT_LEAST_ONCE
@@ -35,7 +36,7 @@ class ConsoleSink(Sink):
         # Looked up at each write: a test or a terminal may replace standard output meanwhile.
         out = self._out or sys.stdout
         if self._options.format == "json":
-            out.writelines(f"{line}\n" for line in json_lines(rows))
+            out.writelines(f"{line}\n" for line in _lines(rows))
         elif rows.num_rows:
             out.write(_table(rows))
         out.flush()
@@ -45,9 +46,23 @@ class ConsoleSink(Sink):
         """See `Sink`; there is nothing to undo on a screen."""
 
 
+def _lines(rows: pa.Table) -> Iterator[str]:
+    if WEIGHT not in rows.schema.names:
+        yield from json_lines(rows)
+        return
+    for weight, line in zip(
+        rows.column(WEIGHT).to_pylist(), json_lines(rows.drop_columns([WEIGHT])), strict=True
+    ):
+        yield line if weight > 0 else f'{line[:-1]},"{WEIGHT}":{weight}}}'
+
+
 def _table(rows: pa.Table) -> str:
-    names = [("" if name == WEIGHT else name) for name in rows.schema.names]
+    names = rows.schema.names
     cells = [["" if v is None else plain_text(v) for v in row.values()] for row in rows.to_pylist()]
+    if WEIGHT in names:
+        place = names.index(WEIGHT)
+        names = ["", *names[:place], *names[place + 1 :]]
+        cells = [["-" if row.pop(place).startswith("-") else "+", *row] for row in cells]
     widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
     lines = [names, ["-" * width for width in widths], *cells]
     return "".join(

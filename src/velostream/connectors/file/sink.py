@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -38,9 +39,28 @@ def open_sink(options: FileOptions, context: SinkContext) -> Sink:
         raise UnsupportedError(f"writing {form} files is not in this version yet")
     encoder = Encoder(form, options, context)
     path = Path(options.path).expanduser().absolute()
-    if options.path.endswith("/") or form == "parquet":
-        return PartsSink(path, encoder, context)
-    return GrowingSink(path, encoder, context)
+    parts = options.path.endswith("/") or form == "parquet"
+    _check_place(path, path if parts else path.parent)
+    return PartsSink(path, encoder, context) if parts else GrowingSink(path, encoder, context)
+
+
+def _check_place(path: Path, folder: Path) -> None:
+    """Say that nothing can be written there when the statement is made, not when the first row comes."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise SinkError(f'file "{path}" cannot be written: "{folder}" is not a folder') from None
+    except OSError as exc:
+        raise _cannot_write(path, exc) from exc
+    if path != folder and path.is_dir():
+        hint = "name a file in it, or end the path with / for one file per batch"
+        raise SinkError(f'"{path}" is a folder', hint=hint)
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise SinkError(f'file "{path}" cannot be written: permission denied')
+
+
+def _cannot_write(path: Path, exc: OSError) -> SinkError:
+    return SinkError(f'file "{path}" cannot be written: {(exc.strerror or str(exc)).lower()}')
 
 
 class Encoder:
@@ -108,9 +128,7 @@ class GrowingSink(Sink):
                 found = os.fstat(out.fileno())
         except OSError as exc:
             self._cut()
-            raise SinkError(
-                f'file "{self._path}" cannot be written: {(exc.strerror or str(exc)).lower()}'
-            ) from exc
+            raise _cannot_write(self._path, exc) from exc
         if self._inode is None:
             sync_folder(self._path.parent)
         self._length, self._inode = found.st_size, found.st_ino
@@ -192,10 +210,9 @@ class PartsSink(Sink):
                 partial.replace(target)
                 sync_folder(self._folder)
             except OSError as exc:
-                partial.unlink(missing_ok=True)
-                raise SinkError(
-                    f'file "{target}" cannot be written: {(exc.strerror or str(exc)).lower()}'
-                ) from exc
+                with suppress(OSError):
+                    partial.unlink(missing_ok=True)
+                raise _cannot_write(target, exc) from exc
         return {"batch": batch}
 
     def recover(self, recorded: Mapping[str, Any] | None) -> None:
