@@ -185,6 +185,8 @@ class Sink(ABC):
 
     delivery: Delivery = Delivery.EXACTLY_ONCE
     takes_deletes: bool = False
+    """Whether rows may be taken back. A batch that does has a last column `_weight`: -1 for those rows, which
+    come first, and 1 for the others. Without it, such a batch fails the job."""
 
     @abstractmethod
     def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,6 @@ from velostream.model.tables import TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
 
     from velostream.serving.store import TableStore
 
@@ -40,26 +41,50 @@ class DeadLetters:
             self.table = store.create(TableSpec(NAME, SCHEMA, datasource_type="dead letters"))
         self._lock = Lock()
 
-    def keep(self, job: str, stage: str, batch: str, rows: Iterable[BadRow], at: datetime) -> int:
-        """Keep the bad rows that one stage of a batch found; a replay adds nothing. Returns their number."""
+    def keep(self, job: str, stage: str, start: str, rows: Iterable[BadRow], at: datetime) -> int:
+        """Keep the bad rows that one stage of a batch found; returns their number.
+
+        A batch that begins at `start` like the last one is another attempt at it, perhaps with a later end:
+        it adds what the earlier attempts did not.
+        """
         with self._lock:
             last = self.table.last_commit
             batches = dict(last.extra.get("batches", {})) if last is not None else {}
             step = f"{job} {stage}"
-            if batches.get(step) == batch:
-                return 0
-            kept = [(job, at, row.reason, row.source, row.partition, row.offset, row.raw) for row in rows]
+            attempt = batches.get(step) or {}
+            before = Counter[BadRow]()
+            if attempt.get("start") == start:
+                before = self._kept(job, datetime.fromisoformat(attempt["at"]))
+            else:
+                attempt = {"start": start, "at": at.isoformat()}
+            kept = [row for row in rows if not _counted_off(before, row)]
             if not kept:
                 return 0
+            values = [(job, at, row.reason, row.source, row.partition, row.offset, row.raw) for row in kept]
             columns = [
-                pa.array(column, f.type) for column, f in zip(zip(*kept, strict=True), SCHEMA, strict=True)
+                pa.array(column, f.type) for column, f in zip(zip(*values, strict=True), SCHEMA, strict=True)
             ]
             commit = Commit(
                 checkpoint=job,
                 batch=(last.batch + 1) if last is not None else 0,
                 offsets={},
                 at=at,
-                extra={"batches": batches | {step: batch}},
+                extra={"batches": batches | {step: attempt}},
             )
             self.table.commit_rows(pa.table(columns, schema=SCHEMA), None, commit)
             return len(kept)
+
+    def _kept(self, job: str, since: datetime) -> Counter[BadRow]:
+        rows = self.table.snapshot().to_pylist()
+        return Counter(
+            BadRow(row["reason"], row["source"], row["partition"], row["offset"], row["raw"])
+            for row in rows
+            if row["job"] == job and row["at"] >= since
+        )
+
+
+def _counted_off(counts: Counter[BadRow], row: BadRow) -> bool:
+    if counts[row] <= 0:
+        return False
+    counts[row] -= 1
+    return True

@@ -255,7 +255,7 @@ class Jobs:
         uri, properties = _target(statement)
         if not isinstance(opened.plan, RowsPlan):
             raise UnsupportedError(
-                f"{uri.scheme}:// can only be appended to, and rows of this query change after they came",
+                f"rows of this query change after they came, and a stream into {uri.scheme}:// keeps none",
                 hint="make a table of the query: CREATE TABLE name AS SELECT …",
                 location=statement.location,
             )

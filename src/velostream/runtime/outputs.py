@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.errors import InternalError, UnsupportedError
+from velostream.model.changes import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 class JobOutput(ABC):
     """What a pipeline writes to."""
-
-    takes_deletes = True
 
     @property
     @abstractmethod
@@ -68,8 +67,6 @@ class TableOutput(JobOutput):
 class SinkOutput(JobOutput):
     """A sink outside; what it contains is kept in a journal beside the checkpoint."""
 
-    takes_deletes = False
-
     def __init__(self, sink: Sink, journal: Path) -> None:
         self._sink = sink
         self._journal = SinkJournal(journal)
@@ -81,15 +78,21 @@ class SinkOutput(JobOutput):
         return self._journal.offsets
 
     def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
-        """Append rows; a sink of this kind cannot take any back."""
-        if removed is not None and removed.num_rows:
+        """Write rows; rows that go only where the sink can take them back."""
+        recorded = self._sink.write(self._journal.steps, self._changes(added, removed))
+        self._journal.append(recorded, commit.offsets)
+        self._sink.committed(recorded)
+
+    def _changes(self, added: pa.Table, removed: pa.Table | None) -> pa.Table:
+        if removed is None or not removed.num_rows:
+            return added
+        if not self._sink.takes_deletes:
             raise UnsupportedError(
                 "a row was taken back at the source, and this sink can only append",
                 hint="write to a table, or read a source that only grows",
             )
-        recorded = self._sink.write(self._journal.steps, added)
-        self._journal.append(recorded, commit.offsets)
-        self._sink.committed(recorded)
+        weights = pa.array([-1] * removed.num_rows + [1] * added.num_rows, pa.int64())
+        return pa.concat_tables([removed, added]).append_column(WEIGHT, weights)
 
     def close(self) -> None:
         """Close the sink."""

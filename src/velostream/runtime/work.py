@@ -184,7 +184,7 @@ class ContinuousWork:
                 hint='keep such rows aside instead: WITH ("on.error" = "dead_letter")',
             )
         if self.options.on_error == "dead_letter":
-            self.dead_letters.keep(self.job, stage, f"{start}..{end}", rows, datetime.now(UTC))
+            self.dead_letters.keep(self.job, stage, f"{start}", rows, datetime.now(UTC))
 
     def settled(self) -> bool:
         """Whether every input has shown all there is."""

@@ -70,3 +70,18 @@ def test_a_file_that_leaves_a_stream_is_logged(tmp_path, caplog):
     assert keys(reader.settle()) == ["1", "3", "5"]
     assert not reader.bad
     assert f"{folder / 'x.csv'} is gone; a stream cannot take its 2 rows back" in caplog.text
+
+
+def test_what_was_copied_but_not_committed_is_put_right_before_it_is_handed_out(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n")
+    reader = reader_of(path, tmp_path)
+    reader.settle()
+    with path.open("a") as out:
+        out.write("3\n")
+    # A batch that failed: its range is known to the spool only.
+    assert reader.source.latest(reader.offset) != reader.offset
+    reader.reopen()
+    path.write_text("a,b\n1,2\n3,4\n")
+    assert keys(reader.settle()) == ["1", "3"]
+    assert reader.bad == []

@@ -60,6 +60,7 @@ class FileSource(Source):
             table=context.table,
             clock=context.clock,
         )
+        self._patience = context.clock() + 2 * options.file_debounce
         self._read_all = False
         self._spark: SparkSession | None = None
         self._used: Sequence[str] | None = None
@@ -100,13 +101,17 @@ class FileSource(Source):
         return self._schema
 
     def latest(self, after: Offset | None) -> Offset:
-        """See `Source`: looks at the files once."""
-        have = self._position(after)
-        if have < self._spool.position:
-            return {PARTITION: self._spool.position}
+        """See `Source`: looks at the files once.
+
+        What an earlier start has copied but not committed may be what made it fail, and may have been put
+        right in the file since: it is handed out together with that, once the file is quiet.
+        """
         if self._watch or not self._read_all:
             self._tracker.poll()
             self._read_all = not self._tracker.unread and self._tracker.outage is None
+        behind = self._position(after) < self._spool.position
+        if after is not None and behind and self._tracker.unread and self._context.clock() < self._patience:
+            return after
         return {PARTITION: self._spool.position}
 
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
