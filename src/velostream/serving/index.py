@@ -18,6 +18,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+    from velostream.serving.ready import ReadyRows
+    from velostream.serving.record import Row
     from velostream.serving.segments import Ids, Views
     from velostream.serving.values import KeyCodec
 
@@ -25,13 +27,21 @@ _STEP = 20_000
 
 
 class Link:
-    """The rows that the version after this one replaced or deleted: key to old row id."""
+    """What one version leaves to those after it.
 
-    __slots__ = ("next", "overwritten")
+    `overwritten` is set when the next version comes: the rows that it replaced or deleted, key to old id.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("direct", "newest", "next", "overwritten", "ready")
+
+    def __init__(self, ready: ReadyRows, *, plain: bool) -> None:
         self.overwritten: Mapping[Hashable, int] | None = None
         self.next: Link | None = None
+        self.newest = True
+        """False before anything of the next version can be seen: what was read while it held is ours."""
+        self.ready = ready
+        self.direct: dict[Hashable, Row | None] = ready.by_key if plain else {}
+        """Rows by the key as a caller writes it, where that is the canonical key."""
 
 
 class KeyIndex:
@@ -101,7 +111,8 @@ class KeyIndex:
     ) -> Link:
         """Move on by one version: returns its link. `overwritten` must hold every row that goes."""
         slots = self.slots
-        after = Link()
+        after = Link(link.ready, plain=self.codec.plain)
+        link.ready.retire(link, overwritten)
         link.next = after
         link.overwritten = overwritten
         if not slots:

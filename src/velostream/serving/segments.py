@@ -16,14 +16,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from velostream.model.tables import SHOWN
+from velostream.serving.cells import cell_reader
 from velostream.serving.postings import Postings, merge_postings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from velostream.serving.cells import Cell
+
 Ids = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.integer[Any]]
 """How often rows count. One byte each where that is enough: every commit copies those it touches."""
+
+BLOCK = 1024
+_OFTEN = 48
+"""Rows of a block made one by one, at 2 µs, before the whole block is made, at 0.7 µs a row."""
 
 _MERGE_BYTES = 1 << 30
 """Segments are not merged past this, so that text columns keep 32-bit offsets."""
@@ -32,7 +39,7 @@ _MERGE_BYTES = 1 << 30
 class Segment:
     """Rows with ascending ids; never changed after it is made."""
 
-    __slots__ = ("_lock", "batch", "first", "ids", "indexes", "last")
+    __slots__ = ("_asked", "_cells", "_lock", "batch", "first", "ids", "indexes", "last")
 
     def __init__(self, batch: pa.RecordBatch, first: int, ids: Ids | None = None) -> None:
         self.batch = batch
@@ -43,6 +50,8 @@ class Segment:
         self.indexes: dict[tuple[str, ...], Postings] = {}
         """Equality indexes that someone asked for."""
         self._lock = Lock()
+        self._cells: dict[str, Cell] | None = None
+        self._asked: dict[int, int] = {}
 
     def postings(self, columns: tuple[str, ...]) -> Postings:
         """The equality index over these columns, made on first use."""
@@ -53,6 +62,23 @@ class Segment:
             if columns not in self.indexes:
                 self.indexes[columns] = Postings.of(self.batch, columns)
             return self.indexes[columns]
+
+    @property
+    def cells(self) -> dict[str, Cell]:
+        """Readers of single values, by column."""
+        if self._cells is None:
+            names = self.batch.schema.names
+            self._cells = {
+                name: cell_reader(column) for name, column in zip(names, self.batch.columns, strict=True)
+            }
+        return self._cells
+
+    def asked(self, row_id: int) -> bool:
+        """Note that a row was made by itself; true, once, when that happened often in its block."""
+        block = self.place(row_id) // BLOCK
+        times = self._asked.get(block, 0) + 1
+        self._asked[block] = times
+        return times == _OFTEN
 
     def positions(self, ids: Ids) -> Ids:
         """Where rows with these ids stand; all must be in this segment."""
@@ -108,6 +134,16 @@ class SegmentView:
         """Ids of the rows that count."""
         ids = self.segment.all_ids()
         return ids if self.counts is None else ids[self.counts != 0]
+
+    def block_ids(self, row_id: int) -> Ids:
+        """Ids of the rows that count in the block of `BLOCK` rows around this one."""
+        start = self.segment.place(row_id) // BLOCK * BLOCK
+        stop = min(start + BLOCK, self.segment.batch.num_rows)
+        if self.segment.ids is None:
+            ids = np.arange(self.segment.first + start, self.segment.first + stop, dtype=np.int64)
+        else:
+            ids = self.segment.ids[start:stop]
+        return ids if self.counts is None else ids[self.counts[start:stop] != 0]
 
     def live_batch(self) -> pa.RecordBatch:
         """Rows that count, each once, in the order of `live_ids`."""

@@ -23,6 +23,7 @@ from velostream.serving.values import to_python
 from velostream.serving.writer import Writer
 
 if TYPE_CHECKING:
+    from velostream.serving.index import Link
     from velostream.serving.journal import Journal
     from velostream.serving.questions import Questions
     from velostream.serving.values import KeyCodec
@@ -79,11 +80,13 @@ class Table:
         self._published = Condition()
         self._health: tuple[str, str | None] = ("healthy", None)
         self._version: TableVersion
+        self._link: Link
         self._writer = Writer(journal, self._publish)
         self._closed: str | None = None
 
     def _publish(self, version: TableVersion) -> None:
         self._version = version
+        self._link = version.link
         with self._published:
             self._published.notify_all()
 
@@ -145,38 +148,34 @@ class Table:
 
     # --- reading by key -----------------------------------------------------------------------------
 
-    def get(self, *key: Any) -> Row | None:
+    def get(self, key: Any, *more: Any) -> Row | None:
         """The row with this key, or None. Several key columns: `get(a, b)`."""
-        version = self._version
-        index = version.index
-        if index is None:
-            raise self._keyless()
-        encoded = key[0] if index.codec.plain and len(key) == 1 else _encoded(index.codec, key)
-        row_id = index.find(encoded, version.limit, version.link)
-        if row_id is None:
-            return None
+        link = self._link
         try:
-            return version.memo[row_id]
-        except KeyError:
-            return version.row(row_id)
+            row = link.direct[(key, *more) if more else key]
+        except (KeyError, TypeError):
+            return self._look_up((key, *more))
+        # Read before asking: while the version was the newest nothing newer was there to be read.
+        return row if link.newest else self._look_up((key, *more))
+
+    def _look_up(self, key: tuple[Any, ...]) -> Row | None:
+        version = self._version
+        if version.index is None:
+            raise self._keyless()
+        return version.lookup(_encoded(version.index.codec, key))
 
     def get_many(self, keys: Iterable[Any]) -> list[Row | None]:
         """The rows of several keys, in their order, all of one version; None where there is none."""
         version = self._version
-        index = version.index
-        if index is None:
-            raise self._keyless()
-        codec = index.codec
-        wanted = keys if codec.plain else [_encoded(codec, (key,)) for key in keys]
-        found = (index.find(key, version.limit, version.link) for key in wanted)
-        return [None if row_id is None else version.row(row_id) for row_id in found]
-
-    def __contains__(self, key: Any) -> bool:
-        version = self._version
         if version.index is None:
             raise self._keyless()
-        row_id = version.find(_encoded(version.index.codec, (key,)))
-        return row_id is not None and version.row(row_id) is not None
+        codec = version.index.codec
+        if codec.plain and len(codec.columns) == 1:
+            return version.lookup_many(keys if isinstance(keys, list) else list(keys))
+        return version.lookup_many([_encoded(codec, (key,)) for key in keys])
+
+    def __contains__(self, key: Any) -> bool:
+        return self.get(key) is not None
 
     def _keyless(self) -> TableError:
         return TableError(

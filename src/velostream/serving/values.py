@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
+from sys import intern
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,6 +28,7 @@ EXACT: Final = Context(prec=80)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
+_WORTH_SHARING = 64
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -87,6 +89,19 @@ def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
     if pa.types.is_nested(kind):
         return [_readable(value, kind) for value in array.to_pylist(maps_as_pydicts=None)]
     return _plain(array)
+
+
+def shared_texts(column: pa.ChunkedArray) -> list[Any]:
+    """The readable values, where texts that repeat are one object."""
+    if not pa.types.is_string(column.type) or len(column) < _WORTH_SHARING:
+        return to_python(column)
+    encoded = column.combine_chunks().dictionary_encode()
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    if 4 * len(encoded.dictionary) > len(column):
+        return to_python(column)
+    texts = [*(intern(text) for text in encoded.dictionary.to_pylist()), None]
+    codes = np.asarray(encoded.indices.fill_null(len(texts) - 1))
+    return [texts[code] for code in codes.tolist()]
 
 
 def _scaler(exponent: int) -> Callable[[int], Decimal]:
@@ -279,7 +294,8 @@ class KeyCodec:
     def __init__(self, schema: pa.Schema, key: Sequence[str]) -> None:
         self.columns = tuple(key)
         self._encoders = [encoder(schema.field(name)) for name in self.columns]
-        self.plain = len(self.columns) == 1 and encodes_itself(schema.field(self.columns[0]))
+        self.plain = all(encodes_itself(schema.field(name)) for name in self.columns)
+        """Whether the canonical key is the key as a caller writes it; a tuple for several columns."""
 
     def encode(self, values: Sequence[Any]) -> Hashable:
         """The key of one row from its key values, in the order of the key columns."""

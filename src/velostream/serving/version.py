@@ -13,7 +13,7 @@ from velostream.model.tables import SHOWN, TableSpec
 from velostream.serving.matching import matching_ids
 from velostream.serving.record import Row, row_class
 from velostream.serving.segments import Counts, Ids, Views, counts_of, take
-from velostream.serving.values import to_python
+from velostream.serving.values import shared_texts, to_python
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -37,7 +37,6 @@ class TableVersion:
         commit: Commit | None,
         index: KeyIndex | None,
         link: Link,
-        memo: dict[int, Row | None],
     ) -> None:
         self.spec = spec
         self.number = number
@@ -49,8 +48,6 @@ class TableVersion:
         """Every row id of this version is below it."""
         self.index = index
         self.link = link
-        self.memo = memo
-        """Rows already converted, by row id: a row id never means another row, so nothing gets stale."""
 
     def __len__(self) -> int:
         return self.visible_count
@@ -123,22 +120,80 @@ class TableVersion:
 
     def row(self, row_id: int) -> Row | None:
         """The row as readers see it, None when it is hidden."""
-        try:
-            return self.memo[row_id]
-        except KeyError:
-            pass
-        made = self._convert(row_id)
-        self.memo[row_id] = made
+        segment = self.views[bisect_right(self._starts, row_id) - 1].segment
+        place = segment.place(row_id)
+        cells = segment.cells
+        if SHOWN in cells and not cells[SHOWN](place):
+            return None
+        return self._make(cells[name](place) for name in self._names)
+
+    def rows(self, ids: Ids) -> list[Row | None]:
+        """The rows with these ids, which must be there, as readers see them."""
+        taken = self.take(ids)
+        columns = [shared_texts(taken.column(name)) for name in self._names]
+        made: list[Row | None] = list(map(self._make, zip(*columns, strict=True)))
+        if SHOWN in taken.schema.names:
+            shown = to_python(taken.column(SHOWN))
+            return [row if there else None for row, there in zip(made, shown, strict=True)]
         return made
 
-    def _convert(self, row_id: int) -> Row | None:
-        view = self.views[bisect_right(self._starts, row_id) - 1]
-        place = view.segment.place(row_id)
-        batch = view.segment.batch
-        if SHOWN in batch.schema.names and not batch.column(SHOWN)[place].as_py():
+    def lookup(self, key: Hashable) -> Row | None:
+        """The row with this canonical key, None when there is none."""
+        link = self.link
+        made = link.ready.by_key.get(key)
+        index = self.index
+        assert index is not None
+        row_id = index.find(key, self.limit, link)
+        if row_id is None:
             return None
-        names = self.spec.visible
-        return row_class(names)(to_python(batch.column(name).slice(place, 1))[0] for name in names)
+        # A row that was ready is this version's when the key still has this version's row.
+        if made is not None and index.slots.get(key) == row_id:
+            return made
+        return self._ready_block(key, row_id) if self._often(row_id) else self._ready_row(key, row_id)
+
+    def lookup_many(self, keys: list[Hashable]) -> list[Row | None]:
+        """The rows with these canonical keys, None where there is none."""
+        link = self.link
+        found = list(map(link.ready.by_key.get, keys))
+        if not link.newest:
+            found = [None] * len(keys)
+        missing = [place for place, row in enumerate(found) if row is None] if None in found else []
+        if missing:
+            wanted = [keys[place] for place in missing]
+            ids = self.find_all(wanted)
+            there = np.flatnonzero(ids >= 0).tolist()
+            rows = self.rows(ids[ids >= 0])
+            for number, row in zip(there, rows, strict=True):
+                found[missing[number]] = row
+            link.ready.keep_many(link, [wanted[number] for number in there], rows)
+        return found
+
+    def _ready_row(self, key: Hashable, row_id: int) -> Row | None:
+        row = self.row(row_id)
+        self.link.ready.keep(self.link, key, row)
+        return row
+
+    def _often(self, row_id: int) -> bool:
+        """Whether rows near this one were asked for so often that making all of them pays."""
+        segment = self.views[bisect_right(self._starts, row_id) - 1].segment
+        return self.link.newest and segment.asked(row_id)
+
+    def _ready_block(self, key: Hashable, row_id: int) -> Row | None:
+        assert self.index is not None
+        view = self.views[bisect_right(self._starts, row_id) - 1]
+        ids = view.block_ids(row_id)
+        rows = self.rows(ids)
+        keys = self.index.codec.encode_columns(view.segment.batch.take(pa.array(view.segment.positions(ids))))
+        self.link.ready.keep_many(self.link, keys, rows)
+        return rows[int(np.searchsorted(ids, row_id))]
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return self.spec.visible
+
+    @cached_property
+    def _make(self) -> type[Row]:
+        return row_class(self.spec.visible)
 
     @cached_property
     def _starts(self) -> list[int]:

@@ -12,6 +12,7 @@ from velostream.errors import InternalError, MemoryBudgetError, TableError
 from velostream.serving import changes
 from velostream.serving.index import KeyIndex, Link, RowIndex
 from velostream.serving.journal import Change, Journal, with_schema
+from velostream.serving.ready import ReadyRows
 from velostream.serving.schemas import align, check_evolution, to_batches
 from velostream.serving.segments import Counts, Views, compact, make_views, subtract
 from velostream.serving.values import KeyCodec
@@ -24,12 +25,8 @@ if TYPE_CHECKING:
 
     from velostream.model.changes import Commit
     from velostream.model.tables import TableSpec
-    from velostream.serving.record import Row
 
 log = logging.getLogger("velostream.serving")
-
-_MEMO_ROWS = 200_000
-"""Converted rows kept beyond twice the table's rows before the memo starts afresh."""
 
 
 class Writer:
@@ -52,13 +49,15 @@ class Writer:
             recovered.limit,
             recovered.commit,
             index,
-            Link(),
-            {},
+            self._first_link(),
         )
         publish(self._version)
 
     def _set_codec(self, spec: TableSpec) -> None:
         self.codec = KeyCodec(spec.schema, spec.key or spec.schema.names)
+
+    def _first_link(self) -> Link:
+        return Link(ReadyRows(), plain=self.codec.plain)
 
     @property
     def spec(self) -> TableSpec:
@@ -165,8 +164,7 @@ class Writer:
         limit = before.limit + change.added.num_rows
         number = before.number + 1
         views = compact(views)
-        memo = before.memo if len(before.memo) < _MEMO_ROWS + 2 * before.physical_count else {}
-        self._replace(before.spec, number, views, limit, commit, before.index, link, memo)
+        self._replace(before.spec, number, views, limit, commit, before.index, link)
         if self._journal.snapshot_due(self._version.nbytes):
             self._snapshot_or_later()
         return number
@@ -181,7 +179,7 @@ class Writer:
     def _move_on(self, commit: Commit) -> int:
         """Only offsets changed: the same version, with the newer commit."""
         at = self._version
-        self._replace(at.spec, at.number, at.views, at.limit, commit, at.index, at.link, at.memo)
+        self._replace(at.spec, at.number, at.views, at.limit, commit, at.index, at.link)
         return at.number
 
     def _replace(
@@ -193,9 +191,8 @@ class Writer:
         commit: Commit | None,
         index: KeyIndex | None,
         link: Link,
-        memo: dict[int, Row | None],
     ) -> None:
-        self._version = TableVersion(spec, number, views, limit, commit, index, link, memo)
+        self._version = TableVersion(spec, number, views, limit, commit, index, link)
         self._unapplied = False
         self._publish(self._version)
 
@@ -218,7 +215,8 @@ class Writer:
             self._set_codec(spec)
             self._row_index = None
             index = KeyIndex(self.codec, views) if spec.key else None
-            self._replace(spec, before.number, views, before.limit, before.commit, index, Link(), {})
+            before.link.ready.retire(before.link, ())
+            self._replace(spec, before.number, views, before.limit, before.commit, index, self._first_link())
 
     def snapshot(self) -> None:
         """Write a snapshot now and shorten the log."""

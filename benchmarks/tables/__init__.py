@@ -1,0 +1,1 @@
+"""The serving table beside DuckDB alone, SQLite, polars and a plain dict."""
