@@ -8,7 +8,7 @@ so readers of any version share them, and the writer has nothing to keep in step
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from velostream.serving.values import canonical
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Places = npt.NDArray[np.int64]
+Places = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ class Postings:
         before = np.cumsum(sizes) - sizes
         offsets = np.arange(int(sizes.sum())) + np.repeat(starts - before, sizes)
         return np.repeat(numbers, sizes), self.places[offsets].astype(np.int64)
+
+    def with_hash(self, wanted: np.uint64) -> Places:
+        """Places of the rows with one hash, ascending."""
+        start, stop = self.hashes.searchsorted(wanted), self.hashes.searchsorted(wanted, side="right")
+        return self.places[start:stop]
 
     @property
     def nbytes(self) -> int:

@@ -19,6 +19,7 @@ from velostream.sql.types import quote
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from velostream.model.tables import TableSpec
     from velostream.serving.version import TableVersion
 
 _TEXTS = 4096
@@ -54,6 +55,10 @@ class Questions:
         """SELECT projection FROM the table WHERE where."""
         name = version.spec.name
         return self.answer(_question(name, version.spec.visible, projection, where), {name: version})
+
+    def bound(self, spec: TableSpec, projection: str, where: str | None) -> exp.Expr:
+        """What the same question means: its tree, names and functions checked."""
+        return _question(spec.name, spec.visible, projection, where).tree
 
     def counts(self, name: str) -> tuple[int, int]:
         """Queries of one table, and how many found their plan ready."""

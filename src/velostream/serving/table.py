@@ -15,6 +15,7 @@ import pyarrow as pa
 from velostream.errors import KeyExistsError, TableError, UnknownNameError, did_you_mean
 from velostream.model.changes import Commit
 from velostream.model.tables import HIDDEN, SHOWN, TableSpec
+from velostream.serving.asking import Asker
 from velostream.serving.record import Row, row_class
 from velostream.serving.rows import to_table
 from velostream.serving.schemas import align
@@ -52,8 +53,13 @@ class TableStats:
 
     @property
     def bytes_per_row(self) -> float:
-        """Memory of the columns per row."""
+        """Memory per row."""
         return self.bytes / self.record_count if self.record_count else 0.0
+
+    @property
+    def cache_hit_rate(self) -> float:
+        """The part of all questions that found their answer or their plan ready."""
+        return self.cache_hits / self.queries if self.queries else 0.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,7 @@ class Table:
     def __init__(self, journal: Journal, questions: Questions) -> None:
         self._journal = journal
         self._questions = questions
+        self._asker = Asker(questions)
         self._published = Condition()
         self._health: tuple[str, str | None] = ("healthy", None)
         self._version: TableVersion
@@ -132,7 +139,7 @@ class Table:
     def stats(self) -> TableStats:
         """The table's figures now."""
         version = self._version
-        queries, hits = self._questions.counts(version.spec.name)
+        queries, hits = self._asker.counts(version.spec.name)
         return TableStats(
             record_count=len(version),
             last_updated=version.commit.at if version.commit else None,
@@ -215,11 +222,19 @@ class Table:
         name = self._resolve(column)
         if where is None:
             return self._version.snapshot().column(name)
-        return self._questions.ask(self._version, f"`{name}`", where).column(0)
+        return self._asker.column(self._version, name, where)
 
     def column_values(self, column: str, where: str | None = None) -> list[Any]:
         """The values of one column, of the rows for which the SQL condition holds."""
-        return to_python(self.column(column, where))
+        version = self._version
+        try:
+            values = version.lists[column, where]  # type: ignore[index]
+        except KeyError:
+            if where is None:
+                return to_python(self.column(column))
+            return self._asker.values(version, self._resolve(column), where)
+        next(self._asker.remembered)
+        return values.copy()
 
     def _resolve(self, column: str) -> str:
         names = self.spec.visible
@@ -234,14 +249,13 @@ class Table:
 
     def scalar(self, expression: str, where: str | None = None) -> Any:
         """The one value of a SQL expression over the rows, usually an aggregate: `SUM(volume)`."""
-        answer = self._questions.ask(self._version, expression, where)
-        if answer.num_rows > 1 or answer.num_columns != 1:
-            raise TableError(
-                f'"{expression}" gives {answer.num_rows} rows of {answer.num_columns} columns, not one value',
-                hint="use an aggregate such as SUM, or column_values",
-            )
-        values = to_python(answer.column(0))
-        return values[0] if values else None
+        version = self._version
+        try:
+            answer = version.answers[expression, where]
+        except KeyError:
+            return self._asker.scalar(version, expression, where)
+        next(self._asker.remembered)
+        return answer
 
     def count(self, where: str | None = None) -> int:
         """How many rows there are for which the SQL condition holds."""

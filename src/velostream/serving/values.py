@@ -14,6 +14,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -174,6 +175,19 @@ def unscaled(array: pa.Array) -> list[int]:
         return list(low.tolist())
     pairs = zip(low.view(np.uint64).tolist(), high.tolist(), strict=True)
     return [(upper << 64) | lower for lower, upper in pairs]
+
+
+def small_integers(array: pa.Array) -> npt.NDArray[np.int64] | None:
+    """Integers, or the unscaled integers of decimals, in 64 bits; arbitrary where null, None if too large."""
+    if pa.types.is_integer(array.type):
+        return np.asarray(array.fill_null(0)).astype(np.int64)
+    halves = np.frombuffer(array.buffers()[1], dtype=np.int64)
+    halves = halves[2 * array.offset : 2 * (array.offset + len(array))]
+    low, high = halves[::2], halves[1::2]
+    fits = (low >> 63) == high
+    if array.null_count:
+        fits |= np.asarray(array.is_null())
+    return np.ascontiguousarray(low) if bool(fits.all()) else None
 
 
 # --- canonical --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,10 @@ class TableVersion:
         """Every row id of this version is below it."""
         self.index = index
         self.link = link
+        self.answers: dict[tuple[str, str | None], Any] = {}
+        """Scalars already computed, by expression and condition."""
+        self.lists: dict[tuple[str, str], list[Any]] = {}
+        """Column values already made, by column and condition; to be copied."""
 
     def __len__(self) -> int:
         return self.visible_count
