@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 
 from pyspark.sql import SparkSession
 
 from benchmarks.data import COLUMNS, query
+from benchmarks.measure import timed
 
 
 def main() -> None:
     path, price = sys.argv[1:3]
     spark = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
-    figures = {}
+    figures: dict[str, float] = {}
     for name in ("cold", "warm"):
-        started = time.perf_counter()
-        frame = spark.read.schema(COLUMNS.format(price=price)).option("header", "true").csv(path)
-        frame.createOrReplaceTempView("trades")
-        groups = spark.sql(query("trades")).toArrow()
-        figures[name] = time.perf_counter() - started
+        with timed(figures, name):
+            reader = spark.read.schema(COLUMNS.format(price=price))
+            frame = reader.json(path) if path.endswith("jsonl") else reader.option("header", "true").csv(path)
+            frame.createOrReplaceTempView("trades")
+            groups = spark.sql(query("trades")).toArrow()
     assert groups.num_rows == 10_000
     print(json.dumps(figures))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import random
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,15 @@ def write_trades(path: Path, rows: int, seed: int = 7) -> None:
                 f"T{number:08d},U{rng.randrange(10_000)},SYM{rng.randrange(100)},{rng.randrange(1, 1000)},"
                 f"{price // 100}.{price % 100:02d},2026-01-01T00:{number // 60 % 60:02d}:{number % 60:02d}Z\n"
             )
+
+
+def write_objects(trades: Path, path: Path) -> None:
+    """The same trades, one JSON object per line."""
+    with trades.open(encoding="utf-8", newline="") as rows, path.open("w", encoding="utf-8") as file:
+        for row in csv.DictReader(rows):
+            numbers = f'"quantity":{row["quantity"]},"price":{row["price"]}'
+            texts = ",".join(f'"{name}":"{row[name]}"' for name in ("trade_id", "user_id", "symbol", "ts"))
+            file.write(f"{{{texts},{numbers}}}\n")
 
 
 def query(source: str) -> str:

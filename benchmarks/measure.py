@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
-import resource
+import os
 import subprocess
 import sys
-from dataclasses import dataclass
+import time
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 HERE = Path(__file__).resolve().parent
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True)
-class Run:
-    """Figures that one process printed as its last line of JSON, and what it cost."""
-
-    figures: dict[str, Any]
-    cpu_seconds: float
-
-
-def in_process(module: str, *arguments: str) -> Run:
-    """Run a module of this package by itself. It prints its figures as one line of JSON."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def in_process(module: str, *arguments: str) -> dict[str, Any]:
+    """Run a module of this package by itself; the figures that it prints as its last line of JSON."""
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{module}", *arguments],
         capture_output=True,
@@ -32,15 +28,40 @@ def in_process(module: str, *arguments: str) -> Run:
         cwd=HERE.parent,
         check=False,
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
         raise RuntimeError(f"{module} failed:\n{done.stderr[-2000:]}")
-    cpu = (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
-    return Run(json.loads(done.stdout.strip().splitlines()[-1]), cpu)
+    figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return figures
 
 
-def medians(runs: list[Run]) -> dict[str, float]:
-    """The median of every figure, and of the CPU time."""
-    names = runs[0].figures
-    found = {name: median(float(run.figures[name]) for run in runs) for name in names}
-    return found | {"cpu_seconds": median(run.cpu_seconds for run in runs)}
+def medians(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The median of every figure."""
+    return {name: median(float(run[name]) for run in runs) for name in runs[0]}
+
+
+@contextmanager
+def timed(figures: dict[str, float], name: str) -> Iterator[None]:
+    """Put down the seconds that the block takes, and those of all processors, Java included."""
+    wall, cpu = time.perf_counter(), _processor_seconds()
+    yield
+    figures[name] = time.perf_counter() - wall
+    figures[f"{name} cpu"] = _processor_seconds() - cpu
+
+
+def _processor_seconds() -> float:
+    """Of this process and of everything that it started and that still runs."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[1])
+            ticks[int(entry.name)] = int(fields[11]) + int(fields[12])
+    ours, found = {os.getpid()}, 0
+    while len(ours) != found:
+        found = len(ours)
+        ours |= {process for process, parent in parents.items() if parent in ours}
+    return sum(ticks[process] for process in ours) / _TICKS

@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 
 import velostream
 from benchmarks.data import COLUMNS, query
+from benchmarks.measure import timed
 
 
 def main() -> None:
     path, price = sys.argv[1:3]
-    figures = {}
+    figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, velostream.connect(folder) as db:
         db.spark()
         db.sql(f"CREATE SOURCE trades ({COLUMNS.format(price=price)}) FROM file://{path}")
         for name in ("cold", "warm"):
-            started = time.perf_counter()
-            db.sql(f"CREATE TABLE {name} AS {query('trades')}")
-            assert len(db.table(name)) == 10_000
-            figures[name] = time.perf_counter() - started
+            with timed(figures, name):
+                db.sql(f"CREATE TABLE {name} AS {query('trades')}")
+                assert len(db.table(name)) == 10_000
     print(json.dumps(figures))
 
 

@@ -79,15 +79,17 @@ def _scalar(column: str, kind: pa.DataType) -> str:
 def exact_decimal(column: str, precision: int, scale: int) -> str:
     """SQL for the decimal that a text holds; NULL when it is none, or digits would be cut.
 
-    First branch, which nearly all values take: no exponent below one (no `-` past the sign) and no more
-    digits after the point than the type has. Second: an exponent; the result is right when it is the
-    same double, since a double's text is the shortest that tells it apart. Third: zeros too many.
+    First branch, which most amounts of money take: too few characters after the point for an exponent below
+    one. Second: no such exponent (no `-` past the sign) and no more digits after the point than the type has.
+    Third: an exponent; the result is right when it is the same double, since a double's text is the shortest
+    that tells it apart. Fourth: zeros too many.
     """
     name = f"DECIMAL({precision},{scale})"
     cast = f"try_cast({column} AS {name})"
     return (
-        f"CASE WHEN locate('-', {column}, 2) = 0 AND (instr({column}, '.') = 0"
-        f" OR length({column}) - instr({column}, '.') <= {scale}) THEN {cast}"
+        f"CASE WHEN octet_length({column}) - instr({column}, '.') <= {min(scale, 2)} THEN {cast}"
+        f" WHEN locate('-', {column}, 2) = 0 AND (instr({column}, '.') = 0"
+        f" OR octet_length({column}) - instr({column}, '.') <= {scale}) THEN {cast}"
         f" WHEN {column} RLIKE '[eE]' THEN CASE WHEN length({column}) <= {_DOUBLE_TEXT}"
         f" AND CAST({cast} AS DOUBLE) = try_cast({column} AS DOUBLE) THEN {cast} END"
         f" WHEN {column} RLIKE '^\\\\s*[-+]?\\\\d*\\\\.\\\\d{{0,{scale}}}0*\\\\s*$' THEN {cast} END"
