@@ -104,6 +104,12 @@ def test_a_select_over_a_source_reads_what_is_there_and_ends(database, trades):
     assert database.sql(f"SELECT COUNT(*) AS n, SUM(quantity) AS q FROM file://{trades}").rows() == [(4, 25)]
     found = database.sql(f"SELECT trade_id FROM file://{trades} WHERE price > 151").rows()
     assert found == [("T2",)]
+    given = {"p": Decimal("151.00"), "s": "it's", "n": -1}
+    asked = f"SELECT trade_id, :s AS s, :n AS n FROM file://{trades} WHERE price > :p"
+    assert database.sql(asked, given).rows() == [("T2", "it's", -1)]
+    assert database.sql(f"SELECT trade_id FROM file://{trades} WHERE symbol = ?", ["IBM"]).rows() == [("T4",)]
+    with pytest.raises(SqlError, match="parameter :p has no value"):
+        database.sql(f"SELECT * FROM file://{trades} WHERE price > :p")
 
 
 def test_a_stream_to_the_console_shows_what_comes_and_what_goes(database, name, capsys, wait_until):

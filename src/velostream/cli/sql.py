@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from contextlib import closing
+from decimal import Decimal
 from threading import Event, Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +20,7 @@ from velostream.cli.session import Session
 from velostream.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from datetime import timedelta
 
     import pyarrow as pa
@@ -32,9 +34,16 @@ if TYPE_CHECKING:
 @click.option(
     "--for", "for_", callback=duration, metavar="TIME", help="Follow a source for this long, such as 30s."
 )
+@click.option(
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="The value of :NAME. 7, 1.50, true and null are what they look like, all else is text; '7' is text.",
+)
 @common
 def sql_command(
-    invocation: Invocation, statement: str | None, once: bool, for_: timedelta | None
+    invocation: Invocation, statement: str | None, once: bool, for_: timedelta | None, params: tuple[str, ...]
 ) -> int | None:
     """Run STATEMENT and print its rows; without one, open a prompt.
 
@@ -44,10 +53,13 @@ def sql_command(
     if statement is None and sys.stdin.isatty():
         from velostream.cli.repl import Repl
 
+        if params:
+            raise ConfigError("--param needs a statement", hint='velo sql "SELECT :n + 1" --param n=7')
         return Repl(invocation).run()
     text = sys.stdin.read() if statement in (None, "-") else str(statement)
     if not text.strip():
         raise ConfigError("there is no statement", hint='velo sql "SELECT 1"')
+    values = parameters(params)
     output = Output(invocation.output_format)
     stop = Event()
     timer = Timer(for_.total_seconds(), stop.set) if for_ is not None else None
@@ -55,9 +67,38 @@ def sql_command(
         if timer is not None:
             timer.daemon = True
             timer.start()
-        print_events(session.answers(text, follow=not once, stop=stop), output, stop)
+        print_events(session.answers(text, values or None, follow=not once, stop=stop), output, stop)
     output.close()
     return None
+
+
+def parameters(given: Iterable[str]) -> dict[str, Any]:
+    """The values of `--param name=value`, typed by how they look."""
+    values: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        name = name.strip().removeprefix(":")
+        if not equals or not name:
+            raise ConfigError(f'--param "{text}" is not name=value', hint="write --param symbol=AAPL")
+        if name in values:
+            raise ConfigError(f'--param "{name}" is given twice')
+        values[name] = _typed(value)
+    return values
+
+
+def _typed(text: str) -> Any:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    if text.lower() in {"null", "true", "false"}:
+        return {"null": None, "true": True, "false": False}[text.lower()]
+    # A leading zero says that it is a code of digits, such as a postcode.
+    if re.fullmatch(r"-?(0|[1-9]\d*)", text, re.ASCII):
+        return int(text)
+    if re.fullmatch(r"-?(0|[1-9]\d*)\.\d+", text, re.ASCII):
+        return Decimal(text)
+    if re.fullmatch(r"-?\d+(\.\d+)?[eE][+-]?\d+", text, re.ASCII):
+        return float(text)
+    return text
 
 
 def print_events(

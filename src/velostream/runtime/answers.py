@@ -55,15 +55,17 @@ def answers(
     """Run the statements of a text. With `follow` a SELECT over a source goes on until `stop` is set."""
     for statement in database.check(text, params=params):
         if follow and isinstance(statement, SelectStatement) and statement.query.continuous:
-            yield from followed(database, statement, stop)
+            yield from followed(database, statement, stop, params)
         else:
             yield Answer(database.executor.run(statement, params))
 
 
-def followed(database: Database, statement: SelectStatement, stop: Event) -> Generator[AnswerEvent]:
+def followed(
+    database: Database, statement: SelectStatement, stop: Event, params: Params = None
+) -> Generator[AnswerEvent]:
     """A SELECT over a source, row by row as they come."""
     site = database.jobs_by_name.site
-    with LiveSelect(site, statement, once=site.once) as live:
+    with LiveSelect(site, statement, params, once=site.once) as live:
         table = live.table
         key = table.spec.key if table is not None else ()
         assert live.schema is not None

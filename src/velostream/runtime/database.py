@@ -29,6 +29,7 @@ from velostream.runtime.select import LiveSelect
 from velostream.runtime.udfs import Udfs
 from velostream.serving.rows import infer_schema
 from velostream.serving.store import TableStore
+from velostream.sql import parameters
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -138,10 +139,11 @@ class Database:
     def check(
         self, text: str, name: str = "<sql>", params: Mapping[str, Any] | tuple[Any, ...] | None = None
     ) -> tuple[model.Statement, ...]:
-        """Parse and bind; raises the first error."""
+        """Parse and bind; raises the first error, also for a parameter without a value."""
         checked = self.checked(text, name, params)
-        if checked.errors:
-            raise checked.errors[0]
+        run = [s for s in checked.statements if params is None and not isinstance(s, model.Explain)]
+        for error in (*checked.errors, *parameters.check(run, {})):
+            raise error
         return checked.statements
 
     def checked(
@@ -157,12 +159,15 @@ class Database:
             params=params,
         )
 
-    def stream(self, text: str, *, once: bool = False) -> LiveSelect:
+    def stream(
+        self, text: str, params: Mapping[str, Any] | Iterable[Any] | None = None, *, once: bool = False
+    ) -> LiveSelect:
         """Follow a SELECT over a source: `with db.stream("SELECT …") as live: for added, removed in …`."""
-        (statement,) = self.check(text)
+        bound = params if params is None or isinstance(params, Mapping) else tuple(params)
+        (statement,) = self.check(text, params=bound)
         if not isinstance(statement, model.SelectStatement):
             raise SqlError("only a SELECT can be followed", location=statement.location)
-        return LiveSelect(self.jobs_by_name.site, statement, once=once)
+        return LiveSelect(self.jobs_by_name.site, statement, bound, once=once)
 
     def explain(self, text: str) -> str:
         """How a statement would be kept right."""

@@ -287,7 +287,7 @@ class Executor:
     def _select(self, statement: model.SelectStatement, params: Params) -> Result:
         if not statement.query.continuous:
             return self._adhoc.answer(statement.query, params)
-        with LiveSelect(self._jobs.site, statement, once=True) as live:
+        with LiveSelect(self._jobs.site, statement, params, once=True) as live:
             return Result(live.everything(), engine="spark")
 
     @_do.register

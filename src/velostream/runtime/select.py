@@ -22,6 +22,7 @@ from velostream.runtime.outputs import JobOutput, ReaderOutput, TableOutput
 from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.work import ContinuousWork
 from velostream.serving.store import TableStore
+from velostream.sql.parameters import with_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from velostream.model.statements import SelectStatement
+    from velostream.runtime.dml import Params
     from velostream.serving.table import Table
 
 NAME = "select"
@@ -41,11 +43,14 @@ class LiveSelect:
     the live view.
     """
 
-    def __init__(self, site: Site, statement: SelectStatement, *, once: bool = False) -> None:
+    def __init__(
+        self, site: Site, statement: SelectStatement, params: Params = None, *, once: bool = False
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="velostream-select-"))
         self._store = TableStore(self._folder / "tables")
         self._site = replace(site, once=once)
         self._statement = statement
+        self._query = with_values(statement.query, params)
         self._output: JobOutput | None = None
         self.schema: pa.Schema | None = None
         self.job = Job(
@@ -63,7 +68,7 @@ class LiveSelect:
         options = common_options(self._statement.properties)
         opened = open_query(
             self._site,
-            self._statement.query,
+            self._query,
             (),
             self._folder / "job",
             known={},

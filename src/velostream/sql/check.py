@@ -72,7 +72,10 @@ def check_script(
     environment: Mapping[str, str] | None = None,
     params: Mapping[str, Any] | Sequence[Any] | None = None,
 ) -> Checked:
-    """Parse and bind a script. Nothing outside is touched; all errors are collected."""
+    """Parse and bind a script. Nothing outside is touched; all errors are collected.
+
+    With `params`, those that are missing or too much are errors, too.
+    """
     parsed = parse_script(source, environment)
     binding = ScriptBinder(parsed, catalog, connectors, frozenset(udfs))
     statements = binding.bind()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from sqlglot import exp
@@ -55,9 +58,49 @@ def check(
             used.add(name)
             if name not in known:
                 shown = f"number {name}" if name.isdigit() else f":{name}"
-                yield SqlError(f"parameter {shown} has no value", location=statement.location)
+                named = f'{{"{name}": …}}' if not name.isdigit() else "[…]"
+                hint = f"give it: db.sql(text, {named})" + (
+                    f", or velo sql --param {name}=…" if not name.isdigit() else ""
+                )
+                yield SqlError(f"parameter {shown} has no value", hint=hint, location=statement.location)
     for name in sorted(known - used):
         yield SqlError(f'parameter "{name}" is not used')
+
+
+def with_values(query: Query, given: Mapping[str, Any] | Sequence[Any] | None) -> Query:
+    """The query with literals in the place of its parameters."""
+    if not given:
+        return query
+    tree = query.tree.copy()
+    found = placeholders([tree])
+    values = given if isinstance(given, Mapping) else {str(place): v for place, v in enumerate(given, 1)}
+    numbers = iter(range(1, len(found) + 1))
+    for placeholder in found:
+        name = str(placeholder.args.get("this") or next(numbers))
+        placeholder.replace(literal(values[name], name))
+    return replace(query, tree=tree)
+
+
+def literal(value: Any, name: str = "") -> exp.Expr:
+    """A value of Python as a literal of the same value and type."""
+    if value is None:
+        return exp.null()
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, str):
+        return exp.Literal.string(value)
+    if isinstance(value, int | Decimal):
+        number = exp.Literal.number(f"{abs(value):f}" if isinstance(value, Decimal) else str(abs(value)))
+        return exp.Neg(this=number) if value < 0 else number
+    if isinstance(value, float):
+        return exp.cast(exp.Literal.string(repr(value)), "double")
+    if isinstance(value, datetime):
+        return exp.cast(
+            exp.Literal.string(value.isoformat(sep=" ")), "timestamp" if value.tzinfo else "timestamp_ntz"
+        )
+    if isinstance(value, date):
+        return exp.cast(exp.Literal.string(value.isoformat()), "date")
+    raise SqlError(f'parameter "{name}" is a {type(value).__name__}, which cannot stand in this statement')
 
 
 def _trees(value: object) -> Iterable[exp.Expr]:

@@ -3,10 +3,13 @@ from __future__ import annotations
 import io
 import json
 import sys
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+
+from velostream.cli.sql import parameters
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,3 +112,52 @@ def test_a_file_where_the_data_directory_should_be(velo: Velo, data_dir: Path) -
         ran = velo("sql", statement)
         assert ran.code == 2
         assert str(data_dir) in ran.err
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ("7", 7),
+        ("-7", -7),
+        ("1.50", Decimal("1.50")),
+        ("1e3", 1000.0),
+        ("TRUE", True),
+        ("null", None),
+        ("", ""),
+        ("AAPL", "AAPL"),
+        ("a=b", "a=b"),
+        ("'7'", "7"),
+        ('"null"', "null"),
+        ("007", "007"),
+        ("2024-01-01", "2024-01-01"),
+        ("x' OR '1'='1", "x' OR '1'='1"),
+        ("٣", "٣"),
+    ],
+)
+def test_parameters_are_typed_by_how_they_look(given: str, value: object) -> None:
+    found = parameters([f"p={given}"])["p"]
+    assert (type(found), found) == (type(value), value)
+
+
+def test_parameters_are_bound(made: Velo) -> None:
+    asked = "SELECT id, :s AS s FROM p WHERE v > :limit"
+    ran = made("sql", asked, "--param", "limit=1.5", "--param", "s=x' OR '1'='1", "--format", "json")
+    assert (ran.code, ran.out) == (0, '{"id":2,"s":"x\' OR \'1\'=\'1"}\n')
+    ran = made("sql", "INSERT INTO p VALUES (:id, :n, NULL)", "--param", "id=3", "--param", "n=null")
+    assert (ran.code, ran.err) == (0, '1 row inserted into "p"\n')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (["SELECT :n"], "parameter :n has no value", 1),
+        (["SELECT ?"], "parameter number 1 has no value", 1),
+        (["SELECT 1", "--param", "n=1"], 'parameter "n" is not used', 1),
+        (["SELECT :n", "--param", "n"], '--param "n" is not name=value', 2),
+        (["SELECT :n", "--param", "n=1", "--param", "n=2"], '--param "n" is given twice', 2),
+    ],
+)
+def test_parameters_that_do_not_fit(made: Velo, arguments: list[str], message: str, code: int) -> None:
+    ran = made("sql", *arguments)
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
