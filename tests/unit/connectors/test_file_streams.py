@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from files_model import keys, reader_of
 
 
@@ -85,3 +86,31 @@ def test_what_was_copied_but_not_committed_is_put_right_before_it_is_handed_out(
     path.write_text("a,b\n1,2\n3,4\n")
     assert keys(reader.settle()) == ["1", "3"]
     assert reader.bad == []
+
+
+SHORTER = [
+    "",
+    "a",
+    "a,b\n",
+    "a,b\n1,2\n",
+    "a,b\n1,2\n3",
+    "a,b\n1,2\n3,4\n5,6",
+]
+
+
+@pytest.mark.xfail(
+    strict=True, reason="rows that a stream could not take back are new to it when they are back"
+)
+@pytest.mark.parametrize("shorter", SHORTER)
+def test_a_stream_that_saw_a_file_being_rewritten_doubles_nothing(tmp_path, shorter):
+    path = tmp_path / "x.csv"
+    whole = "a,b\n1,2\n3,4\n5,6\n"
+    path.write_text(whole)
+    reader = reader_of(path, tmp_path, table=False)
+    reader.settle()
+    # The writer is held up between truncating the file and writing it for longer than the debounce.
+    path.write_text(shorter)
+    reader.settle()
+    reader.reopen()
+    path.write_text(whole + "7,8\n")
+    assert keys(reader.settle()) == ["1", "3", "5", "7"]
