@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -221,26 +220,6 @@ def test_a_large_file_is_compared_in_steps_after_a_restart(tmp_path, monkeypatch
     assert ("other" in keys(reader.settle())) == (place is not None)
     assert reader.source.settled()
     assert reader.source._tracker._done
-
-
-def test_ten_thousand_small_files(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for number in range(10_000):
-        (folder / f"{number}.csv").write_text(f"a,b\n{number},x\n")
-        os.utime(folder / f"{number}.csv", (1, 1))
-    reader = reader_of(folder / "*.csv", tmp_path)
-    assert sum(reader.settle().values()) == 10_000
-    assert len(reader.source._spool.live) <= 2
-    begin = time.process_time()
-    assert not reader.step()
-    assert time.process_time() - begin < 1
-    (folder / "5000.csv").write_text("a,b\nnew,x\n")
-    (folder / "6000.csv").unlink()
-    first = reader.offset
-    assert sum(reader.settle().values()) == 9_999
-    changes = reader.source._spool.changes(first["spool"], reader.offset["spool"])
-    assert sum(segment.rows for segment, _ in changes) == 3
 
 
 def test_two_files_that_were_known_by_one_inode(tmp_path):

@@ -65,6 +65,27 @@ class Rewriter:
             pieces=pieces,
         )
 
+    def shortened(
+        self, identity: Identity, layout: Layout, stream: IO[bytes], state: FileState, draft: Draft
+    ) -> bool:
+        """Whether a line-by-line file holds the beginning of what was read of it, and no more."""
+        if identity.size >= state.consumed or identity.size > COMPARED_BYTES:
+            return False
+        raw = read_at(stream, 0, identity.size)
+        header = read_header(layout, raw, final=False)
+        if header is None:
+            return True
+        records = layout.split(raw[header.data_start :], final=False)
+        known = draft.records(state.pieces)
+        rest = raw[header.data_start + records.consumed :]
+        following = known[records.rows] if records.rows < len(known) else b""
+        return (
+            header.columns == state.columns
+            and not records.bad
+            and records.as_list() == known[: records.rows]
+            and following.startswith(rest.rstrip(b"\r\n"))
+        )
+
     def whole(
         self,
         path: str,

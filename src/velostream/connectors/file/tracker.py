@@ -159,12 +159,27 @@ class Tracker:
             return self._grow(look, state or FileState(look.identity), draft)
         if not look.quiet:
             return None
+        if not whole and state is not None and self._waits(look, state, draft):
+            return state
         if whole:
             return self._rewriter.whole(look.path, look.identity, look.layout, look.stream, state, draft)
         new = self._rewriter.edited(
             look.path, look.identity, look.layout, look.stream, state or FileState(look.identity), draft
         )
         return new if new.blocks else self._grow(look, new, draft)
+
+    def _waits(self, look: _Look, state: FileState, draft: Draft) -> bool:
+        """Whether a file that became shorter has nothing for a stream, which keeps the rows.
+
+        It may be on its way to being written anew, and then the same rows must not be taken for new ones.
+        """
+        if self._table or self._once:
+            return False
+        if not self._rewriter.shortened(look.identity, look.layout, look.stream, state, draft):
+            return False
+        log.warning("%s is shorter than it was; a stream keeps the rows that are gone from it", look.path)
+        self._unverified.pop(look.path, None)
+        return True
 
     def _intact(self, look: _Look, state: FileState, now: datetime) -> bool:
         """Whether the file still begins with what was read of it.

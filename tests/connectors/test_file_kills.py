@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "connectors"))
 from files_model import Folder, Reader, expected
 
 

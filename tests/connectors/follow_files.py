@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "connectors"))
 from files_model import open_source
 
 from velostream.connectors.file import merges, spool
