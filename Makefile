@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PREPARED := $(VENV)/.prepared
 
-.PHONY: help demo test check bench soak setup prepare clean
+.PHONY: help demo test check bench bench-tables soak setup prepare clean
 
 help: ## what there is to make
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
 
 demo: prepare ## tables that move while you watch
 	@$(BIN)/velo demo
@@ -29,6 +29,9 @@ check: setup ## format, lint, types, import contracts, and the tests that need n
 
 bench: prepare ## speed, beside hand-written PySpark
 	@$(BIN)/python -m benchmarks
+
+bench-tables: setup ## lookups and questions, beside a plain dict, DuckDB, SQLite and polars
+	@$(BIN)/python -m benchmarks.tables
 
 soak: prepare ## the long random tests with full counts; the result goes to benchmarks/soak.txt
 	@mkdir -p benchmarks

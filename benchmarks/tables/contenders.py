@@ -33,7 +33,6 @@ class Contender(ABC):
     """Figures that make no sense for it."""
     lookups = 200_000
     """How many single lookups it is given: slow ones get fewer."""
-    questions = 1000
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -148,7 +147,6 @@ class PlainDict(Contender):
     cannot = frozenset(
         {"load durable and indexed", "stream as batches", "recovery to SQL", "recovery to get"}
     )
-    questions = 50
 
     def getter(self) -> Callable[[str], Any]:
         return self.held.get
@@ -195,7 +193,6 @@ class PlainDict(Contender):
 
 class DuckDb(Contender):
     lookups = 500
-    questions = 200
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -273,14 +270,14 @@ class Sqlite(Contender):
         self.database.execute(f"CREATE TABLE transactions ({_COLUMNS}, PRIMARY KEY (txn)) WITHOUT ROWID")
         for rows in batches:
             self.upsert(rows)
+        self.database.execute("CREATE INDEX by_account ON transactions (account_id)")
+        self.database.execute("CREATE INDEX by_status ON transactions (status)")
+        self.database.commit()
 
     def load_durable(self, batches: list[pa.Table]) -> None:
         self.database = sqlite3.connect(self.folder / "transactions.sqlite")
         self.database.execute("PRAGMA journal_mode = WAL")
         self.load(batches)
-        self.database.execute("CREATE INDEX by_account ON transactions (account_id)")
-        self.database.execute("CREATE INDEX by_status ON transactions (status)")
-        self.database.commit()
 
     def getter(self) -> Callable[[str], Any]:
         execute = self.database.execute
@@ -326,7 +323,6 @@ class Polars(Contender):
     """A data frame that is replaced by every change."""
 
     lookups = 100
-    questions = 100
     cannot = frozenset({"load durable and indexed", "recovery to SQL", "recovery to get"})
 
     def load(self, batches: list[pa.Table]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from velostream.errors import TableError
 from velostream.serving.selection import TooLarge, aggregate_of, column_of
-from velostream.serving.simple import SimpleQuestion, recognise
+from velostream.serving.simple import SimpleQuestion, read_plainly, recognise
 from velostream.serving.values import to_python
 
 if TYPE_CHECKING:
@@ -97,7 +97,10 @@ class Asker:
         try:
             known = self._known[key]
         except KeyError:
-            known = recognise(self._questions.bound(spec, projection, where), spec)
+            plain = read_plainly(projection, where, spec)
+            known = recognise(plain, spec) if plain is not None else None
+            if known is None:
+                known = recognise(self._questions.bound(spec, projection, where), spec)
             self._known[key] = known
             while len(self._known) > _TEXTS:
                 self._known.popitem(last=False)

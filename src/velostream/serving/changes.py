@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import InternalError
+from velostream.serving.index import numbered
 from velostream.serving.journal import Change
 from velostream.serving.values import KeyCodec, canonical
 
@@ -47,10 +47,10 @@ def keyed_change(
 ) -> KeyedChange:
     """Deletes, then upserts; the last of several upserts of a key counts; rows that stay equal drop out."""
     keys = codec.encode_columns(upserts)
-    fresh = dict(zip(keys, count(version.limit), strict=False))
+    fresh = numbered(keys, version.limit)
     if len(fresh) < len(keys):
         keys, upserts = _last_per_key(keys, upserts)
-        fresh = dict(zip(keys, count(version.limit), strict=False))
+        fresh = numbered(keys, version.limit)
     gone = {key: at for key in deletes if key not in fresh and (at := version.find(key)) is not None}
     old = version.find_all(keys)
     known = np.flatnonzero(old >= 0)
@@ -60,7 +60,7 @@ def keyed_change(
         changed[known[same]] = False
         upserts = upserts.filter(pa.array(changed))
         keys = [keys[number] for number in np.flatnonzero(changed).tolist()]
-        fresh = dict(zip(keys, count(version.limit), strict=False))
+        fresh = numbered(keys, version.limit)
         old = old[changed]
         known = np.flatnonzero(old >= 0)
     overwritten = {keys[place]: at for place, at in zip(known.tolist(), old[known].tolist(), strict=True)}

@@ -9,7 +9,7 @@ links, so they vanish by themselves.
 
 from __future__ import annotations
 
-from itertools import islice, repeat
+from itertools import count, islice, repeat
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from velostream.serving.segments import Ids, Views
     from velostream.serving.values import KeyCodec
 
-_STEP = 20_000
+_STEP = 4_000
+"""Keys handled in one call: about a millisecond, in which no other thread runs."""
 
 
 class Link:
@@ -38,7 +39,7 @@ class Link:
         self.overwritten: Mapping[Hashable, int] | None = None
         self.next: Link | None = None
         self.newest = True
-        """False before anything of the next version can be seen: what was read while it held is ours."""
+        """False while the next version is being made: what was read while it held is of this version."""
         self.ready = ready
         self.direct: dict[Hashable, Row | None] = ready.by_key if plain else {}
         """Rows by the key as a caller writes it, where that is the canonical key."""
@@ -95,7 +96,12 @@ class KeyIndex:
         slots = self.slots
         if not slots and link.overwritten is None:
             return np.full(len(keys), -1, dtype=np.int64)
-        found = np.fromiter(map(slots.get, keys, repeat(-1)), np.int64, count=len(keys))
+        found = np.empty(len(keys), dtype=np.int64)
+        for start in range(0, len(keys), _STEP):
+            step = keys[start : start + _STEP]
+            found[start : start + len(step)] = np.fromiter(
+                map(slots.get, step, repeat(-1)), np.int64, count=len(step)
+            )
         if link.overwritten is not None:
             for place in np.flatnonzero((found < 0) | (found >= limit)).tolist():
                 old = self.find(keys[place], limit, link)
@@ -112,7 +118,8 @@ class KeyIndex:
         """Move on by one version: returns its link. `overwritten` must hold every row that goes."""
         slots = self.slots
         after = Link(link.ready, plain=self.codec.plain)
-        link.ready.retire(link, overwritten)
+        deleted = list(deleted)
+        link.ready.retire(link, overwritten, deleted)
         link.next = after
         link.overwritten = overwritten
         if not slots:
@@ -125,6 +132,15 @@ class KeyIndex:
         for key in deleted:
             del slots[key]
         return after
+
+
+def numbered(keys: Sequence[Hashable], first: int) -> dict[Hashable, int]:
+    """Each key with its number, from `first` on; the last number of equal keys."""
+    numbers: dict[Hashable, int] = {}
+    pairs = zip(keys, count(first), strict=False)
+    while step := list(islice(pairs, _STEP)):
+        numbers.update(step)
+    return numbers
 
 
 class RowIndex:

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Mapping
 
     from velostream.serving.index import Link
     from velostream.serving.record import Row
@@ -24,7 +24,8 @@ class ReadyRows:
 
     def __init__(self) -> None:
         self.by_key: dict[Hashable, Row | None] = {}
-        """By canonical key; None for a row that is hidden."""
+        """By canonical key. None stands for a row that was replaced: in place, since a dict of millions from
+        which keys come and go has to be laid out afresh now and then, while nobody else runs."""
         self._lock = Lock()
 
     def keep(self, link: Link, key: Hashable, row: Row | None) -> None:
@@ -49,11 +50,14 @@ class ReadyRows:
             finally:
                 self._lock.release()
 
-    def retire(self, link: Link, changed: Iterable[Hashable]) -> None:
+    def retire(self, link: Link, changed: Mapping[Hashable, int], deleted: Iterable[Hashable]) -> None:
         """The version with this link is about to be followed by one in which these keys are other rows."""
         with self._lock:
             link.newest = False
             held = self.by_key
             if held:
                 for key in changed:
+                    if key in held:
+                        held[key] = None
+                for key in deleted:
                     held.pop(key, None)

@@ -58,6 +58,7 @@ class Segment:
         "ids",
         "indexes",
         "last",
+        "nbytes",
     )
 
     def __init__(self, batch: pa.RecordBatch, first: int, ids: Ids | None = None) -> None:
@@ -66,6 +67,8 @@ class Segment:
         self.ids = ids
         """Row ids where they have gaps; None when they run on from `first`."""
         self.last = first + batch.num_rows - 1 if ids is None else int(ids[-1])
+        self.nbytes = int(batch.nbytes)
+        """Bytes of its rows; asking Arrow for them takes milliseconds."""
         self.indexes: dict[tuple[str, ...], Postings] = {}
         """Equality indexes that someone asked for."""
         self._lock = Lock()
@@ -171,6 +174,15 @@ class SegmentView:
             return self.segment.batch.filter(pa.array(self.counts != 0))
         return self.segment.batch.take(pa.array(np.repeat(np.arange(len(self.counts)), self.counts)))
 
+    def slice(self, offset: int, limit: int) -> pa.RecordBatch:
+        """Up to `limit` physical rows after the first `offset`."""
+        if self.counts is None:
+            return self.segment.batch.slice(offset, limit)
+        places = np.flatnonzero(self.counts)
+        if self.total != self.live:
+            places = np.repeat(places, self.counts[places])
+        return self.segment.batch.take(pa.array(places[offset : offset + limit]))
+
     @cached_property
     def visible(self) -> pa.RecordBatch:
         """The rows that readers see, hidden columns left out."""
@@ -184,15 +196,18 @@ class SegmentView:
         ids = self.segment.all_ids()
         return ids if self.counts is None else ids[self.counts != 0]
 
-    def block_ids(self, row_id: int) -> Ids:
-        """Ids of the rows that count in the block of `BLOCK` rows around this one."""
+    def block(self, row_id: int) -> tuple[pa.Table, Ids]:
+        """The rows that count in the block of `BLOCK` rows around this one, and their ids."""
         start = self.segment.place(row_id) // BLOCK * BLOCK
-        stop = min(start + BLOCK, self.segment.batch.num_rows)
+        rows = pa.Table.from_batches([self.segment.batch.slice(start, BLOCK)])
         if self.segment.ids is None:
-            ids = np.arange(self.segment.first + start, self.segment.first + stop, dtype=np.int64)
+            ids = np.arange(rows.num_rows, dtype=np.int64) + (self.segment.first + start)
         else:
-            ids = self.segment.ids[start:stop]
-        return ids if self.counts is None else ids[self.counts[start:stop] != 0]
+            ids = self.segment.ids[start : start + BLOCK]
+        if self.counts is None:
+            return rows, ids
+        live = self.counts[start : start + BLOCK] != 0
+        return rows.filter(pa.array(live)), ids[live]
 
     def live_batch(self) -> pa.RecordBatch:
         """Rows that count, each once, in the order of `live_ids`."""
@@ -311,8 +326,8 @@ def compact(views: Views) -> Views:
 
 
 def _worth_merging(older: SegmentView, newer: SegmentView) -> bool:
-    size = older.segment.batch.nbytes + newer.segment.batch.nbytes
-    return 2 * newer.live >= older.live and bool(size < _MERGE_BYTES)
+    size = older.segment.nbytes + newer.segment.nbytes
+    return 2 * newer.live >= older.live and size < _MERGE_BYTES
 
 
 def _mostly_dead(view: SegmentView) -> bool:

@@ -6,6 +6,7 @@ types on both sides of a comparison, exact numbers only. Everything else goes to
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -18,6 +19,7 @@ from velostream.model.tables import SHOWN
 from velostream.serving.hashing import hash_rows
 from velostream.serving.typed import is_decimal, is_int
 from velostream.serving.values import EXACT
+from velostream.sql.dialect import Velostream
 
 if TYPE_CHECKING:
     from velostream.model.tables import TableSpec
@@ -71,6 +73,61 @@ class SimpleQuestion:
     def equality(self) -> Comparison | None:
         """The comparison that an index answers best: the first equality."""
         return next((each for each in self.where if each.op == "equal" and each.column != SHOWN), None)
+
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_CALL = re.compile(r"(COUNT|SUM|MIN|MAX)\((\*|[A-Za-z][A-Za-z0-9_]*)\)", re.IGNORECASE)
+_COMPARED = re.compile(r"([A-Za-z][A-Za-z0-9_]*) ?(=|<>|<=|>=|<|>) ?('[^'\\]*'|-?[0-9]+(?:\.[0-9]+)?)")
+_SIGNS: dict[str, type[exp.Expr]] = {
+    "=": exp.EQ,
+    "<>": exp.NEQ,
+    "<": exp.LT,
+    "<=": exp.LTE,
+    ">": exp.GT,
+    ">=": exp.GTE,
+}
+
+
+def read_plainly(projection: str, where: str | None, spec: TableSpec) -> exp.Select | None:
+    """The tree of a text in the plainest form, `SUM(a)` and `b = 'x' AND c > 5`, without the parser.
+
+    A hundred times faster, for texts that come with ever new constants. None for every other form.
+    """
+    names = {name.casefold() for name in spec.visible if name.upper() not in Velostream.Tokenizer.KEYWORDS}
+    call = _CALL.fullmatch(projection)
+    if call is not None:
+        inner = call[2]
+        target = exp.Star() if inner == "*" else exp.column(inner)
+        if inner == "*" and call[1].upper() != "COUNT":
+            return None
+        projected: exp.Expr = _CALLS[call[1].upper()](this=target)
+    else:
+        inner = projection.strip("`")
+        if _NAME.fullmatch(inner) is None:
+            return None
+        projected = exp.column(inner)
+    if inner != "*" and inner.casefold() not in names:
+        return None
+    conditions = []
+    for part in [] if where is None else where.split(" AND "):
+        compared = _COMPARED.fullmatch(part)
+        if compared is None or compared[1].casefold() not in names:
+            return None
+        conditions.append(_SIGNS[compared[2]](this=exp.column(compared[1]), expression=_literal(compared[3])))
+    tree = exp.Select(expressions=[projected])
+    if conditions:
+        tree.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
+    return tree
+
+
+def _literal(text: str) -> exp.Expr:
+    if text.startswith("'"):
+        return exp.Literal.string(text[1:-1])
+    number = exp.Literal.number(text.removeprefix("-"))
+    return exp.Neg(this=number) if text.startswith("-") else number
+
+
+_CALLS: dict[str, type[exp.Expr]] = {"COUNT": exp.Count, "SUM": exp.Sum, "MIN": exp.Min, "MAX": exp.Max}
 
 
 def recognise(tree: exp.Expr, spec: TableSpec) -> SimpleQuestion | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
+from itertools import repeat
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,9 +81,7 @@ def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
     array = decoded(array)
     kind = array.type
     if pa.types.is_decimal128(kind):
-        scale = -kind.scale
-        scaled = _scaler(scale)
-        return _with_nulls(array, unscaled(array), scaled)
+        return _decimals(array)
     if pa.types.is_timestamp(kind) and kind.unit != "ns":
         return _with_nulls(array, _integers(array), _timestamp_reader(kind))
     if pa.types.is_date32(kind):
@@ -105,14 +104,15 @@ def shared_texts(column: pa.ChunkedArray) -> list[Any]:
     return [texts[code] for code in codes.tolist()]
 
 
-def _scaler(exponent: int) -> Callable[[int], Decimal]:
-    if exponent == 0:
-        return Decimal
-
-    def scale(value: int) -> Decimal:
-        return Decimal(value).scaleb(exponent, EXACT)
-
-    return scale
+def _decimals(array: pa.Array) -> list[Any]:
+    values = unscaled(array)
+    exponent = -array.type.scale
+    # Without a Python frame per value: half the time.
+    made: list[Any] = list(map(EXACT.scaleb, values, repeat(exponent)) if exponent else map(Decimal, values))
+    if array.null_count:
+        for place in np.flatnonzero(np.asarray(array.is_null())).tolist():
+            made[place] = None
+    return made
 
 
 def _timestamp_reader(kind: pa.DataType) -> Callable[[int], datetime]:

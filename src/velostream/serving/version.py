@@ -71,7 +71,7 @@ class TableVersion:
     @cached_property
     def nbytes(self) -> int:
         """Bytes of Arrow memory that the rows take."""
-        return sum(view.segment.batch.nbytes for view in self.views)
+        return sum(view.segment.nbytes for view in self.views)
 
     def snapshot(self) -> pa.Table:
         """The rows that readers see; the same object each time."""
@@ -81,6 +81,19 @@ class TableVersion:
     def _snapshot(self) -> pa.Table:
         batches = [view.visible for view in self.views]
         return pa.Table.from_batches(batches, schema=self.spec.visible_schema)
+
+    def slice(self, offset: int, limit: int) -> pa.Table:
+        """Up to `limit` rows after the first `offset`; the rest is not touched."""
+        if SHOWN in self.spec.schema.names or "_snapshot" in self.__dict__:
+            return self.snapshot().slice(offset, limit)
+        pieces = []
+        for view in self.views:
+            if offset < view.total and limit > 0:
+                piece = view.slice(offset, limit).select(list(self.spec.visible))
+                pieces.append(piece)
+                limit -= piece.num_rows
+            offset = max(0, offset - view.total)
+        return pa.Table.from_batches(pieces, schema=self.spec.visible_schema)
 
     def physical(self) -> pa.Table:
         """All rows with all columns, hidden ones included."""
@@ -133,13 +146,16 @@ class TableVersion:
 
     def rows(self, ids: Ids) -> list[Row | None]:
         """The rows with these ids, which must be there, as readers see them."""
-        taken = self.take(ids)
+        return self._made(self.take(ids))[1]
+
+    def _made(self, taken: pa.Table) -> tuple[list[list[Any]], list[Row | None]]:
+        """The visible columns as Python values, and the rows."""
         columns = [shared_texts(taken.column(name)) for name in self._names]
         made: list[Row | None] = list(map(self._make, zip(*columns, strict=True)))
         if SHOWN in taken.schema.names:
             shown = to_python(taken.column(SHOWN))
-            return [row if there else None for row, there in zip(made, shown, strict=True)]
-        return made
+            made = [row if there else None for row, there in zip(made, shown, strict=True)]
+        return columns, made
 
     def lookup(self, key: Hashable) -> Row | None:
         """The row with this canonical key, None when there is none."""
@@ -153,15 +169,16 @@ class TableVersion:
         # A row that was ready is this version's when the key still has this version's row.
         if made is not None and index.slots.get(key) == row_id:
             return made
-        return self._ready_block(key, row_id) if self._often(row_id) else self._ready_row(key, row_id)
+        return self._ready_block(row_id) if self._often(row_id) else self._ready_row(key, row_id)
 
     def lookup_many(self, keys: list[Hashable]) -> list[Row | None]:
         """The rows with these canonical keys, None where there is none."""
         link = self.link
         found = list(map(link.ready.by_key.get, keys))
         if not link.newest:
-            found = [None] * len(keys)
-        missing = [place for place, row in enumerate(found) if row is None] if None in found else []
+            found = self._of_this_version(keys, found)
+        # A row is never empty, so this asks for None, without comparing rows.
+        missing = [] if all(found) else [place for place, row in enumerate(found) if row is None]
         if missing:
             wanted = [keys[place] for place in missing]
             ids = self.find_all(wanted)
@@ -171,6 +188,15 @@ class TableVersion:
                 found[missing[number]] = row
             link.ready.keep_many(link, [wanted[number] for number in there], rows)
         return found
+
+    def _of_this_version(self, keys: list[Hashable], found: list[Row | None]) -> list[Row | None]:
+        """Those of the rows just read whose keys no later version has touched."""
+        assert self.index is not None
+        slots, limit = self.index.slots, self.limit
+        return [
+            row if row is not None and slots.get(key, limit) < limit else None
+            for key, row in zip(keys, found, strict=True)
+        ]
 
     def _ready_row(self, key: Hashable, row_id: int) -> Row | None:
         row = self.row(row_id)
@@ -182,12 +208,17 @@ class TableVersion:
         segment = self.views[bisect_right(self._starts, row_id) - 1].segment
         return self.link.newest and segment.asked(row_id)
 
-    def _ready_block(self, key: Hashable, row_id: int) -> Row | None:
+    def _ready_block(self, row_id: int) -> Row | None:
         assert self.index is not None
         view = self.views[bisect_right(self._starts, row_id) - 1]
-        ids = view.block_ids(row_id)
-        rows = self.rows(ids)
-        keys = self.index.codec.encode_columns(view.segment.batch.take(pa.array(view.segment.positions(ids))))
+        block, ids = view.block(row_id)
+        columns, rows = self._made(block)
+        codec = self.index.codec
+        if codec.plain and set(codec.columns) <= set(self._names):
+            parts = [columns[self._names.index(name)] for name in codec.columns]
+            keys: list[Hashable] = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+        else:
+            keys = codec.encode_columns(block)
         self.link.ready.keep_many(self.link, keys, rows)
         return rows[int(np.searchsorted(ids, row_id))]
 

@@ -73,13 +73,18 @@ class Writer:
             index = before.index
             if index is None:
                 raise InternalError(f'table "{before.spec.name}" has no key')
-            rows = self._aligned(upserts)
-            effect = changes.keyed_change(before, self.codec, rows, deletes)
-            self._log(effect.change, commit)
-            if effect.change.empty:
-                return self._move_on(commit)
-            link = index.advance(before.link, effect.overwritten, effect.written, effect.deleted)
-            return self._apply(effect.change, commit, link)
+            # Readers notice, and leave the writer time enough.
+            before.link.newest = False
+            try:
+                rows = self._aligned(upserts)
+                effect = changes.keyed_change(before, self.codec, rows, deletes)
+                self._log(effect.change, commit)
+                if effect.change.empty:
+                    return self._move_on(commit)
+                link = index.advance(before.link, effect.overwritten, effect.written, effect.deleted)
+                return self._apply(effect.change, commit, link)
+            finally:
+                before.link.newest = self._version.link is before.link
 
     def rows(self, rows: pa.Table, weights: Counts | None, commit: Commit) -> int:
         """Add rows to a multiset, or take them back where their weight is negative."""
@@ -215,7 +220,7 @@ class Writer:
             self._set_codec(spec)
             self._row_index = None
             index = KeyIndex(self.codec, views) if spec.key else None
-            before.link.ready.retire(before.link, ())
+            before.link.newest = False
             self._replace(spec, before.number, views, before.limit, before.commit, index, self._first_link())
 
     def snapshot(self) -> None:

@@ -13,7 +13,8 @@ from trade_rows import commit, trades
 
 from velostream.errors import SqlSyntaxError, TableError, UnknownNameError
 from velostream.model.tables import SHOWN, TableSpec
-from velostream.serving.simple import recognise
+from velostream.serving.questions import Questions
+from velostream.serving.simple import read_plainly, recognise
 from velostream.serving.store import TableStore
 from velostream.serving.values import to_python
 
@@ -136,6 +137,34 @@ def test_answers_are_those_of_the_engine(
 def test_simple_questions_are_recognised(store: TableStore, projection: str, where: str | None) -> None:
     table = store.create(TableSpec("t", SCHEMA, ("k",)))
     assert recognise(table._questions.bound(table.spec, projection, where), table.spec) is not None
+
+
+@settings(max_examples=200, deadline=None)
+@given(projection=projections, where=wheres)
+def test_reading_plainly_is_parsing(projection: str, where: str | None) -> None:
+    spec = TableSpec("t", SCHEMA, ("k",))
+    plain = read_plainly(projection, where, spec)
+    if plain is not None:
+        assert recognise(plain, spec) == recognise(Questions().bound(spec, projection, where), spec)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "name = 'it''s'",
+        "name = 'a\\tb'",
+        "name = 'a' -- k",
+        "name = 'x' AND name = 'y AND z'",
+        "current_date = '2024-01-01'",
+        "name = 'a' OR k = 1",
+        "nobody = 1",
+        "k = 1e3",
+        "k == 1",
+    ],
+)
+def test_texts_with_more_to_them_are_parsed(where: str) -> None:
+    schema = pa.schema([*SCHEMA, pa.field("current_date", pa.string())])
+    assert read_plainly("COUNT(*)", where, TableSpec("t", schema, ("k",))) is None
 
 
 @pytest.mark.parametrize(

@@ -288,3 +288,17 @@ def test_readers_see_whole_versions_while_the_writer_goes_on(store: TableStore) 
     for thread in threads:
         thread.join()
     assert torn == []
+
+
+def test_pages_cut_through_segments_and_deleted_rows(store: TableStore, keyed_spec: TableSpec) -> None:
+    table = store.create(keyed_spec)
+    for number in range(1, 8):
+        rows = trades(*((f"s{each:03d}", "1.00", number) for each in range(number * 10, number * 10 + 25)))
+        table.commit_keyed(rows, pa.table({"symbol": [f"s{number * 10 + 1:03d}"]}), commit(number))
+    every = [row.symbol for row in table.rows()]
+    assert len(every) == len(table)
+    for limit in (1, 7, 1000):
+        table.commit_keyed(trades(("s090", "2.00", limit)), None, commit(100 + limit))
+        every = [row.symbol for row in table.rows()]
+        pages = [table.page(limit, offset) for offset in range(0, len(every) + limit, limit)]
+        assert [row.symbol for page in pages for row in page] == every

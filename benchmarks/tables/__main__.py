@@ -1,0 +1,101 @@
+"""`make bench-tables`: the serving table beside a plain dict, DuckDB, SQLite and polars.
+
+Every contender runs in a process of its own, one after the other within a round; figures are medians over the
+rounds. Machines are noisy, so each figure has its CPU time beside it, and its ratio to the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.measure import HERE, in_process
+from benchmarks.tables.contenders import CONTENDERS
+
+Figures = dict[str, dict[str, float]]
+_OURS = "velostream"
+
+
+def run(rows: int, rounds: int) -> dict[str, Figures]:
+    """The median figures of every contender at one size."""
+    found: dict[str, list[Figures]] = {name: [] for name in CONTENDERS}
+    for number in range(rounds):
+        for name, runs in found.items():
+            print(f"{rows:,} rows, round {number + 1}: {name}", file=sys.stderr)
+            runs.append(in_process("tables.figures", name, str(rows)).figures)
+    return {name: _medians(runs) for name, runs in found.items()}
+
+
+def _medians(runs: list[Figures]) -> Figures:
+    return {
+        figure: {part: median(run[figure][part] for run in runs) for part in values}
+        for figure, values in runs[0].items()
+    }
+
+
+def _speed(figure: dict[str, float], part: str) -> float:
+    return figure["count"] / max(figure[part], 1e-9)
+
+
+def ratios(found: dict[str, Figures]) -> dict[str, dict[str, float]]:
+    """How many times as fast as each other contender we are, by CPU time; bytes: how many times as many."""
+    compared: dict[str, dict[str, float]] = {}
+    for figure, ours in found[_OURS].items():
+        others = {
+            name: figures[figure] for name, figures in found.items() if figure in figures and name != _OURS
+        }
+        compared[figure] = {
+            name: ours["bytes"] / max(theirs["bytes"], 1)
+            if "bytes" in ours
+            else _speed(ours, "cpu") / _speed(theirs, "cpu")
+            for name, theirs in others.items()
+        }
+    return compared
+
+
+def _shown(figure: dict[str, float], part: str) -> str:
+    if "bytes" in figure:
+        return f"{figure['bytes']:,.0f} B/row"
+    if figure["count"] > 1 or figure[part] < 1e-4:
+        return f"{_speed(figure, part):,.0f}/s"
+    return f"{figure[part] * 1000:,.3f} ms"
+
+
+def show(rows: int, found: dict[str, Figures], compared: dict[str, dict[str, float]]) -> None:
+    """One line per figure: ours, its CPU time, and how many times as fast as the others that is."""
+    others = [name for name in found if name != _OURS]
+    head = "".join(f"{'× ' + name:>14}" for name in others)
+    print(f"\n{rows:,} rows{'':24}{'wall':>18}{'CPU':>18}{head}")
+    for figure, values in found[_OURS].items():
+        times = "".join(f"{_ratio(compared[figure].get(name)):>14}" for name in others)
+        wall, cpu = (_shown(values, part) for part in ("wall", "cpu"))
+        print(f"{figure:<34}{wall:>18}{'' if 'bytes' in values else cpu:>18}{times}")
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def main() -> None:
+    """Run, print tables, keep the figures as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables")
+    parser.add_argument("--rows", default="100000,1000000,10000000", help="table sizes, with commas between")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=HERE / "tables.json")
+    arguments = parser.parse_args()
+    kept: dict[str, Any] = {"python": platform.python_version(), "rounds": arguments.rounds, "rows": {}}
+    for rows in (int(each) for each in arguments.rows.split(",")):
+        found = run(rows, arguments.rounds)
+        compared = ratios(found)
+        show(rows, found, compared)
+        kept["rows"][str(rows)] = {"figures": found, "times as fast as": compared}
+        arguments.out.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
