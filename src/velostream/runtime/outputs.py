@@ -5,16 +5,14 @@ Every output records, in one durable step with the rows, which source positions 
 
 from __future__ import annotations
 
-import json
-import os
 import queue
-import zlib
 from abc import ABC, abstractmethod
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from velostream.connectors.journal import Journal
 from velostream.errors import InternalError, UnsupportedError
 from velostream.model.changes import WEIGHT
 
@@ -100,61 +98,33 @@ class SinkOutput(JobOutput):
 
 
 class SinkJournal:
-    """Lines of checksummed JSON; a torn last line is as if it had not been written."""
+    """What a sink's last write recorded, and which source positions the sink contains since."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._journal = Journal(path)
         self.recorded: Mapping[str, Any] | None = None
         self.offsets: SourceOffsets | None = None
         self.steps = 0
         """How many writes were recorded in all: Spark numbers its batches anew after each start."""
-        good = 0
-        if path.exists():
-            data = path.read_bytes()
-            for line in data.splitlines(keepends=True):
-                value = _checked(line)
-                if value is None:
-                    break
-                self.recorded, self.offsets, self.steps = value["recorded"], value["offsets"], value["step"]
-                good += len(line)
-            if good != len(data):
-                with path.open("r+b") as file:
-                    file.truncate(good)
-        self._lines = 0
+        entries = self._journal.load()
+        self._kept = len(entries)
+        if entries:
+            last = entries[-1]
+            self.recorded, self.offsets, self.steps = last["recorded"], last["offsets"], last["step"]
 
     def append(self, recorded: Mapping[str, Any], offsets: SourceOffsets) -> None:
         """Make the write part of the record."""
-        step = self.steps + 1
-        body = json.dumps({"step": step, "recorded": recorded, "offsets": offsets}).encode()
-        line = f"{zlib.crc32(body):08x} ".encode() + body + b"\n"
-        self._lines += 1
-        if self._lines % _COMPACT_EVERY == 0:
-            temporary = self._path.with_name(".journal")
-            _write_synced(temporary, line, os.O_TRUNC)
-            temporary.replace(self._path)
+        entry = {"step": self.steps + 1, "recorded": recorded, "offsets": offsets}
+        if self._kept < _MOST_KEPT:
+            self._journal.append(entry)
+            self._kept += 1
         else:
-            _write_synced(self._path, line, os.O_APPEND)
-        self.recorded, self.offsets, self.steps = recorded, offsets, step
+            self._journal.rewrite([entry])
+            self._kept = 1
+        self.recorded, self.offsets, self.steps = recorded, offsets, self.steps + 1
 
 
-_COMPACT_EVERY = 1000
-
-
-def _write_synced(path: Path, data: bytes, flag: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flag, 0o600)
-    try:
-        os.write(descriptor, data)
-        os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _checked(line: bytes) -> dict[str, Any] | None:
-    checksum, _, body = line.rstrip(b"\n").partition(b" ")
-    if not line.endswith(b"\n") or f"{zlib.crc32(body):08x}".encode() != checksum:
-        return None
-    value: dict[str, Any] = json.loads(body)
-    return value
+_MOST_KEPT = 1000
 
 
 class ReaderOutput(JobOutput):

@@ -8,7 +8,8 @@ import os
 import pytest
 from files_model import TEXTS, keys, open_source, reader_of
 
-from velostream.connectors.file import draft, journal
+from velostream.connectors import journal
+from velostream.connectors.file import draft
 from velostream.errors import CorruptDataError, SourceStorageError
 
 

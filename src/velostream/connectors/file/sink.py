@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from velostream.connectors.base import Sink, SinkContext
-from velostream.connectors.file.journal import sync_folder
 from velostream.connectors.file.layout import format_of
+from velostream.connectors.journal import sync_folder
 from velostream.errors import SinkError, SourceConfigError, UnsupportedError
 from velostream.formats.csv_text import CsvDialect
 from velostream.formats.csv_writing import csv_header, csv_lines

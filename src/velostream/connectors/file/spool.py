@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.file.journal import Journal, sync_folder
 from velostream.connectors.file.segments import FileState, PieceId, Segment, SpooledBadRow
+from velostream.connectors.journal import Journal, sync_folder
 from velostream.errors import CorruptDataError, InternalError
 
 if TYPE_CHECKING:
