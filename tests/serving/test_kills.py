@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ import crash_writer
 import pytest
 
 from velostream.serving.store import TableStore
+from velostream.serving.verification import verify
 
 if TYPE_CHECKING:
     import random
@@ -43,24 +45,46 @@ def expected(kind: str, last: int) -> Counter[tuple[Any, ...]]:
     return +rows
 
 
-def run_until_killed(folder: Path, kind: str, first: int, acknowledgements: int, seed: int) -> int:
-    """The last acknowledged batch; the kill comes at a random moment after some acknowledgements."""
-    process = subprocess.Popen(
-        [sys.executable, str(WRITER), str(folder), kind, str(first), str(seed)],
+def start(folder: Path, kind: str, first: int, seed: int, *step: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(WRITER), str(folder), kind, str(first), str(seed), *step],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(WRITER.parent)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(WRITER.parent), *sys.path])},
     )
+
+
+def last_told(process: subprocess.Popen[str], before: int) -> int:
+    """The last acknowledged batch of a process that is dead or dying."""
+    assert process.stdout is not None
+    told = process.stdout.read().splitlines()
+    process.wait()
+    process.stdout.close()
+    return int(told[-1]) if told else before
+
+
+def run_until_killed(folder: Path, kind: str, first: int, acknowledgements: int, seed: int) -> int:
+    """The last acknowledged batch; the kill comes at a random moment after some acknowledgements."""
+    process = start(folder, kind, first, seed)
     assert process.stdout is not None
     last = first - 1
     for _ in range(acknowledgements):
         last = int(process.stdout.readline())
     process.kill()
-    for line in process.stdout.read().splitlines():
-        last = int(line)
-    process.wait()
-    process.stdout.close()
-    return last
+    return last_told(process, last)
+
+
+def check(folder: Path, kind: str, acknowledged: int) -> int:
+    """Everything acknowledged is there, once; the last batch that is."""
+    report = verify(folder / kind)
+    assert report.good, report
+    with TableStore(folder, read_only=True) as store:
+        table = store.open(kind)
+        number = table.last_commit.batch if table.last_commit is not None else 0
+        # The one commit that was in flight may have become durable before it was acknowledged.
+        assert number in (acknowledged, acknowledged + 1)
+        assert contents(table.snapshot()) == expected(kind, number)
+    return number
 
 
 @pytest.mark.slow
@@ -72,10 +96,18 @@ def test_kill_9_at_random_moments(
     number = 0
     for _ in range(rounds(10, 100)):
         seen = run_until_killed(folder, kind, number + 1, rng.randint(1, 40), rng.randrange(2**32))
-        with TableStore(folder, read_only=True) as store:
-            table = store.open(kind)
-            assert table.last_commit is not None
-            number = table.last_commit.batch
-            # The one commit that was in flight may have become durable before it was acknowledged.
-            assert number in (seen, seen + 1)
-            assert contents(table.snapshot()) == expected(kind, number)
+        number = check(folder, kind, seen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", crash_writer.STEPS)
+def test_kill_9_at_every_step_of_a_background_snapshot(
+    step: str, tmp_path: Path, rng: random.Random, rounds: Callable[[int, int], int]
+) -> None:
+    folder = tmp_path / "tables"
+    kind = rng.choice(["keyed", "rows"])
+    number = 0
+    for _ in range(rounds(2, 20)):
+        process = start(folder, kind, number + 1, 0, step, str(rng.randint(1, 4)))
+        number = check(folder, kind, last_told(process, number))
+        assert process.returncode == -signal.SIGKILL

@@ -11,6 +11,7 @@ be believed.
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zlib
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _MAGIC = b"VLF1"
 _PREFIX = struct.Struct("<4sIQII")
 _ALIGN = 64
+_PIECE = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -73,53 +75,86 @@ def _serialized(rows: pa.Table) -> pa.Buffer:
 
 @dataclass
 class FrameFile:
-    """A file of frames, mapped into memory and checked as it is read."""
+    """A file of frames, checked as it is read; the rows of what was good are mapped, not copied."""
 
     path: Path
+    size: int | None = None
+    """How much of the file counts; None for all of it."""
     torn_at: int | None = None
     """Where an unfinished last frame starts; set once reading got there."""
 
-    def frames(self, *, check: bool = True, start: int = 0) -> Iterator[Frame]:
-        """The frames in order. Ends at an unfinished last frame; raises CorruptDataError at a damaged one.
-
-        Without `check` the bodies' checksums are not computed.
-        """
-        if self.path.stat().st_size == 0:
-            return
-        with pa.memory_map(str(self.path)) as mapped:
-            data = mapped.read_buffer()
-        offset = start
-        while offset < data.size:
-            frame = self._frame(data, offset, check=check)
-            if frame is None:
-                self.torn_at = offset
+    def frames(self, start: int = 0) -> Iterator[Frame]:
+        """The frames in order. Ends at an unfinished last frame; raises CorruptDataError at a damaged one."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            there = os.fstat(descriptor).st_size
+            size = there if self.size is None else min(there, self.size)
+            if size <= start:
                 return
-            yield frame
-            offset = frame.end
+            with pa.memory_map(str(self.path)) as mapped:
+                data = mapped.read_buffer(size)
+            offset = start
+            while offset < size:
+                frame = self._frame(descriptor, data, offset)
+                if frame is None:
+                    self.torn_at = offset
+                    return
+                yield frame
+                offset = frame.end
+        finally:
+            os.close(descriptor)
 
-    def _frame(self, data: pa.Buffer, offset: int, *, check: bool) -> Frame | None:
-        prefix = data.slice(offset, min(_PREFIX.size, data.size - offset)).to_pybytes()
-        if len(prefix) < _PREFIX.size:
+    def _frame(self, descriptor: int, data: pa.Buffer, offset: int) -> Frame | None:
+        if offset + _PREFIX.size > data.size:
             return None
+        prefix = self._read(descriptor, offset, _PREFIX.size)
         magic, header_size, body_size, crc, prefix_crc = _PREFIX.unpack(prefix)
         if magic != _MAGIC or zlib.crc32(prefix[:-4]) != prefix_crc:
             # Blocks that the file system allocated but never wrote read as zeros up to the end.
-            if not any(data.slice(offset).to_pybytes()):
+            if self._only_zeros(descriptor, offset, data.size):
                 return None
             raise self._corrupt(offset, "the record's prefix is damaged")
-        body_at = offset + _PREFIX.size + header_size
+        header_at = offset + _PREFIX.size
+        body_at = header_at + header_size
         end = body_at + body_size
         if end > data.size:
             return None
-        header = data.slice(offset + _PREFIX.size, header_size)
-        body = data.slice(body_at, body_size)
-        if check and zlib.crc32(body, zlib.crc32(header)) != crc:
+        header = b""
+        found = 0
+        for start in range(header_at, end, _PIECE):
+            piece = self._read(descriptor, start, min(_PIECE, end - start))
+            found = zlib.crc32(piece, found)
+            if len(header) < header_size:
+                header += piece[: header_size - len(header)]
+        if found != crc:
             raise self._corrupt(offset, "the record's checksum does not match")
-        return Frame(offset, end, json.loads(header.to_pybytes()), body)
+        return Frame(offset, end, json.loads(header), data.slice(body_at, body_size))
+
+    def _read(self, descriptor: int, offset: int, size: int) -> bytes:
+        """Read, not mapped: where the disk fails, a mapped page would end the process without a word."""
+        try:
+            piece = os.pread(descriptor, size, offset)
+        except OSError as exc:
+            raise self._corrupt(offset, f"it cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
+        if len(piece) < size:
+            raise self._corrupt(offset + len(piece), "it became shorter while it was read")
+        return piece
+
+    def _only_zeros(self, descriptor: int, offset: int, size: int) -> bool:
+        return not any(
+            any(self._read(descriptor, start, min(_PIECE, size - start)))
+            for start in range(offset, size, _PIECE)
+        )
 
     def _corrupt(self, offset: int, why: str) -> CorruptDataError:
-        return CorruptDataError(
-            f'file "{self.path}" is damaged at byte {offset}',
-            detail=why,
-            hint="restore the file from a copy, or drop the table and let its job rebuild it",
-        )
+        return corrupt(f'file "{self.path}" is damaged at byte {offset}', why)
+
+
+def corrupt(message: str, detail: str | None = None) -> CorruptDataError:
+    """The error for a file that is not as it was written, with what to do about it."""
+    return CorruptDataError(
+        message,
+        detail=detail,
+        hint="velo tables --verify tells what is left; restore the table's folder from a copy, "
+        "or drop the table and create it again",
+    )

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import base64
-import json
+import logging
 import os
 from dataclasses import dataclass, replace
-from datetime import datetime
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from velostream.errors import CorruptDataError, DataDirError
+from velostream.errors import CorruptDataError
 from velostream.model.changes import WEIGHT, Commit
-from velostream.model.tables import TableSpec
-from velostream.serving import snapshots
-from velostream.serving.log import Log, sync_folder
-from velostream.serving.schemas import align, to_batches
-from velostream.serving.segments import Counts, Ids, Views, compact, make_views, subtract
+from velostream.serving import description, recovery, snapshots
+from velostream.serving.log import Log, first_file, sync_folder
+from velostream.serving.schemas import align
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-from threading import Lock
 
-FORMAT = 1
+    from velostream.model.tables import TableSpec
+    from velostream.serving.recovery import Recovered
+    from velostream.serving.segments import Counts, Ids
+    from velostream.serving.version import TableVersion
+
+log = logging.getLogger("velostream.serving")
+
 ROW_ID = snapshots.ROW_ID
 
-_DESCRIPTION = "table.json"
-_READERS = "readers.json"
-_ASIDE = ".new"
 _SNAPSHOT_BYTES = 16 << 20
-"""A log smaller than this is not worth a snapshot."""
+"""A log that weighs less than this is not worth a snapshot."""
+_OVERRUN = 4
+"""So many times what calls for a snapshot may the log weigh before the writer waits for one that is on."""
 _KEEP_VERSIONS = 100
 _KEEP_BYTES = 256 << 20
 
@@ -63,13 +64,13 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Recovered:
-    """What the disk holds: the newest version."""
+class Cut:
+    """A version that a snapshot is to hold, and the record that made it; the log goes on in a new file."""
 
-    version: int
-    limit: int
-    commit: Commit | None
-    views: Views
+    seq: int
+    written: int
+    """Weight of all records up to it."""
+    version: TableVersion
 
 
 class Journal:
@@ -78,15 +79,29 @@ class Journal:
     def __init__(self, folder: Path, *, read_only: bool) -> None:
         self.folder = folder
         self.read_only = read_only
-        self.spec = _read_spec(folder)
-        self._log = Log(folder, read_only=read_only)
+        self.spec, self._form = description.read_spec(folder)
+        self._log = Log(folder)
         self._snapshot_seqs = sorted(snapshots.seq_of(path) for path in snapshots.paths(folder))
-        self._since_snapshot = 0
-        self._readers: dict[str, int] = _read_json(folder / _READERS, {})
+        self._damaged: tuple[Path, ...] = ()
+        self._repair = False
+        self._written = 0
+        self._covered = 0
+        """Weight of all records so far, and of those that the newest snapshot holds; the writer counts the
+        first, whoever writes snapshots the second, so that neither waits for the other."""
+        self._not_below = 0
+        """Weight at which a snapshot is tried again after one failed."""
+        self._noted = 0
+        """The newest record that `closed.json` names."""
+        self._readers: dict[str, int] = {}
         self._readers_lock = Lock()
+        try:
+            self._readers = description.read_readers(folder)
+        except CorruptDataError as exc:
+            log.warning("%s; its readers register again, or start afresh from a snapshot", exc.message)
+            self._save_readers()
         if not read_only:
             # A crash while a file was written aside leaves it behind.
-            for left in folder.glob(f"*{_ASIDE}"):
+            for left in folder.glob(f"*{description.ASIDE}"):
                 left.unlink()
 
     @staticmethod
@@ -96,49 +111,24 @@ class Journal:
         if aside.exists():
             _remove_folder(aside)
         aside.mkdir(mode=0o700)
-        _write_json(aside / _DESCRIPTION, _spec_to_json(spec))
+        first_file(aside).touch(mode=0o600)
+        description.write_spec(aside, spec)
         aside.rename(folder)
         sync_folder(folder.parent)
 
     def recover(self) -> Recovered:
         """The newest version: the newest good snapshot, and the log since."""
-        snapshot = snapshots.newest(self.folder)
-        views: Views = ()
-        version, limit, commit, seq = 0, 0, None, 0
-        if snapshot is not None:
-            header = snapshot.header
-            version, limit, commit = header["version"], header["limit"], _commit_from(header["commit"])
-            seq = snapshot.seq
-            stored = [batch.select(_physical(batch)) for batch in snapshot.batches]
-            aligned = [_one_batch(align(batch, self.spec.schema, self.spec.name)) for batch in stored]
-            views = snapshots.to_views(snapshot, aligned)
-        bodies = []
-        for frame in self._log.replay(seq):
-            version, limit = frame.header["version"], frame.header["limit"]
-            commit = _commit_from(frame.header["commit"])
-            rows = frame.rows()
-            if rows is not None:
-                bodies.append(rows)
-            self._since_snapshot += frame.end - frame.offset
-        return Recovered(version, limit, commit, self._replayed(views, bodies))
-
-    def _replayed(self, views: Views, bodies: list[pa.Table]) -> Views:
-        """All records at once: every added row, then every removal; row ids make the order irrelevant."""
-        if not bodies:
-            return views
-        schema = self.spec.schema
-        weights = np.concatenate([body.column(WEIGHT).to_numpy() for body in bodies])
-        ids = np.concatenate([body.column(ROW_ID).to_numpy() for body in bodies])
-        added = []
-        for body in bodies:
-            fresh = body.filter(pa.compute.greater(body.column(WEIGHT), 0))
-            added.append(align(fresh.select(_physical(fresh)), schema, self.spec.name))
-        grown = weights > 0
-        fresh_ids = ids[grown]
-        if len(fresh_ids):
-            rows = pa.concat_tables(added)
-            views += make_views(to_batches(rows), int(fresh_ids[0]), weights[grown])
-        return compact(subtract(views, ids[~grown], -weights[~grown]))
+        recovered = recovery.recover(self.folder, self.spec, self._form)
+        self._log.resume(recovered.replay, cut=not self.read_only)
+        self._noted = recovered.closed
+        self._written = recovered.weight
+        self._damaged = recovered.damaged
+        self._repair = bool(recovered.damaged)
+        gone = {snapshots.seq_of(path) for path in recovered.damaged}
+        self._snapshot_seqs = [seq for seq in self._snapshot_seqs if seq not in gone]
+        for path in recovered.damaged:
+            log.warning('file "%s" is damaged; table "%s" was read from the one before', path, self.spec.name)
+        return recovered
 
     # --- writing ------------------------------------------------------------------------------------
 
@@ -148,58 +138,94 @@ class Journal:
         header = {
             "version": version,
             "limit": limit + change.added.num_rows,
-            "commit": commit_to_json(commit),
+            "commit": recovery.commit_to_json(commit),
         }
-        self._log.append(header, body, base)
-        self._since_snapshot += 0 if body is None else body.nbytes
+        self._written += recovery.weight_of(self._log.append(header, body, base))
+
+    def write_spec(self, spec: TableSpec) -> None:
+        """Replace the description durably, for a schema that widened."""
+        description.write_spec(self.folder, spec)
+        self.spec = spec
+
+    def close(self, *, dropped: bool = False) -> None:
+        """Let go of files, and note how far the log goes."""
+        if not self.read_only and not dropped and self._log.last > self._noted:
+            try:
+                description.write(self.folder / description.CLOSED, {"seq": self._log.last})
+            except OSError as exc:
+                log.warning('cannot write in "%s": %s; only a check is lost', self.folder, exc.strerror)
+        self._noted = self._log.last
+        self._log.close()
+
+    # --- snapshots ----------------------------------------------------------------------------------
 
     def snapshot_due(self, nbytes: int) -> bool:
-        """Whether the log since the last snapshot outgrew twice the table."""
-        return self._since_snapshot > max(_SNAPSHOT_BYTES, 2 * nbytes)
+        """Whether replaying the log costs more than reading the table, or a snapshot has to be replaced."""
+        if self.read_only:
+            return False
+        return self._repair or self._weight > max(_SNAPSHOT_BYTES, nbytes, self._not_below)
 
-    def snapshot(self, version: int, limit: int, commit: Commit | None, views: Views) -> None:
-        """Write all rows, then let go of snapshots and log files that nothing needs any more."""
+    def overrun(self, nbytes: int) -> bool:
+        """Whether the log outgrew what was meant to call for a snapshot several times."""
+        return self._weight > _OVERRUN * max(_SNAPSHOT_BYTES, nbytes)
+
+    @property
+    def _weight(self) -> int:
+        """Of the records since the newest snapshot."""
+        return self._written - self._covered
+
+    def cut(self, version: TableVersion) -> Cut | None:
+        """Let the log go on in a new file after `version`, the newest; None when a snapshot holds it already.
+
+        Quick, and the only part of a snapshot that the writer has to wait for.
+        """
+        seq = self._log.last
+        if self._snapshot_seqs and self._snapshot_seqs[-1] == seq:
+            return None
+        self._log.rotate(version.number)
+        return Cut(seq, self._written, version)
+
+    def snapshot(self, cut: Cut, stopped: Callable[[], bool]) -> None:
+        """Write all rows, then let go of snapshots and log files that nothing needs any more.
+
+        Commits may go on meanwhile, in another thread. A crash anywhere leaves the snapshots that were there
+        and the whole log since.
+        """
+        at = cut.version
         header: dict[str, Any] = {
-            "seq": self._log.last,
-            "version": version,
-            "limit": limit,
-            "commit": None if commit is None else commit_to_json(commit),
+            "seq": cut.seq,
+            "version": at.number,
+            "limit": at.limit,
+            "commit": None if at.commit is None else recovery.commit_to_json(at.commit),
         }
-        snapshots.write(self.folder, header, views)
-        self._since_snapshot = 0
-        self._log.rotate(version)
-        self._snapshot_seqs = sorted({*self._snapshot_seqs, header["seq"]})
-        self._trim(version)
+        snapshots.write(self.folder, header, at.views, stopped)
+        self._snapshot_seqs = sorted({*self._snapshot_seqs, cut.seq})
+        for path in self._damaged:
+            if path != snapshots.path_of(self.folder, cut.seq):
+                path.unlink(missing_ok=True)
+        self._damaged = ()
+        self._repair = False
+        self._covered = cut.written
+        self._not_below = 0
+        self._trim(at.number)
+
+    def snapshot_failed(self, nbytes: int) -> None:
+        """Try again when the log has grown by a quarter of what calls for a snapshot."""
+        self._not_below = self._weight + max(_SNAPSHOT_BYTES, nbytes) // 4
+        self._repair = False
 
     def _trim(self, version: int) -> None:
         """Keep two snapshots, the log since the older, and the changes that readers may still ask for."""
         while len(self._snapshot_seqs) > 2:
-            gone = self._snapshot_seqs.pop(0)
-            (self.folder / f"snapshot-{gone:016d}.frames").unlink(missing_ok=True)
+            oldest, *self._snapshot_seqs = self._snapshot_seqs
+            snapshots.path_of(self.folder, oldest).unlink(missing_ok=True)
+        if len(self._snapshot_seqs) < 2:
+            return
         options = self.spec.options
         keep_versions = int(options.get("changes.keep.versions", _KEEP_VERSIONS))
         keep_bytes = int(options.get("changes.keep.bytes", _KEEP_BYTES))
         wanted = min([version - keep_versions, *self._readers.values()])
-        if len(self._snapshot_seqs) < 2:
-            return
-        older = self._snapshot_seqs[0]
-        self._log.trim(older, wanted)
-        # Readers that lag hold the log back only up to a size.
-        sizes = self._log.sizes()
-        while (
-            len(sizes) > 1 and sum(size for _, size in sizes) > keep_bytes and sizes[1][0].first <= older + 1
-        ):
-            self._log.trim(older, sizes[1][0].base)
-            sizes = self._log.sizes()
-
-    def write_spec(self, spec: TableSpec) -> None:
-        """Replace the description durably, for a schema that widened."""
-        _write_json(self.folder / _DESCRIPTION, _spec_to_json(spec))
-        self.spec = spec
-
-    def close(self) -> None:
-        """Let go of files."""
-        self._log.close()
+        self._log.trim(self._snapshot_seqs[0], wanted, keep_bytes)
 
     # --- readers of changes -------------------------------------------------------------------------
 
@@ -217,10 +243,14 @@ class Journal:
 
     def _save_readers(self) -> None:
         # Not synced: after a power failure each reader registers again, from its own record.
-        if not self.read_only:
-            aside = (self.folder / _READERS).with_suffix(_ASIDE)
-            aside.write_text(json.dumps(self._readers))
-            aside.rename(self.folder / _READERS)
+        if self.read_only:
+            return
+        try:
+            description.write(self.folder / description.READERS, {"readers": self._readers}, durable=False)
+        except OSError as exc:
+            log.warning(
+                'cannot write in "%s": %s; readers are known until the end', self.folder, exc.strerror
+            )
 
     @property
     def readers(self) -> dict[str, int]:
@@ -249,6 +279,13 @@ class Journal:
         """The oldest version after which all changes are still kept."""
         return self._log.oldest
 
+    # --- what is there ------------------------------------------------------------------------------
+
+    @property
+    def end(self) -> tuple[Path, int] | None:
+        """The newest log file and how much of it is durable, while it is written."""
+        return self._log.end
+
     @property
     def disk_bytes(self) -> int:
         """Bytes on disk."""
@@ -260,86 +297,9 @@ class Journal:
             return sum(size for _, size in self._log.sizes()) if self.folder.is_dir() else 0
 
 
-def _physical(rows: pa.Table | pa.RecordBatch) -> list[str]:
-    return [name for name in rows.schema.names if name not in (WEIGHT, ROW_ID)]
-
-
-def _one_batch(rows: pa.Table) -> pa.RecordBatch:
-    return rows.combine_chunks().to_batches()[0]
-
-
-def commit_to_json(commit: Commit) -> dict[str, Any]:
-    """A commit as the log's header holds it."""
-    return {
-        "checkpoint": commit.checkpoint,
-        "batch": commit.batch,
-        "offsets": {source: dict(offset) for source, offset in commit.offsets.items()},
-        "at": commit.at.isoformat(),
-        "extra": dict(commit.extra),
-    }
-
-
-def _commit_from(data: dict[str, Any] | None) -> Commit | None:
-    if data is None:
-        return None
-    return Commit(
-        data["checkpoint"], data["batch"], data["offsets"], datetime.fromisoformat(data["at"]), data["extra"]
-    )
-
-
-def _spec_to_json(spec: TableSpec) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "name": spec.name,
-        "key": list(spec.key),
-        "options": spec.options,
-        "datasource_type": spec.datasource_type,
-        "owner": spec.owner,
-        "schema": base64.b64encode(spec.schema.serialize().to_pybytes()).decode(),
-    }
-
-
-def _read_spec(folder: Path) -> TableSpec:
-    path = folder / _DESCRIPTION
-    data = _read_json(path, None)
-    if data is None:
-        raise CorruptDataError(f'file "{path}" is missing')
-    if data.get("format") != FORMAT:
-        raise DataDirError(
-            f'table in "{folder}" has format {data.get("format")}; this version reads {FORMAT}'
-        )
-    return TableSpec(
-        name=data["name"],
-        schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data["schema"]))),
-        key=tuple(data["key"]),
-        options=data["options"],
-        datasource_type=data["datasource_type"],
-        owner=data["owner"],
-    )
-
-
 def with_schema(spec: TableSpec, schema: pa.Schema) -> TableSpec:
     """The same table with another schema."""
     return replace(spec, schema=schema)
-
-
-def _read_json(path: Path, default: Any) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        return default
-    except ValueError as exc:
-        raise CorruptDataError(f'file "{path}" is damaged', detail=str(exc)) from exc
-
-
-def _write_json(path: Path, data: dict[str, Any]) -> None:
-    aside = path.with_suffix(_ASIDE)
-    with aside.open("w") as file:
-        json.dump(data, file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.rename(path)
-    sync_folder(path.parent)
 
 
 def _remove_folder(folder: Path) -> None:

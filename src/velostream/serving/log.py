@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import CorruptDataError, LaggingReaderError, TableError, TableStorageError
-from velostream.serving.frames import Frame, FrameFile, encode
+from velostream.serving.frames import Frame, FrameFile, corrupt, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,67 +30,45 @@ class LogFile:
     base: int
 
 
-class Log:
-    """The files of one table's log. Records are numbered from 1 without gaps."""
+@dataclass(frozen=True)
+class Mark:
+    """Where a record stands in its file."""
 
-    def __init__(self, folder: Path, *, read_only: bool) -> None:
+    version: int
+    seq: int
+    offset: int
+
+
+class Log:
+    """The files of one table's log. Records are numbered from 1 without gaps.
+
+    One thread appends and rotates; another may trim meanwhile, and any may read.
+    """
+
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._read_only = read_only
-        self._files = sorted(_log_files(folder), key=lambda file: file.first)
+        self._files = files_in(folder)
+        self._files_lock = Lock()
+        self._marks: dict[Path, list[Mark]] = {}
+        """By file, without gaps up to its end: readers of changes need not start at the first record."""
         self._descriptor: int | None = None
         self._position = 0
         self._broken: OSError | None = None
         self.last = 0
         """Number of the newest record."""
 
-    # --- recovery -----------------------------------------------------------------------------------
-
-    def replay(self, after: int) -> Iterator[Frame]:
-        """The records after number `after`; then the log is ready to be appended to.
-
-        An unfinished record at the very end, which nobody was told about, is cut off; read-only, ignored.
-        """
-        self.last = after
-        wanted = [
-            file
-            for number, file in enumerate(self._files)
-            if number + 1 == len(self._files) or self._files[number + 1].first > after + 1
-        ]
-        for number, file in enumerate(wanted):
-            if file.first > self.last + 1:
-                raise CorruptDataError(
-                    f'file "{file.path}" starts with record {file.first}, record {self.last + 1} is missing'
-                )
-            reader = FrameFile(file.path)
-            for frame in reader.frames():
-                if frame.header["seq"] <= after:
-                    continue
-                self._check_next(file, frame)
-                self.last = frame.header["seq"]
-                yield frame
-            if reader.torn_at is not None:
-                if number + 1 < len(wanted):
-                    raise CorruptDataError(
-                        f'file "{file.path}" is damaged at byte {reader.torn_at}',
-                        detail="the record is cut off, but later records exist",
-                    )
-                self._cut(file, reader.torn_at)
-
-    def _check_next(self, file: LogFile, frame: Frame) -> None:
-        if frame.header["seq"] != self.last + 1:
-            raise CorruptDataError(
-                f'file "{file.path}" is damaged at byte {frame.offset}',
-                detail=f"record {frame.header['seq']} follows record {self.last}",
-            )
-
-    def _cut(self, file: LogFile, size: int) -> None:
-        if not self._read_only:
-            os.truncate(file.path, size)
-
     # --- writing ------------------------------------------------------------------------------------
 
-    def append(self, header: dict[str, Any], rows: pa.Table | None, base: int) -> None:
-        """Write one record and wait until it is on the disk.
+    def resume(self, replay: Replay, *, cut: bool) -> None:
+        """Go on where the replay ended. With `cut`, what is left of an unfinished record is removed."""
+        self.last = replay.last
+        if self._files:
+            self._marks[self._files[-1].path] = replay.marks
+        if replay.torn is not None and cut:
+            os.truncate(*replay.torn)
+
+    def append(self, header: dict[str, Any], rows: pa.Table | None, base: int) -> int:
+        """Write one record and wait until it is on the disk; its size.
 
         When that fails the file is cut back to what it was, and TableError names it; the log stays usable.
         """
@@ -108,6 +88,8 @@ class Log:
             ) from exc
         self._position = start + size
         self.last += 1
+        self._marks.setdefault(self._files[-1].path, []).append(Mark(header["version"], self.last, start))
+        return size
 
     def _undo(self, descriptor: int, size: int) -> None:
         try:
@@ -118,39 +100,50 @@ class Log:
     def _open(self, base: int) -> int:
         if self._descriptor is not None:
             return self._descriptor
-        fresh = not self._files
-        if fresh:
-            name = f"log-{self.last + 1:016d}-{base:016d}.frames"
-            self._files.append(LogFile(self._folder / name, self.last + 1, base))
+        if not self._files:
+            self.rotate(base)
         path = self._files[-1].path
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            if fresh:
-                sync_folder(self._folder)
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         except OSError as exc:
-            if fresh:
-                self._files.pop()
-            reason = (exc.strerror or str(exc)).lower()
-            raise TableStorageError(f'cannot write to "{path}": {reason}') from exc
+            raise TableStorageError(
+                f'cannot write to "{path}": {(exc.strerror or str(exc)).lower()}'
+            ) from exc
         self._descriptor = descriptor
         self._position = os.fstat(descriptor).st_size
         return descriptor
 
     def rotate(self, base: int) -> None:
         """Let the next record start a new file, so that the older ones can be removed whole."""
-        if not self._files or self._files[-1].first == self.last + 1:
+        if self._files and self._files[-1].first == self.last + 1:
             return
+        path = first_file(self._folder, self.last + 1, base)
+        try:
+            path.touch(mode=0o600)
+            sync_folder(self._folder)
+        except OSError as exc:
+            path.unlink(missing_ok=True)
+            raise TableStorageError(
+                f'cannot write to "{path}": {(exc.strerror or str(exc)).lower()}'
+            ) from exc
         self.close()
-        name = f"log-{self.last + 1:016d}-{base:016d}.frames"
-        path = self._folder / name
-        path.touch(mode=0o600)
-        sync_folder(self._folder)
-        self._files.append(LogFile(path, self.last + 1, base))
+        with self._files_lock:
+            self._files = (*self._files, LogFile(path, self.last + 1, base))
 
-    def trim(self, seq: int, version: int) -> None:
-        """Remove files in which all records are at most number `seq` and of versions at most `version`."""
-        while len(self._files) > 1 and self._files[1].first <= seq + 1 and self._files[1].base <= version:
-            self._files.pop(0).path.unlink()
+    def trim(self, seq: int, version: int, keep_bytes: int) -> None:
+        """Remove files in which all records are at most number `seq` and of versions at most `version`.
+
+        Past `keep_bytes` in all, the oldest go whatever their versions.
+        """
+        with self._files_lock:
+            sizes = dict(self.sizes())
+            while len(self._files) > 1 and self._files[1].first <= seq + 1:
+                if self._files[1].base > version and sum(sizes.values()) <= keep_bytes:
+                    break
+                gone, self._files = self._files[0], self._files[1:]
+                sizes.pop(gone, None)
+                self._marks.pop(gone.path, None)
+                gone.path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -163,34 +156,139 @@ class Log:
     def between(self, after: int, upto: int, table: str) -> Iterator[Frame]:
         """Records that changed rows, of versions above `after` up to `upto`.
 
-        Raises LaggingReaderError when the log no longer reaches back to `after`.
+        Raises LaggingReaderError when the log no longer reaches back to `after`, also where it is damaged:
+        the table itself is whole, so that whoever follows it can start afresh from its rows.
         """
-        files = list(self._files)
+        end = self.end
+        files = self._files
         if after < upto and (not files or files[0].base > after):
             raise lagging(table, after, files[0].base if files else upto)
+        seq: int | None = None
         for number, file in enumerate(files):
             if number + 1 < len(files) and files[number + 1].base <= after:
                 continue
             if file.base >= upto:
                 return
+            if seq is not None and file.first != seq + 1:
+                raise lagging(table, after, file.base)
+            start = self._start(file, after)
+            seq = start.seq - 1
+            size = end[1] if end is not None and end[0] == file.path else None
             try:
-                reader = FrameFile(file.path)
-                yield from (
-                    frame
-                    for frame in reader.frames()
-                    if after < frame.header["version"] <= upto and frame.body.size
-                )
+                for frame in FrameFile(file.path, size).frames(start.offset):
+                    seq += 1
+                    if frame.header["seq"] != seq:
+                        raise lagging(table, after, file.base)
+                    if after < frame.header["version"] <= upto and frame.body.size:
+                        yield frame
             except FileNotFoundError:
                 raise lagging(table, after, file.base) from None
+            except CorruptDataError as exc:
+                raise LaggingReaderError(
+                    f'changes of table "{table}" after version {after} cannot be read: {exc.message}',
+                    detail=exc.detail,
+                    hint="read a snapshot and go on from its version",
+                ) from exc
+
+    def _start(self, file: LogFile, after: int) -> Mark:
+        """The last record that is known not to be later than version `after`, or the file's first."""
+        marks = self._marks.get(file.path, ())
+        place = bisect_right(marks, after, key=lambda mark: mark.version)
+        return marks[place - 1] if place else Mark(file.base, file.first, 0)
 
     @property
     def oldest(self) -> int:
         """The oldest version whose later changes are all still in the log."""
         return self._files[0].base if self._files else 0
 
+    @property
+    def end(self) -> tuple[Path, int] | None:
+        """The file that is appended to, and how much of it is durable."""
+        if not self._files:
+            return None
+        path = self._files[-1].path
+        return path, self._position if self._descriptor is not None else path.stat().st_size
+
     def sizes(self) -> list[tuple[LogFile, int]]:
         """The files and their sizes, oldest first."""
         return [(file, file.path.stat().st_size) for file in self._files if file.path.exists()]
+
+
+# --- recovery ---------------------------------------------------------------------------------------
+
+
+class Replay:
+    """The records after number `after`, each checked, then where the log ends."""
+
+    def __init__(self, folder: Path, after: int, end: tuple[Path, int] | None = None) -> None:
+        self._files = files_in(folder)
+        self._folder = folder
+        self._after = after
+        self._end = end
+        """Of a log that is being written: the newest file, and how much of it counts."""
+        self.last = after
+        """Number of the newest record that was read."""
+        self.marks: list[Mark] = []
+        """The records of the newest file."""
+        self.torn: tuple[Path, int] | None = None
+        """File and place of an unfinished record at the very end, which nobody was told about."""
+
+    def frames(self) -> Iterator[Frame]:
+        """The records in order; raises CorruptDataError when one is damaged or missing."""
+        wanted = [
+            file
+            for file, later in zip(self._files, (*self._files[1:], None), strict=False)
+            if later is None or later.first > self._after + 1
+        ]
+        if not wanted and self._after:
+            raise corrupt(f'the log in "{self._folder}" is missing', f"it goes on after record {self._after}")
+        for file in wanted:
+            if file.first > self.last + 1:
+                raise corrupt(
+                    f'file "{file.path}" starts with record {file.first}, record {self.last + 1} is missing'
+                )
+            yield from self._of(file, newest=file is wanted[-1])
+
+    def _of(self, file: LogFile, *, newest: bool) -> Iterator[Frame]:
+        size = self._end[1] if self._end is not None and self._end[0] == file.path else None
+        reader = FrameFile(file.path, size)
+        seq = file.first - 1
+        for frame in reader.frames():
+            seq += 1
+            if frame.header["seq"] != seq:
+                raise corrupt(
+                    f'file "{file.path}" is damaged at byte {frame.offset}',
+                    f"record {frame.header['seq']} follows record {seq - 1}",
+                )
+            if seq > self._after:
+                self.last = seq
+                if newest:
+                    self.marks.append(Mark(frame.header["version"], seq, frame.offset))
+                yield frame
+        if seq < self._after:
+            raise corrupt(
+                f'file "{file.path}" is cut off', f"it ends with record {seq}, a snapshot holds {self._after}"
+            )
+        if reader.torn_at is None:
+            return
+        if not newest:
+            raise corrupt(
+                f'file "{file.path}" is damaged at byte {reader.torn_at}',
+                "the record is cut off, but later records exist",
+            )
+        self.torn = (file.path, reader.torn_at)
+
+
+def files_in(folder: Path) -> tuple[LogFile, ...]:
+    """The log files of a table, oldest first."""
+    found = (_NAME.fullmatch(path.name) for path in folder.iterdir())
+    files = (LogFile(folder / match[0], int(match[1]), int(match[2])) for match in found if match)
+    return tuple(sorted(files, key=lambda file: file.first))
+
+
+def first_file(folder: Path, first: int = 1, base: int = 0) -> Path:
+    """The name of a file that starts with record `first`."""
+    return folder / f"log-{first:016d}-{base:016d}.frames"
 
 
 def lagging(table: str, after: int, oldest: int) -> LaggingReaderError:
@@ -208,13 +306,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _log_files(folder: Path) -> Iterator[LogFile]:
-    for path in folder.iterdir():
-        match = _NAME.fullmatch(path.name)
-        if match:
-            yield LogFile(path, int(match[1]), int(match[2]))
 
 
 def _write_all(descriptor: int, parts: list[bytes | pa.Buffer]) -> int:

@@ -11,18 +11,26 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.errors import CorruptDataError
-from velostream.serving.frames import FrameFile, encode
+from velostream.serving.frames import FrameFile, corrupt, encode
 from velostream.serving.log import sync_folder
 from velostream.serving.segments import Segment, SegmentView, Views, narrowed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 ROW_ID = "_rowid"
 COUNT = "_weight"
 
 _NAME = re.compile(r"snapshot-(\d{16})\.frames")
+_FRAME_BYTES = 128 << 20
+"""Rows are written in frames of about this size, so that memory for them is bounded."""
+_SYNC_BYTES = 8 << 20
+"""What may wait to be written: commits that sync meanwhile would have to wait for all of it."""
+
+
+class StoppedError(Exception):
+    """The table is closing: the snapshot was given up."""
 
 
 @dataclass(frozen=True)
@@ -34,35 +42,76 @@ class Snapshot:
     batches: tuple[pa.RecordBatch, ...]
 
 
-def write(folder: Path, header: dict[str, Any], views: Views) -> Path:
-    """Write the rows durably; `header["seq"]` names the newest log record that they contain."""
-    path = folder / f"snapshot-{header['seq']:016d}.frames"
+def write(
+    folder: Path, header: dict[str, Any], views: Views, stopped: Callable[[], bool] = lambda: False
+) -> Path:
+    """Write the rows durably; `header["seq"]` names the newest log record that they contain.
+
+    Raises StoppedError soon after `stopped` says so. Whatever is raised, nothing is left of the file.
+    """
+    path = path_of(folder, header["seq"])
     aside = path.with_suffix(".new")
-    position = 0
-    with aside.open("wb") as file:
-        for part in _frames(header, views):
-            for piece in encode(*part, position):
-                position += file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.chmod(0o600)
-    aside.rename(path)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            position = 0
+            for part in _frames(header, views):
+                position += _write(descriptor, encode(*part, position), stopped)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        aside.rename(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
     sync_folder(folder)
     return path
+
+
+def _write(descriptor: int, parts: list[bytes | pa.Buffer], stopped: Callable[[], bool]) -> int:
+    total = 0
+    waiting = 0
+    for part in parts:
+        view = memoryview(part)
+        while view.nbytes:
+            if stopped():
+                raise StoppedError
+            written = os.write(descriptor, view[:_SYNC_BYTES])
+            view = view[written:]
+            total += written
+            waiting += written
+            if waiting >= _SYNC_BYTES:
+                os.fdatasync(descriptor)
+                waiting = 0
+    return total
 
 
 def _frames(header: dict[str, Any], views: Views) -> Iterator[tuple[dict[str, Any], pa.Table | None]]:
     yield {"kind": "snapshot", **header}, None
     rows = 0
     for view in views:
-        counts = view.live_counts()
-        batch = view.live_batch()
-        ids = pa.array(view.live_ids())
-        weights = pa.array(np.ones(len(ids), dtype=np.int64) if counts is None else counts.astype(np.int64))
-        table = pa.Table.from_batches([batch]).append_column(ROW_ID, ids).append_column(COUNT, weights)
-        rows += len(ids)
-        yield {"kind": "rows"}, table
+        for piece in _pieces(view):
+            rows += piece.num_rows
+            yield {"kind": "rows"}, piece
     yield {"kind": "end", "rows": rows}, None
+
+
+def _pieces(view: SegmentView) -> Iterator[pa.Table]:
+    """The live rows of a segment with ids and counts, in parts of bounded size."""
+    batch = view.segment.batch
+    step = max(1, batch.num_rows * _FRAME_BYTES // max(1, batch.nbytes))
+    ids = view.segment.all_ids()
+    for start in range(0, batch.num_rows, step):
+        rows = batch.slice(start, step)
+        here = ids[start : start + step]
+        counts = np.ones(len(here), dtype=np.int64)
+        if view.counts is not None:
+            counts = view.counts[start : start + step].astype(np.int64)
+            live = counts != 0
+            rows, here, counts = rows.filter(pa.array(live)), here[live], counts[live]
+        if len(here):
+            table = pa.Table.from_batches([rows])
+            yield table.append_column(ROW_ID, pa.array(here)).append_column(COUNT, pa.array(counts))
 
 
 def read(path: Path) -> Snapshot:
@@ -70,7 +119,8 @@ def read(path: Path) -> Snapshot:
     header: dict[str, Any] | None = None
     batches: list[pa.RecordBatch] = []
     ended = False
-    for frame in FrameFile(path).frames():
+    reader = FrameFile(path)
+    for frame in reader.frames():
         kind = frame.header["kind"]
         if kind == "snapshot":
             header = frame.header
@@ -79,9 +129,16 @@ def read(path: Path) -> Snapshot:
         else:
             rows = frame.rows()
             batches.extend(rows.to_batches() if rows is not None else [])
-    if header is None or not ended:
-        raise CorruptDataError(f'file "{path}" is incomplete at byte {path.stat().st_size}')
+    if header is None or not ended or reader.torn_at is not None:
+        raise corrupt(f'file "{path}" is incomplete at byte {path.stat().st_size}')
+    if header["seq"] != seq_of(path):
+        raise corrupt(f'file "{path}" has a wrong name', f"it holds record {header['seq']} last")
     return Snapshot(header["seq"], header, tuple(batch for batch in batches if batch.num_rows))
+
+
+def path_of(folder: Path, seq: int) -> Path:
+    """The file of the snapshot that contains record `seq` last."""
+    return folder / f"snapshot-{seq:016d}.frames"
 
 
 def paths(folder: Path) -> list[Path]:
@@ -96,22 +153,6 @@ def seq_of(path: Path) -> int:
     if match is None:
         raise CorruptDataError(f'file "{path}" is not a snapshot')
     return int(match[1])
-
-
-def newest(folder: Path) -> Snapshot | None:
-    """The newest snapshot that is whole; None when there is none at all.
-
-    Raises the newest one's CorruptDataError when there are snapshots but all are damaged.
-    """
-    damage: CorruptDataError | None = None
-    for path in paths(folder):
-        try:
-            return read(path)
-        except CorruptDataError as exc:
-            damage = damage or exc
-    if damage is not None:
-        raise damage
-    return None
 
 
 def to_views(snapshot: Snapshot, batches: list[pa.RecordBatch]) -> Views:

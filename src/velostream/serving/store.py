@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from velostream.errors import DuplicateNameError, TableError, UnknownNameError, did_you_mean
+from velostream.errors import DataDirError, DuplicateNameError, TableError, UnknownNameError, did_you_mean
 from velostream.serving.journal import Journal
 from velostream.serving.log import sync_folder
 from velostream.serving.questions import Questions
 from velostream.serving.table import Table
+from velostream.serving.verification import TableReport, verify
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -87,6 +89,13 @@ class TableStore:
         """All tables by name, opened."""
         return MappingProxyType({name: self.open(name) for name in self.names()})
 
+    def readable(self, name: str) -> Table | None:
+        """The table, or None when its files are damaged: `open` tells how, `verify` how badly."""
+        try:
+            return self.open(name)
+        except DataDirError:
+            return None
+
     def drop(self, name: str, *, edition: int | None = None) -> None:
         """Remove a table for good; a version that someone holds stays readable."""
         self._check_writable()
@@ -112,6 +121,15 @@ class TableStore:
             del self._editions[name]
         sync_folder(self._root)
         shutil.rmtree(aside)
+
+    def verify(self, name: str) -> TableReport:
+        """Check every durable file of a table, which need not be fit to open; commits go on meanwhile."""
+        with self._lock:
+            number = self._edition(name, None)
+            table = self._open.get((name, number))
+            if table is None:
+                return replace(verify(self._existing(name, number)), name=name)
+        return table.verify()
 
     def close(self) -> None:
         """Close every table."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from velostream.serving.journal import Journal
     from velostream.serving.questions import Questions
     from velostream.serving.values import KeyCodec
+    from velostream.serving.verification import TableReport
     from velostream.serving.version import TableVersion
 
 FOUND = "__found"
@@ -385,6 +386,10 @@ class Table:
         self._check_writable()
         self._writer.snapshot()
 
+    def verify(self) -> TableReport:
+        """Check every durable file; commits go on meanwhile."""
+        return self._writer.verify()
+
     # --- the user's side ----------------------------------------------------------------------------
 
     def insert(self, rows: Any) -> int:
@@ -482,7 +487,7 @@ class Table:
         """Let go of files; rows already in memory stay readable."""
         with self._writer.lock:
             self._closed = "dropped" if dropped else self._closed or "closed"
-            self._journal.close()
+        self._writer.close(dropped=dropped)
         with self._published:
             self._published.notify_all()
 

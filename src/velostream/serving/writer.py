@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from threading import RLock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from velostream.errors import InternalError, MemoryBudgetError, TableError
+from velostream.errors import InternalError, MemoryBudgetError
 from velostream.serving import changes
+from velostream.serving.compaction import Compaction
 from velostream.serving.index import KeyIndex, Link, RowIndex
 from velostream.serving.journal import Change, Journal, with_schema
 from velostream.serving.ready import ReadyRows
 from velostream.serving.schemas import align, check_evolution, to_batches
 from velostream.serving.segments import Counts, Views, compact, make_views, subtract
 from velostream.serving.values import KeyCodec
+from velostream.serving.verification import TableReport, verify
 from velostream.serving.version import TableVersion
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from velostream.model.changes import Commit
     from velostream.model.tables import TableSpec
-
-log = logging.getLogger("velostream.serving")
 
 
 class Writer:
@@ -52,6 +51,8 @@ class Writer:
             self._first_link(),
         )
         publish(self._version)
+        self._compaction = Compaction(journal, self.lock, lambda: self._version)
+        self._compaction.after_commit()
 
     def _set_codec(self, spec: TableSpec) -> None:
         self.codec = KeyCodec(spec.schema, spec.key or spec.schema.names)
@@ -170,16 +171,7 @@ class Writer:
         number = before.number + 1
         views = compact(views)
         self._replace(before.spec, number, views, limit, commit, before.index, link)
-        if self._journal.snapshot_due(self._version.nbytes):
-            self._snapshot_or_later()
         return number
-
-    def _snapshot_or_later(self) -> None:
-        # The commit itself is durable: a snapshot that fails costs disk and recovery time, nothing else.
-        try:
-            self.snapshot()
-        except TableError as exc:
-            log.warning("%s; going on with a longer log", exc)
 
     def _move_on(self, commit: Commit) -> int:
         """Only offsets changed: the same version, with the newer commit."""
@@ -200,6 +192,7 @@ class Writer:
         self._version = TableVersion(spec, number, views, limit, commit, index, link)
         self._unapplied = False
         self._publish(self._version)
+        self._compaction.after_commit()
 
     # --- the rest -----------------------------------------------------------------------------------
 
@@ -225,11 +218,17 @@ class Writer:
 
     def snapshot(self) -> None:
         """Write a snapshot now and shorten the log."""
+        self._compaction.snapshot()
+
+    def verify(self) -> TableReport:
+        """Check every durable file, while commits go on."""
+        with self._compaction.paused():
+            with self.lock:
+                end = self._journal.end
+            return verify(self._journal.folder, end)
+
+    def close(self, *, dropped: bool) -> None:
+        """Let go of files, once no snapshot is being written; one of a dropped table is given up."""
+        self._compaction.stop(give_up=dropped)
         with self.lock:
-            at = self._version
-            try:
-                self._journal.snapshot(at.number, at.limit, at.commit, at.views)
-            except OSError as exc:
-                raise TableError(
-                    f'cannot write a snapshot of table "{at.spec.name}"', detail=exc.strerror or str(exc)
-                ) from exc
+            self._journal.close(dropped=dropped)
