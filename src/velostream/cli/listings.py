@@ -21,13 +21,22 @@ _RARE = frozenset({"bad_rows", "errors", "restarts"})
 
 
 @click.command("tables")
+@click.option("--verify", is_flag=True, help="Check every byte of the tables' files instead.")
 @common
-def tables_command(invocation: Invocation) -> None:
-    """List the tables with rows, key, version, source, health and size."""
+def tables_command(invocation: Invocation, verify: bool) -> int:
+    """List the tables with rows, key, version, source, health and size.
+
+    With --verify, list their files and what is wrong with them; exits with 1 when something is damaged.
+    """
+    if verify:
+        from velostream.cli.verify import verify_tables
+
+        return verify_tables(invocation)
     rows = ask(invocation, "SHOW TABLES")
     if invocation.output_format == "table":
         rows = brief(rows)
     _print(invocation, rows, "no tables yet")
+    return 0
 
 
 @click.command("jobs")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from velostream.runtime.answers import AnswerEvent, Params
     from velostream.runtime.client import Client
     from velostream.runtime.database import Database
+    from velostream.serving.verification import TableReport
 
 
 class Session:
@@ -56,6 +57,11 @@ class Session:
             return relations(self._open(False))
         except VelostreamError:
             return {}
+
+    def verify(self) -> list[TableReport]:
+        """Check the durable files of every table."""
+        client = self._client()
+        return client.verify() if client is not None else self._open(False).verify()
 
     def _client(self) -> Client | None:
         if self._database is not None and not self._database.read_only:

@@ -18,6 +18,7 @@ from velostream.runtime.answers import Answer, AnswerEvent, Changes, Following, 
 from velostream.runtime.control import PROTOCOL, receive, send, socket_path
 from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.results import Result
+from velostream.serving.verification import TableReport
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,14 +64,20 @@ class Client:
 
     def relations(self) -> dict[str, list[str]]:
         """Every name that a FROM may use, with its known columns."""
+        found: dict[str, list[str]] = self._asked("relations").get("relations", {})
+        return found
+
+    def verify(self) -> list[TableReport]:
+        """Check the durable files of every table there."""
+        return [TableReport.from_dict(report) for report in self._asked("verify").get("reports", ())]
+
+    def _asked(self, operation: str) -> Mapping[str, Any]:
         with self._connect() as connection:
-            send(connection, {"op": "relations", "protocol": PROTOCOL})
-            received = receive(connection)
-            if received is None:
-                return {}
-            _raise(received[0], "")
-            found: dict[str, list[str]] = received[0].get("relations", {})
-            return found
+            send(connection, {"op": operation, "protocol": PROTOCOL})
+            for reply, _ in _replies(connection, None):
+                _raise(reply, "")
+                return reply
+        return {}
 
     def _connect(self) -> socket.socket:
         """A connection; waits a little for a holder that is still starting."""

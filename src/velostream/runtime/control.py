@@ -161,6 +161,10 @@ class ControlServer:
             if request.get("op") == "relations":
                 send(connection, {"end": True, "relations": relations(self._database)})
                 return
+            if request.get("op") == "verify":
+                reports = [report.as_dict() for report in self._database.verify()]
+                send(connection, {"end": True, "reports": reports})
+                return
             self._execute(connection, request, text, tables)
         except OSError:
             raise

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from velostream.runtime.job import Job
     from velostream.serving.table import Table
+    from velostream.serving.verification import TableReport
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -198,6 +199,10 @@ class Database:
             table.insert(rows)
         return table
 
+    def verify(self) -> list[TableReport]:
+        """Check every durable file of every table; what is damaged is told, not raised."""
+        return [self.store.verify(name) for name in self.store.names()]
+
     # --- jobs -------------------------------------------------------------------------------------------
 
     def jobs(self) -> list[JobInfo]:
@@ -230,7 +235,9 @@ class Database:
             and isinstance(entry.statement, model.CreateTable)
             and job.name in self.store.names()
         ):
-            self.store.open(job.name).set_health(*_health(job))
+            table = self.store.readable(job.name)
+            if table is not None:
+                table.set_health(*_health(job))
         self._on_job(job)
 
     # --- functions --------------------------------------------------------------------------------------

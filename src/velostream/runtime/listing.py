@@ -48,18 +48,21 @@ def show(statement: model.Show, catalog: Catalog, store: TableStore, jobs: Jobs 
 
 
 def tables(store: TableStore) -> pa.Table:
-    """One row per table, with its figures."""
-    stats = [(name, table.stats(), table.spec) for name, table in store.tables().items()]
+    """One row per table, with its figures; of one whose files are damaged, the name alone."""
+    names = store.names()
+    opened = [store.readable(name) for name in names]
+    stats = [table.stats() if table is not None else None for table in opened]
+    keys = [", ".join(table.spec.key) or None if table is not None else None for table in opened]
     return pa.table(
         {
-            "name": pa.array([name for name, _, _ in stats], pa.string()),
-            "rows": pa.array([s.record_count for _, s, _ in stats], pa.int64()),
-            "key": pa.array([", ".join(spec.key) or None for _, _, spec in stats], pa.string()),
-            "version": pa.array([s.version for _, s, _ in stats], pa.int64()),
-            "source": pa.array([s.datasource_type for _, s, _ in stats], pa.string()),
-            "health": pa.array([s.health for _, s, _ in stats], pa.string()),
-            "last_updated": pa.array([s.last_updated for _, s, _ in stats], pa.timestamp("us", tz="UTC")),
-            "bytes": pa.array([s.bytes for _, s, _ in stats], pa.int64()),
+            "name": pa.array(names, pa.string()),
+            "rows": pa.array([s and s.record_count for s in stats], pa.int64()),
+            "key": pa.array(keys, pa.string()),
+            "version": pa.array([s and s.version for s in stats], pa.int64()),
+            "source": pa.array([s and s.datasource_type for s in stats], pa.string()),
+            "health": pa.array([s.health if s is not None else "failed" for s in stats], pa.string()),
+            "last_updated": pa.array([s and s.last_updated for s in stats], pa.timestamp("us", tz="UTC")),
+            "bytes": pa.array([s and s.bytes for s in stats], pa.int64()),
         }
     )
 

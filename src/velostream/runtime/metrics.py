@@ -52,8 +52,9 @@ class Figures:
         yield from _gauges(infos)
         yield from _states(infos)
         yield from self._failures()
-        stats = {name: table.stats() for name, table in self._database.store.tables().items()}
-        yield from _tables(stats)
+        store = self._database.store
+        opened = {name: store.readable(name) for name in store.names()}
+        yield from _tables({name: table.stats() for name, table in opened.items() if table is not None})
 
     def _failures(self) -> Iterator[Metric]:
         family = CounterMetricFamily(
