@@ -23,6 +23,8 @@ _WIDE_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 COMPRESSIONS = (".gz", ".zst")
+WHOLE_BYTES = 1 << 30
+"""How much text a file may hold that can only be read whole: in memory it becomes several times as much."""
 
 
 def wide_encoding(head: bytes) -> str | None:
@@ -39,10 +41,10 @@ def compression(path: str) -> str | None:
 def utf8_chunks(stream: IO[bytes], packed: str | None) -> Iterator[bytes]:
     """A file's content as UTF-8 without its mark.
 
-    Raises SourceDataError when it is damaged or unfinished. Bytes that are no UTF-8 pass through: the
-    records they are in are judged one by one.
+    Raises SourceDataError when it is damaged, unfinished or larger than `WHOLE_BYTES`. Bytes that are no
+    UTF-8 pass through: the records they are in are judged one by one.
     """
-    chunks = _unpacked(stream, packed)
+    chunks = _bounded(_unpacked(stream, packed))
     first = next(chunks, b"")
     encoding = wide_encoding(first)
     if encoding is None:
@@ -54,6 +56,18 @@ def utf8_chunks(stream: IO[bytes], packed: str | None) -> Iterator[bytes]:
     for chunk in chunks:
         yield decoder.decode(chunk).encode("utf-8")
     yield decoder.decode(b"", final=True).encode("utf-8")
+
+
+def _bounded(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > WHOLE_BYTES:
+            raise SourceDataError(
+                f"it holds more than {WHOLE_BYTES >> 20} MiB, and a compressed file, a JSON document or a "
+                "UTF-16 text is read whole; write uncompressed lines in UTF-8, or several files"
+            )
+        yield chunk
 
 
 def _unpacked(stream: IO[bytes], packed: str | None) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from files_model import keys, open_source, reader_of
 
 from velostream.errors import SourceConfigError, SourceMissingError
+from velostream.formats import encodings
 
 
 @pytest.mark.parametrize(
@@ -160,3 +162,24 @@ def test_create_empty_and_unknown_formats(tmp_path):
     (tmp_path / "x.what").write_text("a")
     with pytest.raises(SourceConfigError, match="is not told by its name"):
         open_source(str(tmp_path / "x.what"), tmp_path / "third").check()
+
+
+@pytest.mark.parametrize("name", ["x.csv.gz", "x.json"])
+def test_a_file_too_large_to_be_read_whole_says_so(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(encodings, "WHOLE_BYTES", 1 << 20)
+    path = tmp_path / name
+    small, large = [{"a": "1", "b": "2"}], [{"a": "1", "b": "2" * 2_000_000}]
+
+    def write(rows):
+        csv = "a,b\n" + "".join(f"{row['a']},{row['b']}\n" for row in rows)
+        content = gzip.compress(csv.encode()) if name.endswith("gz") else json.dumps(rows).encode()
+        path.write_bytes(content)
+
+    write(small)
+    reader = reader_of(path, tmp_path)
+    assert keys(reader.settle()) == ["1"]
+    write(large)
+    assert keys(reader.settle()) == ["1"]
+    assert [bad.reason.partition(",")[0] for bad in reader.bad] == ["it holds more than 1 MiB"]
+    write([*small, *small])
+    assert keys(reader.settle()) == ["1", "1"]
