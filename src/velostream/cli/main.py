@@ -16,6 +16,10 @@ INTERRUPTED = 130
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit with its code."""
     sys.meta_path.insert(0, _WithoutPandas())
+    # What a terminal cannot show is escaped, as Python does on stderr; `Output` decides for itself.
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
     try:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import ConfigError
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-NULL = "∅"
+_NULL, _PLAIN_NULL = "∅", "NULL"
 MOST = 1000
 """Rows that a terminal is given."""
 _WIDEST = 60
@@ -32,6 +33,9 @@ class Output:
         self._header: list[str] | None = None
         if form == "arrow" and sys.stdout.isatty():
             raise ConfigError("arrow is binary and stdout is a terminal", hint="redirect it: > rows.arrow")
+        if form in {"json", "csv"} and isinstance(sys.stdout, TextIOWrapper):
+            # For programs, which expect it whatever a terminal would show.
+            sys.stdout.reconfigure(encoding="utf-8")
 
     @property
     def pretty(self) -> bool:
@@ -87,6 +91,15 @@ class Output:
             sys.stdout.flush()
 
 
+def null_mark() -> str:
+    """What stands for NULL: a sign that no text looks like, where stdout can show it."""
+    try:
+        _NULL.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return _PLAIN_NULL
+    return _NULL
+
+
 def _lines(lines: Iterable[str]) -> None:
     sys.stdout.writelines(lines)
 
@@ -117,7 +130,8 @@ def plain_table(rows: pa.Table) -> str:
     if not names:
         return ""
     cells, numeric = texts(rows)
-    shown = [[NULL if cell is None else cell.replace("\n", "\\n") for cell in row] for row in cells]
+    null = null_mark()
+    shown = [[null if cell is None else cell.replace("\n", "\\n") for cell in row] for row in cells]
     widths = [max(len(line[i]) for line in [names, *shown]) for i in range(len(names))]
     rule = ["-" * width for width in widths]
     return "".join(_line(line, widths, numeric) for line in [names, rule, *shown])
@@ -165,7 +179,10 @@ def fitted(
 ) -> list[int] | None:
     """Widths of the columns so that the table fits, taken from the widest texts first; None if it cannot."""
     widths = [
-        min(max(len(name), *(len(row[i] or NULL) for row in cells), 1), 10**9 if numeric[i] else _WIDEST)
+        min(
+            max(len(name), *(len(row[i] or null_mark()) for row in cells), 1),
+            10**9 if numeric[i] else _WIDEST,
+        )
         for i, name in enumerate(names)
     ]
     if len(names) <= 2:
@@ -192,7 +209,7 @@ def widths_of_two(widths: list[int], width: int) -> list[int]:
 def _cell(text: str | None) -> Text:
     from rich.text import Text
 
-    return Text(NULL, "bright_black") if text is None else Text(text)
+    return Text(null_mark(), "bright_black") if text is None else Text(text)
 
 
 def _blocks(names: Sequence[str], cells: Sequence[Sequence[str | None]]) -> RenderableType:

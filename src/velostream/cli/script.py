@@ -7,11 +7,13 @@ from pathlib import Path
 
 from velostream.errors import ConfigError, nearest
 
+STDIN = "<stdin>"
+
 
 def read_script(path: str) -> tuple[str, str]:
     """The text of a file and the name to show for it; `-` is standard input."""
     if path == "-":
-        return _decoded(sys.stdin.buffer.read(), "<stdin>"), "<stdin>"
+        return _filled(read_stdin(), STDIN), STDIN
     file = Path(path)
     try:
         content = file.read_bytes()
@@ -23,18 +25,26 @@ def read_script(path: str) -> tuple[str, str]:
         raise ConfigError(f'"{path}" is a directory', hint=hint) from None
     except OSError as exc:
         raise ConfigError(f'cannot read "{path}": {(exc.strerror or str(exc)).lower()}') from None
-    return _decoded(content, path), path
+    return _filled(_decoded(content, path), path), path
+
+
+def read_stdin() -> str:
+    """What comes through the pipe, which is UTF-8 whatever the locale says."""
+    return _decoded(sys.stdin.buffer.read(), STDIN)
 
 
 def _decoded(content: bytes, name: str) -> str:
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         line = content[: exc.start].count(b"\n") + 1
         raise ConfigError(
             f'"{name}" is not UTF-8: byte 0x{content[exc.start]:02x} in line {line}',
             hint=f"convert it: iconv -f latin1 -t utf-8 {name}",
         ) from None
+
+
+def _filled(text: str, name: str) -> str:
     if not text.strip():
         raise ConfigError(f'"{name}" is empty', hint="write statements into it, each ended by a semicolon")
     return text

@@ -16,6 +16,7 @@ from velostream.cli.diagnostics import say, whisper
 from velostream.cli.durations import duration
 from velostream.cli.invocation import Invocation, common
 from velostream.cli.output import Output
+from velostream.cli.script import read_stdin
 from velostream.cli.session import Session
 from velostream.errors import ConfigError
 
@@ -56,9 +57,7 @@ def sql_command(
         if params:
             raise ConfigError("--param needs a statement", hint='velo sql "SELECT :n + 1" --param n=7')
         return Repl(invocation).run()
-    text = sys.stdin.read() if statement in (None, "-") else str(statement)
-    if not text.strip():
-        raise ConfigError("there is no statement", hint='velo sql "SELECT 1"')
+    text = _readable(read_stdin() if statement in (None, "-") else str(statement))
     values = parameters(params)
     output = Output(invocation.output_format)
     stop = Event()
@@ -70,6 +69,19 @@ def sql_command(
         print_events(session.answers(text, values or None, follow=not once, stop=stop), output, stop)
     output.close()
     return None
+
+
+def _readable(text: str) -> str:
+    if not text.strip():
+        raise ConfigError("there is no statement", hint='velo sql "SELECT 1"')
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"the statement has characters that the locale ({sys.getfilesystemencoding()}) does not know",
+            hint="use a UTF-8 locale: LC_ALL=C.UTF-8 velo sql …",
+        ) from None
+    return text
 
 
 def parameters(given: Iterable[str]) -> dict[str, Any]:

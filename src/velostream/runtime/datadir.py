@@ -80,8 +80,11 @@ class DataDirectory:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.root.chmod(0o700)
         except OSError as exc:
-            raise DataDirError(f"cannot use data directory {self.root}: {exc.strerror}") from exc
-        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            raise self._unusable(exc) from exc
+        try:
+            descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as exc:
+            raise self._unusable(exc) from exc
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -96,6 +99,12 @@ class DataDirectory:
         self._lock = descriptor
         for folder in (self.tables, self.logs):
             folder.mkdir(exist_ok=True, mode=0o700)
+
+    def _unusable(self, exc: OSError) -> DataDirError:
+        return DataDirError(
+            f"cannot use data directory {self.root}: {(exc.strerror or str(exc)).lower()}",
+            hint="give another directory with --data-dir",
+        )
 
     def release(self) -> None:
         """Let another process hold it."""
@@ -129,4 +138,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         return None
     except (ValueError, UnicodeDecodeError) as exc:
-        raise CorruptDataError(f"{path} is damaged: {exc}") from exc
+        raise CorruptDataError(
+            f"{path} is damaged: {exc}",
+            hint="put back a copy of the directory, or begin anew in another one with --data-dir",
+        ) from exc

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from velostream.cli.main import run
 from velostream.cli.sql import parameters
 
 if TYPE_CHECKING:
@@ -58,13 +59,17 @@ def test_arrow(made: Velo, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows.column("id").to_pylist() == [1, 2]
 
 
+def piped(content: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8")
+
+
 def test_statements_from_standard_input(made: Velo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT id FROM p WHERE id = 2;"))
+    monkeypatch.setattr(sys, "stdin", piped(b"SELECT id FROM p WHERE id = 2;"))
     assert made("sql", "-", "--format", "csv").out == "id\n2\n"
 
 
 def test_no_statement(velo: Velo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("  "))
+    monkeypatch.setattr(sys, "stdin", piped(b"  "))
     ran = velo("sql")
     assert ran.code == 2
     assert "there is no statement" in ran.err
@@ -161,3 +166,23 @@ def test_parameters_that_do_not_fit(made: Velo, arguments: list[str], message: s
     ran = made("sql", *arguments)
     assert (ran.code, ran.out) == (code, "")
     assert message in ran.err
+
+
+def test_a_statement_that_the_locale_cannot_read(velo: Velo) -> None:
+    ran = velo("sql", "SELECT '\udcfc'")
+    assert ran.code == 2
+    assert "characters that the locale" in ran.err
+
+
+def test_a_terminal_that_is_not_utf8_gets_what_it_can_show(
+    made: Velo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown(*arguments: str) -> bytes:
+        raw = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, "ascii", errors="backslashreplace"))
+        assert run(["sql", "SELECT 'ü' AS t, NULL AS n FROM p WHERE id = 1", *arguments]) == 0
+        return raw.getvalue()
+
+    assert shown() == b"t  n\n-  ----\n\\xfc  NULL\n"
+    assert shown("--format", "json") == '{"t":"ü","n":null}\n'.encode()
+    assert shown("--format", "csv") == "t,n\nü,\n".encode()
