@@ -387,6 +387,14 @@ def test_a_declared_column_does_not_widen(database, tmp_path, name):
     assert len(database.sql(f"SELECT * FROM dead_letters WHERE job = '{name}'")) == 1
 
 
+def test_a_column_that_the_source_does_not_have_is_shown_in_its_place(database, trades, name):
+    with pytest.raises(UnknownNameError) as caught:
+        database.sql(f"CREATE TABLE {name} AS\nSELECT trade_id, pric FROM file://{trades}")
+    assert caught.value.message == 'unknown column "pric"'
+    assert (caught.value.location.line, caught.value.location.text) == (2, "pric")
+    assert "price" in caught.value.hint
+
+
 # --- statements about tables and jobs -----------------------------------------------------------------
 
 

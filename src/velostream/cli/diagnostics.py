@@ -54,7 +54,7 @@ def _failure(exc: BaseException, *, debug: bool, as_json: bool) -> int:
         return exc.exit_code
     if isinstance(exc, OSError):
         what = f'"{exc.filename}": ' if exc.filename else ""
-        fail(f"{what}{exc.strerror or exc}")
+        fail(f"{what}{(exc.strerror or str(exc)).lower()}")
         return USAGE if isinstance(exc, PermissionError | FileNotFoundError) else 1
     fail(f"{type(exc).__name__}: {exc}", hint=None if debug else "--debug shows where; please report it")
     return 1

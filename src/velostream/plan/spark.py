@@ -113,7 +113,11 @@ def translate(exc: Exception) -> VelostreamError | None:
     if isinstance(exc, (AnalysisException, ParseException)):
         message = first_line(exc)
         if (error_condition(exc) or "").startswith("UNRESOLVED_COLUMN"):
-            return UnknownNameError(message)
+            given = exc.getMessageParameters() or {}
+            name, known = (given.get(key, "").replace("`", "") for key in ("objectName", "proposal"))
+            return UnknownNameError(
+                f'unknown column "{name}"', hint=f"columns are {known}" if known else None
+            )
         return SqlError(message)
     if isinstance(exc, (PySparkException, Py4JError)):
         from velostream.errors import JobError

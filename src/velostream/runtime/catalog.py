@@ -20,7 +20,7 @@ from velostream.model.statements import (
     InsertIntoSink,
     Query,
 )
-from velostream.runtime.datadir import FORMAT, read_json, write_json
+from velostream.runtime.datadir import FORMAT, damaged, read_json, write_json
 from velostream.sql.catalog import Relation, RelationKind
 from velostream.sql.types import parse_columns, spark_ddl
 
@@ -68,6 +68,8 @@ class Catalog:
         data = read_json(self._path)
         if data is None:
             return ()
+        if not isinstance(data, dict) or not isinstance(data.get("entries"), list):
+            raise damaged(self._path, "it holds no entries")
         if data.get("format", 0) > FORMAT:
             raise DataDirError(
                 f"data directory {self._path.parent} has format {data['format']}, this version reads {FORMAT}",  # noqa: E501

@@ -94,11 +94,15 @@ class DataDirectory:
                 f"data directory {self.root} is in use by process {holder}",
                 hint="stop that process, or give another directory with --data-dir",
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         self._lock = descriptor
-        for folder in (self.tables, self.logs):
-            folder.mkdir(exist_ok=True, mode=0o700)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            for folder in (self.tables, self.logs):
+                folder.mkdir(exist_ok=True, mode=0o700)
+        except OSError as exc:
+            self.release()
+            raise self._unusable(exc) from exc
 
     def _unusable(self, exc: OSError) -> DataDirError:
         return DataDirError(
@@ -138,7 +142,12 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         return None
     except (ValueError, UnicodeDecodeError) as exc:
-        raise CorruptDataError(
-            f"{path} is damaged: {exc}",
-            hint="put back a copy of the directory, or begin anew in another one with --data-dir",
-        ) from exc
+        raise damaged(path, str(exc)) from exc
+
+
+def damaged(path: Path, reason: str) -> CorruptDataError:
+    """The error for a file of the directory that cannot be what was written."""
+    return CorruptDataError(
+        f"{path} is damaged: {reason}",
+        hint="put back a copy of the directory, or begin anew in another one with --data-dir",
+    )

@@ -16,6 +16,7 @@ from velostream.errors import (
     DuplicateNameError,
     InternalError,
     JobError,
+    UnknownNameError,
     UnsupportedError,
     VelostreamError,
 )
@@ -25,7 +26,7 @@ from velostream.model.tables import TableSpec
 from velostream.runtime import listing
 from velostream.runtime.dml import Dml, Params
 from velostream.runtime.explain import explain
-from velostream.runtime.identity import difference, kind_of, same_but_replace, sink_name
+from velostream.runtime.identity import column_place, difference, kind_of, same_but_replace, sink_name
 from velostream.runtime.results import Result
 from velostream.runtime.select import LiveSelect
 from velostream.sql.dependencies import used_names
@@ -72,6 +73,16 @@ class Executor:
         self, statement: model.Statement, params: Params = None, *, identity: str | None = None
     ) -> Result:
         """The statement's answer. `identity` marks a change that runs once per data directory."""
+        try:
+            return self._run(statement, params, identity)
+        except UnknownNameError as error:
+            # Some columns are known to their source alone.
+            what, _, name = error.message.partition(' "')
+            if what == "unknown column":
+                error.at(column_place(name.rstrip('"'), statement))
+            raise
+
+    def _run(self, statement: model.Statement, params: Params, identity: str | None) -> Result:
         if isinstance(statement, (model.InsertInto, model.Update, model.Delete)):
             return self._change(statement, params, identity)
         if isinstance(statement, model.SelectStatement):

@@ -1,14 +1,19 @@
-"""When two statements are the same, and what a statement without a name is called."""
+"""When two statements are the same, what one without a name is called, and where one names a column."""
 
 from __future__ import annotations
 
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
+from velostream.sql.check import queries_of
 from velostream.sql.generator import generate
+from velostream.sql.places import locate
 
 if TYPE_CHECKING:
     from velostream.model import statements as model
+    from velostream.model.location import Location
 
 
 def sink_name(statement: model.InsertIntoSink) -> str:
@@ -38,3 +43,13 @@ def difference(before: str, after: str) -> str:
 
 def _without_replace(statement: model.Statement) -> str:
     return generate(statement).replace("CREATE OR REPLACE ", "CREATE ", 1)
+
+
+def column_place(name: str, statement: model.Statement) -> Location | None:
+    """Where a statement names a column, as far as it is its own text and not that of a view."""
+    for query in queries_of(statement):
+        for column in query.tree.find_all(exp.Column):
+            place = locate(column, statement.location.source) if statement.location is not None else None
+            if place is not None and place.text.replace("`", "").casefold() == name.casefold():
+                return place
+    return None
