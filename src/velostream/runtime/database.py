@@ -91,6 +91,7 @@ class Database:
             bind_stored(self.catalog, self.directory.catalog)
             editions = {entry.name: entry.edition for entry in self.catalog}
             self.store = TableStore(self.directory.tables, read_only=read_only, editions=editions)
+            self.store.budget.total = settings.memory_total
             self.adhoc = AdHoc(self.store, self.spark)
             if not read_only:
                 self._remove_orphans()

@@ -50,6 +50,11 @@ class ReadyRows:
             finally:
                 self._lock.release()
 
+    def give_up(self) -> None:
+        """Let go of all rows, to have the memory."""
+        with self._lock:
+            self.by_key.clear()
+
     def retire(self, link: Link, changed: Mapping[Hashable, int], deleted: Iterable[Hashable]) -> None:
         """The version with this link is about to be followed by one in which these keys are other rows."""
         with self._lock:

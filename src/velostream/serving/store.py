@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 from velostream.errors import DataDirError, DuplicateNameError, TableError, UnknownNameError, did_you_mean
 from velostream.serving.journal import Journal
 from velostream.serving.log import sync_folder
+from velostream.serving.memory import MemoryBudget
 from velostream.serving.questions import Questions
 from velostream.serving.table import Table
 from velostream.serving.verification import TableReport, verify
@@ -48,6 +49,8 @@ class TableStore:
         self._lock = RLock()
         self.questions = Questions()
         """Answers SQL over single tables; the runtime lends it Spark."""
+        self.budget = MemoryBudget()
+        """What all tables together may take; the runtime sets it."""
         if not read_only:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in root.glob(f"{_ASIDE}*"):
@@ -71,7 +74,7 @@ class TableStore:
             table = self._open.get((name, number))
             if table is None:
                 folder = self._existing(name, number)
-                table = Table(Journal(folder, read_only=self._read_only), self.questions)
+                table = Table(Journal(folder, read_only=self._read_only), self.questions, self.budget)
                 self._open[name, number] = table
             return table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
     from threading import Condition
 
     import pyarrow as pa
+
+_GLANCE = 0.5
+"""A thread that waits for an event loop looks up this often, so that a cancelled wait ends."""
 
 
 class Subscription:
@@ -80,6 +84,21 @@ class Subscription:
         self._closed = True
         with self._published:
             self._published.notify_all()
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> tuple[int, pa.Table]:
+        """The same for asyncio; the event loop stays free while it waits, and may cancel it."""
+        deadline = None if self._timeout is None else monotonic() + self._timeout
+        while True:
+            left = _GLANCE if deadline is None else min(_GLANCE, max(0.0, deadline - monotonic()))
+            change = await asyncio.to_thread(self.next_change, left)
+            if change is not None:
+                return change
+            over = deadline is not None and monotonic() >= deadline
+            if over or self._closed or (self._ended() and self._newest() <= self.version):
+                raise StopAsyncIteration
 
     def __enter__(self) -> Subscription:
         return self

@@ -18,6 +18,7 @@ from velostream.errors import KeyExistsError, TableError, UnknownNameError, did_
 from velostream.model.changes import Commit
 from velostream.model.tables import HIDDEN, SHOWN, TableSpec
 from velostream.serving.asking import Asker
+from velostream.serving.memory import MemoryUse, memory_of
 from velostream.serving.record import Row, row_class
 from velostream.serving.rows import to_table
 from velostream.serving.schemas import align
@@ -28,6 +29,7 @@ from velostream.serving.writer import Writer
 if TYPE_CHECKING:
     from velostream.serving.index import Link
     from velostream.serving.journal import Journal
+    from velostream.serving.memory import MemoryBudget
     from velostream.serving.questions import Questions
     from velostream.serving.values import KeyCodec
     from velostream.serving.verification import TableReport
@@ -57,7 +59,10 @@ class TableStats:
     queries: int
     cache_hits: int
     bytes: int
+    """Memory of the rows, their indexes, and the rows kept ready for lookups."""
     disk_bytes: int
+    memory: MemoryUse
+    """The same bytes, by what they are for."""
 
     @property
     def bytes_per_row(self) -> float:
@@ -88,7 +93,7 @@ class Table:
     several times.
     """
 
-    def __init__(self, journal: Journal, questions: Questions) -> None:
+    def __init__(self, journal: Journal, questions: Questions, budget: MemoryBudget) -> None:
         self._journal = journal
         self._questions = questions
         self._asker = Asker(questions)
@@ -96,7 +101,8 @@ class Table:
         self._health: tuple[str, str | None] = ("healthy", None)
         self._version: TableVersion
         self._link: Link
-        self._writer = Writer(journal, self._publish)
+        self._budget = budget
+        self._writer = Writer(journal, self._publish, budget)
         self._closed: str | None = None
         self._turns = count()
 
@@ -148,6 +154,7 @@ class Table:
     def stats(self) -> TableStats:
         """The table's figures now."""
         version = self._version
+        memory = memory_of(version)
         queries, hits = self._asker.counts(version.spec.name)
         return TableStats(
             record_count=len(version),
@@ -158,7 +165,8 @@ class Table:
             version=version.number,
             queries=queries,
             cache_hits=hits,
-            bytes=version.nbytes,
+            bytes=memory.total,
+            memory=memory,
             disk_bytes=self._journal.disk_bytes,
         )
 
@@ -487,6 +495,7 @@ class Table:
         """Let go of files; rows already in memory stay readable."""
         with self._writer.lock:
             self._closed = "dropped" if dropped else self._closed or "closed"
+            self._budget.leave(self._writer)
         self._writer.close(dropped=dropped)
         with self._published:
             self._published.notify_all()

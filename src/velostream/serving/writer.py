@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from velostream.errors import InternalError, MemoryBudgetError
+from velostream.errors import InternalError
 from velostream.serving import changes
 from velostream.serving.compaction import Compaction
 from velostream.serving.index import KeyIndex, Link, RowIndex
@@ -26,14 +26,18 @@ if TYPE_CHECKING:
 
     from velostream.model.changes import Commit
     from velostream.model.tables import TableSpec
+    from velostream.serving.memory import MemoryBudget
 
 
 class Writer:
     """Turns commits into versions. `publish` is called with each new version, once it is durable."""
 
-    def __init__(self, journal: Journal, publish: Callable[[TableVersion], None]) -> None:
+    def __init__(
+        self, journal: Journal, publish: Callable[[TableVersion], None], budget: MemoryBudget
+    ) -> None:
         self._journal = journal
         self._publish = publish
+        self._budget = budget
         self._row_index: RowIndex | None = None
         self._unapplied = False
         self.lock = RLock()
@@ -51,6 +55,7 @@ class Writer:
             self._first_link(),
         )
         publish(self._version)
+        budget.enter(self)
         self._compaction = Compaction(journal, self.lock, lambda: self._version)
         self._compaction.after_commit()
 
@@ -59,6 +64,11 @@ class Writer:
 
     def _first_link(self) -> Link:
         return Link(ReadyRows(), plain=self.codec.plain)
+
+    @property
+    def version(self) -> TableVersion:
+        """The newest version."""
+        return self._version
 
     @property
     def spec(self) -> TableSpec:
@@ -152,16 +162,8 @@ class Writer:
         self._unapplied = True
 
     def _check_budget(self, change: Change) -> None:
-        before = self._version
-        budget = int(before.spec.options.get("memory.budget", 0))
-        if not budget or change.added.num_rows <= change.removed.num_rows:
-            return
-        size = before.nbytes + change.added.nbytes
-        if size > budget:
-            raise MemoryBudgetError(
-                f'table "{before.spec.name}" would take {size:,} bytes of its budget of {budget:,}',
-                hint='raise "memory.budget", narrow the query, or keep the table in Delta Lake',
-            )
+        if change.added.num_rows > change.removed.num_rows:
+            self._budget.check(self, change.added.nbytes)
 
     def _apply(self, change: Change, commit: Commit, link: Link) -> int:
         before = self._version
