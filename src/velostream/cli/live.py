@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from velostream.cli.diagnostics import coloured, whisper
 from velostream.cli.output import pretty_table
+from velostream.model.changes import WEIGHT
 from velostream.runtime.answers import AnswerEvent, Changes, Following
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from velostream.cli.output import Output
 
-WEIGHT = "_weight"
 PATIENCE_SECONDS = 0.4
 """A spinner before this would only flicker."""
 

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from velostream.config import Settings
-    from velostream.runtime.answers import AnswerEvent, Params
+    from velostream.runtime.answers import AnswerEvent
     from velostream.runtime.client import Client
     from velostream.runtime.database import Database
+    from velostream.runtime.dml import Params
     from velostream.serving.verification import TableReport
 
 

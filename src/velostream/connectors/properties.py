@@ -32,6 +32,11 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
+_PROPERTY = re.compile(
+    r"""(?P<before>(?P<mark>['"`])(?P<name>[^'"`]+)(?P=mark)\s*=\s*)"""
+    r"""(?P<quote>['"])(?P<value>(?:\\.|(?P=quote){2}|(?!(?P=quote)).)*)(?P=quote)""",
+    re.DOTALL,
+)
 _USER_INFO = re.compile(r"(?<=://)([^/@\s:]*):([^/@\s]+)@")
 _URI_PARAMETER = re.compile(r"([?&])([^=&?\s]+)=(\"[^\"]*\"|'[^']*'|[^&\s]*)")
 
@@ -108,12 +113,15 @@ def secret(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
-def redact(properties: Mapping[str, str]) -> dict[str, str]:
-    """`properties` for display: secrets hidden, also inside URIs; references stay as written."""
-    return {
-        name: HIDDEN_VALUE if secret(name) and not _REFERENCE.fullmatch(value) else redact_uri(value)
-        for name, value in properties.items()
-    }
+def redact(text: str) -> str:
+    """A statement for display: secrets hidden in its properties and URIs; references stay as written."""
+
+    def value(match: re.Match[str]) -> str:
+        if not secret(match["name"]) or _REFERENCE.fullmatch(match["value"]):
+            return match[0]
+        return f"{match['before']}{match['quote']}{HIDDEN_VALUE}{match['quote']}"
+
+    return redact_uri(_PROPERTY.sub(value, text))
 
 
 def redact_uri(text: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from velostream.model.statements import SelectStatement
 from velostream.runtime.select import LiveSelect
@@ -16,9 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from velostream.runtime.database import Database
+    from velostream.runtime.dml import Params
     from velostream.runtime.results import Result
-
-Params = Mapping[str, Any] | tuple[Any, ...] | None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from velostream.errors import ConnectionFailedError, InternalError, VelostreamError
 from velostream.model.location import SourceText
-from velostream.runtime.answers import Answer, AnswerEvent, Changes, Following, Params
+from velostream.runtime.answers import Answer, AnswerEvent, Changes, Following
 from velostream.runtime.control import PROTOCOL, receive, send, socket_path
 from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.results import Result
@@ -22,6 +22,8 @@ from velostream.serving.verification import TableReport
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from velostream.runtime.dml import Params
 
 START_SECONDS = 10.0
 """How long the holder may take between locking the directory and listening."""

@@ -21,13 +21,14 @@ import pyarrow as pa
 import structlog
 
 from velostream.errors import ConnectionFailedError, InternalError, VelostreamError
-from velostream.runtime.answers import Answer, AnswerEvent, Changes, Following, Params, answers
+from velostream.runtime.answers import Answer, AnswerEvent, Changes, Following, answers
 from velostream.serving.values import to_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from velostream.runtime.database import Database
+    from velostream.runtime.dml import Params
 
 log = structlog.get_logger("velostream.control")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from velostream.connectors.properties import redact
 from velostream.errors import (
     ChangedStatementError,
     CycleError,
@@ -112,7 +113,7 @@ class Executor:
             return None
         raise ChangedStatementError(
             f'"{name}" was created by another statement in this data directory',
-            detail=difference(entry.text, statement.text),
+            detail=difference(redact(entry.text), redact(statement.text)),
             hint=f"write CREATE OR REPLACE to build it anew, or DROP {kind_of(entry.statement)} {name} first",
             location=statement.location,
         )
@@ -307,7 +308,7 @@ class Executor:
 
     @_do.register
     def _(self, statement: model.ShowCreate) -> Result:
-        return Result(pa.table({"statement": [self._catalog.require(statement.name).text]}))
+        return Result(pa.table({"statement": [redact(self._catalog.require(statement.name).text)]}))
 
     @_do.register
     def _(self, statement: model.Describe) -> Result:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from velostream.connectors.properties import redact
 from velostream.errors import JobError, UnknownNameError, UnsupportedError, did_you_mean
 from velostream.model.jobs import JobState
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Properties, Query
@@ -160,7 +161,7 @@ class Jobs:
             job_id,
             entry.name,
             _kind(statement),
-            statement.text,
+            redact(statement.text),
             self._directory.job(job_id),
             self.site.spark,
             open_work,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from velostream.connectors.properties import redact
 from velostream.connectors.registry import default_registry
 from velostream.model import statements as model
 from velostream.model.jobs import JobInfo, JobState, JobStats
@@ -42,7 +43,7 @@ def show(statement: model.Show, catalog: Catalog, store: TableStore, jobs: Jobs 
         {
             "name": pa.array([e.name for e in entries], pa.string()),
             "columns": pa.array([schema_text(e.result) if e.result else None for e in entries], pa.string()),
-            "statement": pa.array([e.text for e in entries], pa.string()),
+            "statement": pa.array([redact(e.text) for e in entries], pa.string()),
         }
     )
 
@@ -95,7 +96,7 @@ def _asleep(entry: Entry) -> JobInfo:
     state = JobState.PAUSED if entry.paused else JobState.STOPPED
     kind = type(entry.statement).__name__.removeprefix("Create").lower()
     kind = "insert" if isinstance(entry.statement, model.InsertIntoSink) else kind
-    return JobInfo(entry.job or "", entry.name, kind, state, None, entry.text, None, JobStats())
+    return JobInfo(entry.job or "", entry.name, kind, state, None, redact(entry.text), None, JobStats())
 
 
 def connectors() -> pa.Table:

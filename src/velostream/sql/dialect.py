@@ -116,10 +116,6 @@ class VelostreamParser(SparkParser):
         """Read a closing parenthesis."""
         self._match_r_paren()
 
-    def connected(self) -> bool:
-        """Whether nothing stands between the token read last and the current one."""
-        return self._is_connected()
-
     def partition_by(self) -> tuple[exp.Expr, ...]:
         """PARTITION BY, if it is there."""
         return tuple(self._parse_partition_by())

@@ -27,7 +27,6 @@ from velostream.sql.shapes import Shape, source_shape
 from velostream.sql.syntax import RawWith
 
 if TYPE_CHECKING:
-    from velostream.model.location import Location
     from velostream.sql.context import Context
 
 _FILE_TABLES = frozenset(
@@ -335,8 +334,3 @@ def _refuse_path(node: exp.Table) -> None:
 def _refuse_with(with_: RawWith | None, reason: str) -> None:
     if with_ is not None:
         raise SqlSyntaxError(f"WITH stands after a source, and {reason}", location=with_.location)
-
-
-def statement_place(with_: RawWith | None, context: Context) -> Location | None:
-    """Where a WITH stands if it is the statement's last word, else None."""
-    return with_.location if with_ is not None and with_.end == context.end else None

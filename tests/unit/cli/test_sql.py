@@ -186,3 +186,12 @@ def test_a_terminal_that_is_not_utf8_gets_what_it_can_show(
     assert shown() == b"t  n\n-  ----\n\\xfc  NULL\n"
     assert shown("--format", "json") == '{"t":"ü","n":null}\n'.encode()
     assert shown("--format", "csv") == "t,n\nü,\n".encode()
+
+
+def test_passwords_are_not_shown_again(velo: Velo) -> None:
+    made = "CREATE SOURCE s (a INT) FROM postgresql://u:s3cret@h/db?table=t WITH ('password' = 's3cret')"
+    assert velo("sql", made).code == 0
+    for asked in ("SHOW CREATE s", "SHOW SOURCES"):
+        ran = velo("sql", asked)
+        assert "s3cret" not in ran.out
+        assert "postgresql://u:***@h/db?table=t" in ran.out

@@ -234,27 +234,26 @@ def test_secrets_are_resolved_and_hidden(monkeypatch, tmp_path):
         resolve_secrets("${env:NOT_THERE}")
     with pytest.raises(ConfigError, match="secret file"):
         resolve_secrets(f"${{file:{tmp_path / 'none'}}}")
+    properties = {
+        "password": "s3cret",
+        "sasl.password": "${env:DB_PASSWORD}",
+        "ssl.key.password": "s3cret",
+        "secret.access.key": "s3cret",
+        "session.token": "s3cret''s3cret",
+        "sasl.oauthbearer.token.endpoint.url": "https://login",
+        "topic": "orders",
+        "key": "id",
+        "sink": "postgresql://u:s3cret@h/db?password=s3cret&table=t",
+    }
+    pairs = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     shown = redact(
-        {
-            "password": "s3cret",
-            "sasl.password": "${env:DB_PASSWORD}",
-            "ssl.key.password": "s3cret",
-            "secret.access.key": "s3cret",
-            "session.token": "s3cret",
-            "sasl.oauthbearer.token.endpoint.url": "https://login",
-            "headers": '{"Authorization": "s3cret"}',
-            "topic": "orders",
-            "key": "id",
-            "sink": "postgresql://u:s3cret@h/db?password=s3cret&table=t",
-        }
+        f"CREATE SOURCE s FROM kafka://x WITH ({pairs}, \"headers\"=\"{{'Authorization': 's3cret'}}\")"
     )
-    assert "s3cret" not in str(shown)
-    assert shown["sasl.password"] == "${env:DB_PASSWORD}"
-    assert (shown["topic"], shown["key"], shown["sasl.oauthbearer.token.endpoint.url"]) == (
-        "orders",
-        "id",
-        "https://login",
-    )
+    assert "s3cret" not in shown
+    for name in ("sasl.password", "topic", "key", "sasl.oauthbearer.token.endpoint.url"):
+        assert f"'{name}' = '{properties[name]}'" in shown
+    assert "'password' = '***'" in shown
+    assert "postgresql://u:***@h/db?password=***&table=t" in shown
     assert (
         redact_uri("postgresql://u:s3cret@h/db?password='s3cret'&table=t")
         == "postgresql://u:***@h/db?password=***&table=t"

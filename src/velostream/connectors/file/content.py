@@ -6,7 +6,6 @@ import hashlib
 from io import BytesIO
 from typing import IO
 
-_TAIL = 64 * 1024
 _SMALL = 1024 * 1024
 _MOST_BLOCKS = 64
 
