@@ -71,9 +71,12 @@ class KeyIndex:
             if self._views is None:
                 return
             slots: dict[Hashable, int] = {}
+            # Small steps, since each keeps all other threads out for its length.
             for view in self._views:
-                keys = self.codec.encode_columns(view.live_batch())
-                slots.update(zip(keys, view.live_ids().tolist(), strict=True))
+                batch, ids = view.live_batch(), view.live_ids()
+                for start in range(0, batch.num_rows, _STEP):
+                    keys = self.codec.encode_columns(batch.slice(start, _STEP))
+                    slots.update(zip(keys, ids[start : start + _STEP].tolist(), strict=True))
             self._slots = slots
             self._views = None
 

@@ -14,6 +14,7 @@ from velostream.errors import CorruptDataError, DataDirError, LaggingReaderError
 from velostream.model.tables import TableSpec
 from velostream.serving import frames, snapshots
 from velostream.serving.store import TableStore
+from velostream.serving.values import KeyCodec
 from velostream.serving.verification import FileState, verify
 
 if TYPE_CHECKING:
@@ -257,6 +258,34 @@ def test_snapshots_that_lead_to_different_rows_are_found(tmp_path: Path) -> None
     report = verify(folder)
     assert (report.version, report.good) == (None, False)
     assert "do not lead" in (report.problem or "")
+
+
+def test_sql_is_answered_before_keys_are_indexed_and_keys_are_indexed_in_small_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = trades(*((f"k{number}", "1.00", number) for number in range(70_000)))
+    with TableStore(tmp_path) as store:
+        table = store.create(TableSpec("trades", TRADES, ("symbol",)))
+        table.commit_keyed(rows, None, commit(1))
+        table.checkpoint()
+    steps: list[int] = []
+    real = KeyCodec.encode_columns
+
+    def encode(codec: KeyCodec, batch: Any) -> Any:
+        steps.append(batch.num_rows)
+        return real(codec, batch)
+
+    monkeypatch.setattr(KeyCodec, "encode_columns", encode)
+    with TableStore(tmp_path) as store:
+        table = store.open("trades")
+        assert table.scalar("SUM(volume)", "volume < 3") == 3
+        assert len(table) == 70_000
+        assert steps == []
+        row = table.get("k69999")
+        assert row is not None
+        assert row.volume == 69_999
+    assert sum(steps) == 70_000
+    assert max(steps) <= 20_000
 
 
 def test_an_unfinished_record_and_files_left_aside_are_no_damage(tmp_path: Path) -> None:
