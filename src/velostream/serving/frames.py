@@ -30,6 +30,9 @@ _PREFIX = struct.Struct("<4sIQII")
 _ALIGN = 64
 _PIECE = 4 << 20
 
+REMEDY = "restore the table's folder from a copy, or drop the table and create it again"
+"""What to do about a table that cannot be read."""
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -155,6 +158,5 @@ def corrupt(message: str, detail: str | None = None) -> CorruptDataError:
     return CorruptDataError(
         message,
         detail=detail,
-        hint="velo tables --verify tells what is left; restore the table's folder from a copy, "
-        "or drop the table and create it again",
+        hint=f"velo tables --verify tells what is left; {REMEDY}",
     )

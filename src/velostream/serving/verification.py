@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from velostream.errors import DataDirError, TableError
+from velostream.errors import CorruptDataError, DataDirError, TableError
 from velostream.serving import description, recovery, snapshots
-from velostream.serving.frames import FrameFile, corrupt
+from velostream.serving.frames import REMEDY, FrameFile, corrupt
 from velostream.serving.log import LogFile, files_in
 from velostream.serving.values import canonical
 
@@ -93,7 +93,8 @@ def verify(folder: Path, end: tuple[Path, int] | None = None) -> TableReport:
         _compare(folder, spec, form, recovered, end)
     except (DataDirError, TableError) as exc:
         told = exc.message + (f" ({exc.detail})" if exc.detail else "")
-        return TableReport(name, files, None, None, told, exc.hint)
+        hint = REMEDY if isinstance(exc, CorruptDataError) else exc.hint
+        return TableReport(name, files, None, None, told, hint)
     rows = sum(view.total for view in recovered.views)
     report = TableReport(name, files, recovered.version, rows)
     damaged = [file for file in files if file.state is FileState.DAMAGED]
