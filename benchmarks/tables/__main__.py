@@ -27,7 +27,7 @@ def run(rows: int, rounds: int) -> dict[str, Figures]:
     for number in range(rounds):
         for name, runs in found.items():
             print(f"{rows:,} rows, round {number + 1}: {name}", file=sys.stderr)
-            runs.append(in_process("tables.figures", name, str(rows)).figures)
+            runs.append(in_process("tables.figures", name, str(rows)))
     return {name: _medians(runs) for name, runs in found.items()}
 
 
