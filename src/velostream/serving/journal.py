@@ -119,7 +119,7 @@ class Journal:
     def recover(self) -> Recovered:
         """The newest version: the newest good snapshot, and the log since."""
         recovered = recovery.recover(self.folder, self.spec, self._form)
-        self._log.resume(recovered.replay, cut=not self.read_only)
+        self._log.resume(recovered.replay, writing=not self.read_only)
         self._noted = recovered.closed
         self._written = recovered.weight
         self._damaged = recovered.damaged

@@ -59,12 +59,15 @@ class Log:
 
     # --- writing ------------------------------------------------------------------------------------
 
-    def resume(self, replay: Replay, *, cut: bool) -> None:
-        """Go on where the replay ended. With `cut`, what is left of an unfinished record is removed."""
+    def resume(self, replay: Replay, *, writing: bool) -> None:
+        """Go on where the replay ended; to write, after removing what is left of an unfinished record."""
         self.last = replay.last
         if self._files:
             self._marks[self._files[-1].path] = replay.marks
-        if replay.torn is not None and cut:
+        elif writing:
+            # A table without a log counts as damaged; one of format 1 had none until its first commit.
+            self.rotate(0)
+        if replay.torn is not None and writing:
             os.truncate(*replay.torn)
 
     def append(self, header: dict[str, Any], rows: pa.Table | None, base: int) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from trade_rows import TRADES, commit, trades
 
@@ -224,8 +226,6 @@ def test_a_disk_that_cannot_be_read_is_told_and_not_survived_by_luck(
 
 def test_files_of_the_format_before_are_read(tmp_path: Path) -> None:
     """Without checksums in the small files, and without a log file until the first commit."""
-    import json
-
     folder = history(tmp_path)
     expected = content(tmp_path)
     data = json.loads((folder / "table.json").read_text())
@@ -239,6 +239,10 @@ def test_files_of_the_format_before_are_read(tmp_path: Path) -> None:
     for path in (empty / "trades").glob("*.frames"):
         path.unlink()
     assert content(empty) == (0, None, [])
+    with TableStore(empty) as store:
+        store.open("trades").evolve(TRADES.append(pa.field("note", pa.string())))
+    assert content(empty) == (0, None, [])
+    assert json.loads((empty / "trades" / "table.json").read_text())["format"] == 2
     (folder / "table.json").write_text(json.dumps({**data, "format": 3}, indent=2))
     with pytest.raises(DataDirError, match="format 3"):
         content(tmp_path)
@@ -314,8 +318,6 @@ def test_an_empty_table_is_verified(count: int, tmp_path: Path) -> None:
 
 
 def test_values_that_do_not_equal_themselves_are_verified(tmp_path: Path) -> None:
-    import pyarrow as pa
-
     schema = pa.schema([pa.field("x", pa.float64()), pa.field("l", pa.list_(pa.float64()))])
     nan = float("nan")
     with TableStore(tmp_path) as store:
