@@ -88,6 +88,7 @@ def check(folder: Path, kind: str, acknowledged: int) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["keyed", "rows"])
 def test_kill_9_at_random_moments(
     kind: str, tmp_path: Path, rng: random.Random, rounds: Callable[[int, int], int]
@@ -100,6 +101,7 @@ def test_kill_9_at_random_moments(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("step", crash_writer.STEPS)
 def test_kill_9_at_every_step_of_a_background_snapshot(
     step: str, tmp_path: Path, rng: random.Random, rounds: Callable[[int, int], int]
