@@ -1,4 +1,7 @@
-"""INSERT, UPDATE and DELETE on tables filled by hand: each one durable commit."""
+"""INSERT, UPDATE and DELETE on tables filled by hand: each one durable commit.
+
+No other change comes between what a statement reads of its table and what it commits.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,14 @@ class Dml:
     def insert(self, statement: InsertInto, params: Params, identity: str | None = None) -> int:
         """Insert rows; an existing key is an error without OR REPLACE. Returns how many."""
         table = self.store.open(statement.table)
-        rows = self._inserted(statement, table, params)
-        if table.spec.key and not statement.or_replace:
-            table.check_new(rows)
-        if table.spec.key:
-            table.commit_keyed(rows, None, _commit(table, identity))
-        else:
-            table.commit_rows(rows, None, _commit(table, identity))
+        with table.exclusive():
+            rows = self._inserted(statement, table, params)
+            if table.spec.key and not statement.or_replace:
+                table.check_new(rows)
+            if table.spec.key:
+                table.commit_keyed(rows, None, _commit(table, identity))
+            else:
+                table.commit_rows(rows, None, _commit(table, identity))
         return int(rows.num_rows)
 
     def _inserted(self, statement: InsertInto, table: Table, params: Params) -> pa.Table:
@@ -80,25 +84,27 @@ class Dml:
                 exp.cast(value, spark_ddl(field.type), dialect="spark") if field.name in assigned else value
             )
             items.append(exp.alias_(cast, field.name, quoted=True))
-        new = _fitted(self._where(table, items, statement.where, params), table)
-        commit = _commit(table, identity)
-        if spec.key:
-            table.commit_keyed(new, None, commit)
-        else:
-            old = _fitted(self._where(table, [exp.Star()], statement.where, params), table)
-            weights = pa.array([-1] * old.num_rows + [1] * new.num_rows, pa.int64())
-            table.commit_rows(pa.concat_tables([old, new]), weights, commit)
+        with table.exclusive():
+            new = _fitted(self._where(table, items, statement.where, params), table)
+            commit = _commit(table, identity)
+            if spec.key:
+                table.commit_keyed(new, None, commit)
+            else:
+                old = _fitted(self._where(table, [exp.Star()], statement.where, params), table)
+                weights = pa.array([-1] * old.num_rows + [1] * new.num_rows, pa.int64())
+                table.commit_rows(pa.concat_tables([old, new]), weights, commit)
         return int(new.num_rows)
 
     def delete(self, statement: Delete, params: Params, identity: str | None = None) -> int:
         """Delete rows where the condition holds. Returns how many."""
         table = self.store.open(statement.table)
-        old = _fitted(self._where(table, [exp.Star()], statement.where, params), table)
-        commit = _commit(table, identity)
-        if table.spec.key:
-            table.commit_keyed(None, old.select(list(table.spec.key)), commit)
-        else:
-            table.commit_rows(old, pa.array([-1] * old.num_rows, pa.int64()), commit)
+        with table.exclusive():
+            old = _fitted(self._where(table, [exp.Star()], statement.where, params), table)
+            commit = _commit(table, identity)
+            if table.spec.key:
+                table.commit_keyed(None, old.select(list(table.spec.key)), commit)
+            else:
+                table.commit_rows(old, pa.array([-1] * old.num_rows, pa.int64()), commit)
         return int(old.num_rows)
 
     def _where(self, table: Table, items: list[exp.Expr], where: exp.Expr | None, params: Params) -> pa.Table:

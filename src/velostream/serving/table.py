@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -352,6 +353,12 @@ class Table:
         self._journal.release(reader)
 
     # --- the job's side -----------------------------------------------------------------------------
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other writers out, from reading what a change depends on to its commit; readers go on."""
+        with self._writer.lock:
+            yield
 
     def commit_keyed(self, upserts: pa.Table | None, deletes: pa.Table | None, commit: Commit) -> int:
         """Delete keys, then insert or replace rows by key (the last of equal keys counts); the new version.
