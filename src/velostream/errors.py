@@ -253,6 +253,13 @@ class SinkError(VelostreamError):
     retryable = True
 
 
+class SinkChangedError(SinkError):
+    """What a sink wrote was changed by somebody else: going on could destroy rows that are not ours."""
+
+    code = "sink.changed"
+    retryable = False
+
+
 # --- running ----------------------------------------------------------------------------------------
 
 

@@ -232,6 +232,10 @@ class Connector(ABC):
         """Open for reading."""
         raise UnsupportedError(f"reading {uri.scheme}:// is not in this version yet")
 
+    def sole_place(self, uri: Uri, options: AnyOptions) -> str | None:
+        """What only one statement may write to, equal for every spelling of it; None where several may."""
+        return None
+
     def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:
         """Open for writing."""
         raise UnsupportedError(f"writing {uri.scheme}:// is not in this version yet")

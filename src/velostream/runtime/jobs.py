@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from velostream.connectors.properties import redact
-from velostream.errors import JobError, UnknownNameError, UnsupportedError, did_you_mean
+from velostream.errors import DuplicateNameError, JobError, UnknownNameError, UnsupportedError, did_you_mean
 from velostream.model.jobs import JobState
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Properties, Query
 from velostream.model.uri import Uri
 from velostream.plan.plans import RowsPlan
 from velostream.runtime.blueprint import Opened, Site, open_query
 from velostream.runtime.job import Job, Work
-from velostream.runtime.opening import common_options, key_of, open_sink
+from velostream.runtime.opening import common_options, key_of, open_sink, sole_place
 from velostream.runtime.outputs import JobOutput, SinkOutput, TableOutput
 from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.work import ContinuousWork
@@ -59,6 +59,8 @@ class Jobs:
         self._drafts: dict[str, Entry] = {}
         """Entries of jobs that build a replacement, by job id; until then the catalogue has the old entry."""
         self._drafts_lock = RLock()
+        self._writing = RLock()
+        """Held while a statement claims what it writes to."""
 
     def __iter__(self) -> Iterator[Job]:
         return iter(list(self._jobs.values()))
@@ -98,7 +100,7 @@ class Jobs:
         `room` is entered when the sources are open and the query is planned: until then, and if anything
         fails later, what the name stands for stays as it is.
         """
-        with self._drafted(statement, name, tell, stop) as (entry, opened), room:
+        with self._drafted(statement, name, tell, stop) as (entry, opened), room, self._writing:
             output = self._make_output(entry, opened)
             self._catalog.put(entry)
         return self._start(entry, self._work(entry, opened, output))
@@ -240,7 +242,26 @@ class Jobs:
                 options["memory.budget"] = str(self.site.settings.memory_per_table)
             spec = opened.shape.spec(entry.name, options, kind, owner=entry.name)
             self.site.store.create(spec, edition=entry.edition)
+        else:
+            self._check_written_by_one(entry)
         return self._output(entry, opened)
+
+    def _check_written_by_one(self, entry: Entry) -> None:
+        """Refuse a place that another statement writes to: neither would know the other's rows."""
+        place = self._place(entry)
+        for other in self._catalog:
+            if place is None or other.name == entry.name or self._place(other) != place:
+                continue
+            raise DuplicateNameError(
+                f'"{other.name}" writes to the same file already',
+                hint=f"write to another place, or drop {other.name} first",
+                location=entry.statement.location,
+            )
+
+    def _place(self, entry: Entry) -> str | None:
+        if not isinstance(entry.statement, CreateStream | InsertIntoSink):
+            return None
+        return sole_place(*_target(entry.statement), self.site.settings)
 
     def _fit_table(self, entry: Entry, opened: Opened) -> None:
         """After a restart: columns that widened meanwhile widen the table."""

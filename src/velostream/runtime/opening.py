@@ -118,6 +118,13 @@ def open_sink(
     return connector.connector.sink(uri, options, context)
 
 
+def sole_place(uri: Uri, properties: Properties, settings: Settings) -> str | None:
+    """What no other statement may write to while this one does; None where several may."""
+    connector = connector_for(uri)
+    place = connector.connector.sole_place(uri, _options(connector, uri, properties, settings))
+    return None if place is None else f"{connector.name}:{place}"
+
+
 def wait_for(
     source: Source,
     stop: Event,

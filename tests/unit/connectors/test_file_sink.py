@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from datetime import UTC, date, datetime
@@ -17,7 +18,7 @@ from velostream.connectors.base import SinkContext
 from velostream.connectors.console.options import ConsoleOptions
 from velostream.connectors.console.sink import ConsoleSink
 from velostream.connectors.properties import build_options
-from velostream.errors import SinkError, SourceConfigError, UnsupportedError
+from velostream.errors import SinkChangedError, SinkError, SourceConfigError, UnsupportedError
 from velostream.model.changes import WEIGHT
 from velostream.model.uri import Uri
 
@@ -76,6 +77,72 @@ def test_random_crashes_write_each_row_once(tmp_path, rng):
     sink = open_sink(path, tmp_path / "state")
     sink.recover(journal[-1])
     assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == list(range(len(journal)))
+
+
+def test_rows_of_others_are_never_cut_off(tmp_path):
+    path = tmp_path / "out.csv"
+    ours = open_sink(path, tmp_path / "ours")
+    ours.recover(None)
+    recorded = ours.write(0, rows(1))
+    theirs = open_sink(path, tmp_path / "theirs")
+    theirs.recover(None)
+    ours.write(1, rows(2))
+    written = path.read_bytes()
+    with pytest.raises(SinkChangedError, match="longer") as caught:
+        theirs.write(0, rows(100))
+    assert not caught.value.retryable
+    with pytest.raises(SinkChangedError, match="longer"):
+        open_sink(path, tmp_path / "theirs").recover(None)
+    assert path.read_bytes() == written
+    # Our own unrecorded write may be cut, but not once rows of others follow it.
+    with path.open("a") as other:
+        other.write("3,1.00\n")
+    with pytest.raises(SinkChangedError, match="longer"):
+        open_sink(path, tmp_path / "ours").recover(recorded)
+    assert path.read_bytes() == written + b"3,1.00\n"
+
+
+def test_a_write_that_the_disk_refused_is_taken_back(tmp_path, monkeypatch):
+    path = tmp_path / "out.csv"
+    sink = open_sink(path, tmp_path / "state")
+    sink.write(0, rows(1))
+    written, sync = path.read_bytes(), os.fsync
+
+    def full(descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino == path.stat().st_ino:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SinkError, match="no space left"):
+        sink.write(1, rows(2))
+    assert path.read_bytes() == written
+    monkeypatch.undo()
+    sink.write(1, rows(2))
+    assert path.read_bytes() == written + b"2,12345.60\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("x,y\n1,2\n", "does not begin with the line id,price"),
+        ("id,price", "does not begin with the line id,price"),
+        ("id,price\n1,2", "has no end"),
+    ],
+)
+def test_rows_are_not_appended_to_what_they_do_not_fit(tmp_path, content, reason):
+    path = tmp_path / "out.csv"
+    path.write_text(content)
+    with pytest.raises(SinkError, match=reason) as caught:
+        open_sink(path, tmp_path / "state")
+    assert "another file" in str(caught.value.hint)
+    assert path.read_text() == content
+
+
+def test_a_last_line_without_end_is_not_continued(tmp_path):
+    (tmp_path / "out.jsonl").write_text('{"id":1}')
+    with pytest.raises(SinkError, match="has no end"):
+        open_sink(tmp_path / "out.jsonl", tmp_path / "state")
 
 
 @pytest.mark.parametrize("harm", ["shorter", "replaced", "vanished"])

@@ -28,6 +28,12 @@ class FileConnector(Connector):
 
         return FileSource(_typed(options), context)
 
+    def sole_place(self, uri: Uri, options: AnyOptions) -> str | None:
+        """See `Connector`: one file that grows; parts of a folder tell their writers apart."""
+        from velostream.connectors.file.sink import sole_place
+
+        return sole_place(_typed(options))
+
     def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:
         """Open a file or folder for writing."""
         from velostream.connectors.file.sink import open_sink

@@ -6,13 +6,15 @@ import json
 import os
 import uuid
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from zlib import crc32
 
 from velostream.connectors.base import Sink, SinkContext
 from velostream.connectors.file.layout import format_of
 from velostream.connectors.journal import sync_folder
-from velostream.errors import SinkError, SourceConfigError, UnsupportedError
+from velostream.errors import SinkChangedError, SinkError, SourceConfigError, UnsupportedError
 from velostream.formats.csv_text import CsvDialect
 from velostream.formats.csv_writing import csv_header, csv_lines
 from velostream.formats.json_text import json_lines
@@ -39,9 +41,24 @@ def open_sink(options: FileOptions, context: SinkContext) -> Sink:
         raise UnsupportedError(f"writing {form} files is not in this version yet")
     encoder = Encoder(form, options, context)
     path = Path(options.path).expanduser().absolute()
-    parts = options.path.endswith("/") or form == "parquet"
+    parts = _in_parts(options.path, form)
     _check_place(path, path if parts else path.parent)
     return PartsSink(path, encoder, context) if parts else GrowingSink(path, encoder, context)
+
+
+def _in_parts(path: str, form: str | None) -> bool:
+    return path.endswith("/") or form == "parquet"
+
+
+def sole_place(options: FileOptions) -> str | None:
+    """The one file that a statement would append to, whatever way its path is spelt; None for parts."""
+    if not options.path or _in_parts(options.path, options.format or format_of(options.path)):
+        return None
+    path = Path(options.path).expanduser().absolute().resolve()
+    if not path.exists():
+        return str(path)
+    found = path.stat()
+    return f"{found.st_dev}:{found.st_ino}"
 
 
 def _check_place(path: Path, folder: Path) -> None:
@@ -91,20 +108,24 @@ class Encoder:
 
 
 class GrowingSink(Sink):
-    """One file at whose end rows are written; what a crash left beyond the recorded length is cut off.
+    """One file at whose end rows are written.
 
-    What the file held before the first write stays. A file that became shorter than recorded, or is another
-    one, is somebody else's work: writing stops with an error rather than guess.
+    What the file held before the first write stays. Before each write the range that it will fill is recorded
+    as an intent: after a crash what lies in that range is cut off, and nothing else ever is. A file that
+    changed otherwise is somebody else's work: writing stops with an error rather than guess.
     """
 
     def __init__(self, path: Path, encoder: Encoder, context: SinkContext) -> None:
         self._path = path
         self._encoder = encoder
         self._schema = context.schema
+        self._intent = Intent(context.state / "intent")
+        header = encoder.header(context.schema)
         begin = _remember(
-            context.state / "begin.json", lambda: {"length": _size(path) or 0, "columns": self._schema.names}
+            context.state / "begin.json",
+            lambda: {"length": _appendable(path, header), "columns": self._schema.names},
         )
-        if encoder.header(context.schema) and begin["columns"] != context.schema.names:
+        if header and begin["columns"] != context.schema.names:
             raise UnsupportedError(
                 f'file "{path}" begins with columns {", ".join(begin["columns"])}, and rows have '
                 f"{', '.join(context.schema.names)} now",
@@ -116,19 +137,27 @@ class GrowingSink(Sink):
 
     def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:
         """See `Sink`."""
+        text = BytesIO()
+        if self._length == 0:
+            text.write(self._encoder.header(self._schema))
+        self._encoder.write(rows, text)
         try:
+            self._cut()
             self._verify()
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("ab") as out:
-                if self._length == 0:
-                    out.write(self._encoder.header(self._schema))
-                self._encoder.write(rows, out)
+                self._intent.record(self._length, self._length + text.tell(), os.fstat(out.fileno()).st_ino)
+                out.write(text.getbuffer())
                 out.flush()
                 os.fsync(out.fileno())
                 found = os.fstat(out.fileno())
         except OSError as exc:
-            self._cut()
+            # What cannot be cut off now is before the next write.
+            with suppress(OSError):
+                self._cut()
             raise _cannot_write(self._path, exc) from exc
+        if found.st_size != self._length + text.tell():
+            raise self._changed(found.st_size, self._length + text.tell())
         if self._inode is None:
             sync_folder(self._path.parent)
         self._length, self._inode = found.st_size, found.st_ino
@@ -138,11 +167,9 @@ class GrowingSink(Sink):
         """See `Sink`."""
         self._length = int(recorded["length"]) if recorded else self._begin
         self._inode = int(recorded["inode"]) if recorded else None
-        size = _size(self._path)
-        if size is None and not recorded:
+        if _size(self._path) is None and not recorded:
             return
-        if size is not None and size > self._length and self._same_file():
-            os.truncate(self._path, self._length)
+        self._cut()
         self._verify()
 
     def _verify(self) -> None:
@@ -151,26 +178,75 @@ class GrowingSink(Sink):
             if self._length:
                 raise SinkError(f'file "{self._path}" has vanished', hint=_RESTART)
             return
-        if not self._same_file():
-            raise SinkError(f'file "{self._path}" was replaced by another one', hint=_RESTART)
+        if self._inode is not None and self._path.stat().st_ino != self._inode:
+            raise SinkChangedError(f'file "{self._path}" was replaced by another one', hint=_RESTART)
         if size != self._length:
-            change = "shorter" if size < self._length else "longer"
-            raise SinkError(
-                f'file "{self._path}" became {change} behind our back: {size} bytes, not {self._length}',
-                hint=_RESTART,
-            )
+            raise self._changed(size, self._length)
 
-    def _same_file(self) -> bool:
-        return self._inode is None or self._path.stat().st_ino == self._inode
+    def _changed(self, size: int, expected: int) -> SinkChangedError:
+        change = "shorter" if size < expected else "longer"
+        return SinkChangedError(
+            f'file "{self._path}" became {change} behind our back: {size} bytes, not {expected}',
+            hint=_RESTART,
+        )
 
     def _cut(self) -> None:
-        """After a failed write, leave what was there before it."""
+        """Leave what was there before a write that failed or was not recorded."""
         size = _size(self._path)
-        if size is not None and size > self._length and self._same_file():
-            os.truncate(self._path, self._length)
+        if size is not None and size > self._length:
+            begin, end, inode = self._intent.load()
+            if begin == self._length and size <= end and self._path.stat().st_ino == inode:
+                os.truncate(self._path, self._length)
 
 
 _RESTART = "put the file back, or write to another one with CREATE OR REPLACE"
+
+
+class Intent:
+    """The range of a file that the write in hand will fill, durable before its first byte is written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def record(self, begin: int, end: int, inode: int) -> None:
+        """Say what is about to be written, instead of what was said before."""
+        body = f"{begin} {end} {inode}".encode()
+        # One small line in place: half of it fails the checksum, and then nothing was written yet.
+        with self._path.open("wb") as out:
+            out.write(b"%08x %s" % (crc32(body), body))
+            out.flush()
+            os.fsync(out.fileno())
+
+    def load(self) -> tuple[int, int, int]:
+        """Begin, end and inode; an empty range when nothing was said."""
+        text = self._path.read_bytes() if self._path.exists() else b""
+        checksum, _, body = text.partition(b" ")
+        if not body or checksum != b"%08x" % crc32(body):
+            return 0, 0, -1
+        begin, end, inode = (int(number) for number in body.split())
+        return begin, end, inode
+
+
+def _appendable(path: Path, header: bytes) -> int:
+    """The length of what is there already; an error when rows cannot follow it."""
+    size = _size(path) or 0
+    if not size:
+        return 0
+    with path.open("rb") as file:
+        first = file.read(len(header))
+        file.seek(size - 1)
+        last = file.read(1)
+    if first != header:
+        raise SinkError(
+            f'file "{path}" does not begin with the line {header.decode().rstrip()}',
+            hint="name the columns in the SELECT as the file has them, or write to another file",
+        )
+    if last != b"\n":
+        raise SinkError(
+            f'the last line of file "{path}" has no end, and rows would continue it',
+            hint="add the line end, or write to another file",
+        )
+    return size
 
 
 class PartsSink(Sink):
