@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import TableError
-from velostream.serving.selection import TooLarge, aggregate_of, column_of
+from velostream.serving.selection import TooLarge, aggregate_of, column_of, values_of
 from velostream.serving.simple import SimpleQuestion, read_plainly, recognise
 from velostream.serving.values import to_python
 
@@ -69,7 +69,11 @@ class Asker:
 
     def values(self, version: TableVersion, column: str, where: str) -> list[Any]:
         """A column as Python values; remembered unless it is long."""
-        found = to_python(self.column(version, column, where))
+        simple = self._simple(version.spec, f"`{column}`", where)
+        if simple is None:
+            found = to_python(self._questions.ask(version, f"`{column}`", where).column(0))
+        else:
+            found = values_of(version, simple, indexed=self._indexed(simple))
         if len(found) <= _LONGEST_LIST:
             if len(version.lists) >= _LISTS:
                 version.lists.clear()

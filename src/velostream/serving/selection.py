@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.serving.values import EXACT
+from velostream.serving.values import EXACT, to_python
 
 if TYPE_CHECKING:
     from velostream.serving.segments import Segment, SegmentView
@@ -72,8 +73,30 @@ def column_of(version: TableVersion, question: SimpleQuestion, *, indexed: bool)
     for view in version.views:
         column = view.segment.batch.column(question.column)
         places = select(view, question, indexed=indexed)
-        pieces.append(column if places is None else column.take(pa.array(places)))
+        if places is None or len(places):
+            pieces.append(column if places is None else column.take(pa.array(places)))
     return pa.chunked_array(pieces, type=version.spec.schema.field(question.column).type)
+
+
+def values_of(version: TableVersion, question: SimpleQuestion, *, indexed: bool) -> list[Any]:
+    """The values of a column as Python has them; numbers without a detour through Arrow."""
+    assert question.column is not None
+    kind = version.spec.schema.field(question.column).type
+    exact = pa.types.is_integer(kind) or pa.types.is_decimal128(kind)
+    exponent = -kind.scale if pa.types.is_decimal128(kind) else 0
+    values: list[Any] = []
+    for view in version.views:
+        places = select(view, question, indexed=indexed)
+        if places is not None and not len(places):
+            continue
+        numbers, valid = view.segment.integers(question.column) if exact else (None, None)
+        if numbers is None or valid is not None:
+            column = view.segment.batch.column(question.column)
+            values += to_python(column if places is None else column.take(pa.array(places)))
+            continue
+        found = (numbers if places is None else numbers[places]).tolist()
+        values += map(EXACT.scaleb, found, repeat(exponent)) if pa.types.is_decimal(kind) else found
+    return values
 
 
 def aggregate_of(version: TableVersion, question: SimpleQuestion, *, indexed: bool) -> Any:
