@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from velostream.serving.segments import Ids, Views
     from velostream.serving.values import KeyCodec
 
-_STEP = 4_000
-"""Keys handled in one call: about a millisecond, in which no other thread runs."""
+_STEP = 5_000
+"""Keys handled in one call: one or two milliseconds, in which no other thread runs."""
 
 
 class Link:
@@ -128,10 +128,13 @@ class KeyIndex:
         if not slots:
             self._slots = written
             return after
-        # Small steps: one update of a whole batch would keep readers out for its whole length.
-        items = iter(written.items())
-        while step := dict(islice(items, _STEP)):
-            slots.update(step)
+        # Small steps: one update of a large batch would keep readers out for its whole length.
+        if len(written) <= 2 * _STEP:
+            slots.update(written)
+        else:
+            items = iter(written.items())
+            while step := dict(islice(items, _STEP)):
+                slots.update(step)
         for key in deleted:
             del slots[key]
         return after
@@ -140,9 +143,8 @@ class KeyIndex:
 def numbered(keys: Sequence[Hashable], first: int) -> dict[Hashable, int]:
     """Each key with its number, from `first` on; the last number of equal keys."""
     numbers: dict[Hashable, int] = {}
-    pairs = zip(keys, count(first), strict=False)
-    while step := list(islice(pairs, _STEP)):
-        numbers.update(step)
+    for start in range(0, len(keys), _STEP):
+        numbers.update(zip(keys[start : start + _STEP], count(first + start), strict=False))
     return numbers
 
 
