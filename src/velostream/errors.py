@@ -218,6 +218,13 @@ class SourceNetworkError(SourceError):
     exit_code = 3
 
 
+class SourceUnreadableError(SourceError):
+    """A file or folder is there, but the system fails to read it."""
+
+    code = "source.unreadable"
+    retryable = True
+
+
 class SourceAuthError(SourceError):
     """The source refuses our credentials or permissions."""
 

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from dataclasses import dataclass
+import stat
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from velostream.connectors.file.segments import Identity
-from velostream.errors import SourceAuthError, SourceConfigError, SourceMissingError, nearest
+from velostream.errors import (
+    SourceAuthError,
+    SourceConfigError,
+    SourceMissingError,
+    SourceUnreadableError,
+    nearest,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _MAGIC = re.compile(r"[*?{\[]")
 _SHOWN = 5
+
+
+@dataclass
+class Listing:
+    """The files at one moment."""
+
+    files: dict[str, Identity] = field(default_factory=dict)
+    """In the order of names; one that has several names is there once."""
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Files and folders that are there but cannot be looked at, with the reason: nothing in them is gone."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +52,14 @@ class FileSet:
     @cached_property
     def pattern(self) -> bool:
         """Whether it has wildcards; a file of exactly that name is not a pattern."""
-        return bool(_MAGIC.search(self.text)) and not self.path.exists()
+        with reading(self.path):
+            return bool(_MAGIC.search(self.text)) and not self.path.exists()
 
     @property
     def several(self) -> bool:
         """Whether it may mean more than one file, so that a file that vanishes is gone for good."""
-        return self.pattern or self.text.endswith("/") or self.path.is_dir()
+        with reading(self.path):
+            return self.pattern or self.text.endswith("/") or self.path.is_dir()
 
     @cached_property
     def folder(self) -> Path:
@@ -64,22 +85,43 @@ class FileSet:
 
     def present(self) -> bool:
         """Whether the file, or the folder that is looked in, exists."""
-        return self.folder.is_dir() if self.several else self.path.exists()
+        with reading(self.folder if self.several else self.path):
+            return self.folder.is_dir() if self.several else self.path.exists()
 
     def list(self) -> dict[str, Identity]:
         """Each file with its identity, in the order of names; empty when nothing is there."""
+        return self.look().files
+
+    def look(self) -> Listing:
+        """What is there; an error if that cannot be found out, which is not the same as nothing."""
+        listing = Listing()
         if not self.several:
-            found = _identity(self.path)
-            return {} if found is None else {str(self.path): found}
-        if not self.pattern:
-            return dict(sorted(_scan(self.folder, recursive=True)))
+            found = self._single()
+            listing.files = {} if found is None else {str(self.path): found}
+            return listing
         prefix = len(str(self.folder).rstrip("/")) + 1
-        matching = (
-            (path, identity)
-            for path, identity in _scan(self.folder, self._recursive)
-            if self._expression.fullmatch(path[prefix:])
-        )
-        return dict(sorted(matching))
+        recursive = not self.pattern or self._recursive
+        seen: set[tuple[int, int]] = set()
+        # Where a file has several names, one that leads through no link is preferred.
+        for _, path, identity in sorted(_scan(self.folder, recursive, listing.unreadable)):
+            if self.pattern and not self._expression.fullmatch(path[prefix:]):
+                continue
+            if identity.inode and identity.place in seen:
+                continue
+            seen.add(identity.place)
+            listing.files[path] = identity
+        listing.files = dict(sorted(listing.files.items()))
+        return listing
+
+    def _single(self) -> Identity | None:
+        with reading(self.path):
+            try:
+                found = self.path.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        if not stat.S_ISREG(found.st_mode):
+            raise SourceConfigError(f'"{self.path}" is not a regular file')
+        return _identity(found)
 
     def check(self) -> None:
         """Raise the SourceError that says what is wrong, if something is."""
@@ -136,32 +178,65 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _identity(path: Path) -> Identity | None:
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Turns a failure to read into an error that names the path; trying again may help."""
     try:
-        found = path.stat()
-    except OSError:
-        return None
+        yield
+    except OSError as exc:
+        raise SourceUnreadableError(
+            f"{path} cannot be read: {why(exc)}",
+            hint="reading goes on by itself once that is over; what was read stays",
+        ) from exc
+
+
+def why(exc: OSError) -> str:
+    """The reason of a failure, in the form of our messages."""
+    return (exc.strerror or str(exc)).lower()
+
+
+def _identity(found: os.stat_result) -> Identity:
     return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def _scan(folder: Path, recursive: bool) -> Iterator[tuple[str, Identity]]:
-    """Regular files below a folder; hidden names and half-written `.tmp` and `_` ones are left out."""
+def _scan(
+    folder: Path, recursive: bool, unreadable: dict[str, str], above: Sequence[tuple[int, int]] = ()
+) -> Iterator[tuple[bool, str, Identity]]:
+    """Regular files below a folder, and whether a link leads to them.
+
+    Hidden names and half-written `.tmp` and `_` ones are left out. A folder is not looked into again below
+    itself, where a link may lead. Only if the first folder cannot be read is that an error.
+    """
     try:
         entries = list(os.scandir(folder))
-    except OSError:
+        here = folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as exc:
+        if not above:
+            with reading(folder):
+                raise
+        unreadable[str(folder)] = why(exc)
+        return
+    above = (*above, (here.st_dev, here.st_ino))
     for entry in entries:
         if entry.name[0] in "._" or entry.name.endswith((".tmp", ".partial")):
             continue
         try:
-            if entry.is_dir():
-                if recursive:
-                    yield from _scan(Path(entry.path), recursive)
-                continue
+            linked = entry.is_symlink()
             found = entry.stat()
-        except OSError:
+        except FileNotFoundError:
             continue
-        yield entry.path, Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        except OSError as exc:
+            # A link to itself leads nowhere, as one does whose target is gone.
+            if exc.errno != errno.ELOOP:
+                unreadable[entry.path] = why(exc)
+            continue
+        if stat.S_ISREG(found.st_mode):
+            yield linked, entry.path, _identity(found)
+        elif recursive and stat.S_ISDIR(found.st_mode) and (found.st_dev, found.st_ino) not in above:
+            for below, path, identity in _scan(Path(entry.path), recursive, unreadable, above):
+                yield linked or below, path, identity
 
 
 def _translate(pattern: str) -> str:

@@ -91,6 +91,11 @@ class Identity(NamedTuple):
     size: int
     mtime_ns: int
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which file of the system it is, whatever its name and content."""
+        return self.device, self.inode
+
 
 @dataclass(frozen=True)
 class FileState:

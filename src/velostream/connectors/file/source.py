@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from velostream.connectors.base import Source, SourceContext
 from velostream.connectors.file.frames import SYSTEM_TYPES, FrameReader
 from velostream.connectors.file.layout import Layout, layout_of
 from velostream.connectors.file.merges import merge_small
-from velostream.connectors.file.paths import FileSet
+from velostream.connectors.file.paths import FileSet, reading
 from velostream.connectors.file.rows import RowReader
 from velostream.connectors.file.sampling import header_schema, sample_schema
 from velostream.connectors.file.spool import Spool
@@ -89,9 +90,10 @@ class FileSource(Source):
         if self._schema is None:
             self.check()
             layouts = self._layouts()
-            schema = sample_schema(layouts)
-            if schema is None and self._context.once:
-                schema = header_schema(layouts)
+            with reading(self._files.path):
+                schema = sample_schema(layouts)
+                if schema is None and self._context.once:
+                    schema = header_schema(layouts)
             if schema is None or not len(schema):
                 raise SourceMissingError(
                     f'"{self._files.path}" holds no row yet to tell its columns from',
@@ -182,13 +184,19 @@ class FileSource(Source):
         """See `Source`."""
         if self._tracker.outage is not None:
             return "file not found", self._tracker.outage
+        if self._tracker.unreadable:
+            path, reason = next(iter(self._tracker.unreadable.items()))
+            more = len(self._tracker.unreadable) - 1
+            others = f", nor {more} more" if more else ""
+            return "degraded", f"{path} cannot be read: {reason}{others}"
         return "healthy", None
 
     # --- inside --------------------------------------------------------------------------------------
 
     def _layouts(self) -> list[tuple[str, Layout]]:
         found = ((path, layout_of(path, self._options)) for path in self._files.list())
-        return [(path, layout) for path, layout in found if layout is not None]
+        readable = ((path, layout) for path, layout in found if layout and os.access(path, os.R_OK))
+        return list(readable)
 
     def _dialect(self) -> CsvDialect:
         named = str(self._files.path) if not self._files.several else next(iter(self._files.list()), "")

@@ -12,6 +12,7 @@ from velostream.connectors.file.content import compared, digest, extended, read_
 from velostream.connectors.file.draft import Draft
 from velostream.connectors.file.headers import read_header
 from velostream.connectors.file.layout import Layout, layout_of
+from velostream.connectors.file.paths import reading, why
 from velostream.connectors.file.rewrite import Rewriter
 from velostream.connectors.file.segments import FileState, Identity
 from velostream.errors import SourceDataError
@@ -84,6 +85,8 @@ class Tracker:
         """Whether the last look left something for the next one."""
         self.outage: str | None = None
         """Why nothing can be read at present."""
+        self.unreadable: dict[str, str] = {}
+        """Files and folders that could not be read at the last look, with the reason; the others were."""
 
     def poll(self) -> bool:
         """Take what is new; whether there is a new position."""
@@ -93,7 +96,8 @@ class Tracker:
             self.outage = f"{what} does not exist"
             return False
         self.outage = None
-        listing = self._files.list()
+        found = self._files.look()
+        listing, self.unreadable = found.files, found.unreadable
         now = self._clock()
         draft = Draft(self._spool, _micros(now), self._options.buffer_size)
         try:
@@ -106,6 +110,7 @@ class Tracker:
                     break
                 self._look(path, identity, draft, now)
             self._drop_vanished(listing, draft, now)
+            self._tell_unreadable()
             return draft.commit()
         except BaseException:
             draft.abandon()
@@ -134,6 +139,9 @@ class Tracker:
             return
         except FileNotFoundError:
             self.unread = True
+            return
+        except OSError as exc:
+            self.unreadable[path] = why(exc)
             return
         if new is None:
             self.unread = True
@@ -350,13 +358,24 @@ class Tracker:
                 draft.set_file(target, state)
                 self._unverified.setdefault(target, datetime.min.replace(tzinfo=UTC))
 
+    def _tell_unreadable(self) -> None:
+        """Of several files the others go on; one that is read once, or alone, has to be read."""
+        if self.unreadable and (self._once or not self._files.several):
+            path, reason = next(iter(self.unreadable.items()))
+            with reading(path):
+                raise OSError(reason)
+
+    def _out_of_sight(self, path: str) -> bool:
+        """Whether a file may be there, in a folder that cannot be read."""
+        return any(path == hidden or path.startswith(f"{hidden}/") for hidden in self.unreadable)
+
     def _drop_vanished(self, listing: dict[str, Identity], draft: Draft, now: datetime) -> None:
         for path in [p for p in self._vanished if p in listing]:
             del self._vanished[path]
         if not self._files.several:
             return
         for path, state in list(self._spool.files.items()):
-            if path in listing or draft.file(path) is None:
+            if path in listing or draft.file(path) is None or self._out_of_sight(path):
                 continue
             since = self._vanished.setdefault(path, now)
             if not self._once and now - since < self._options.file_debounce:
