@@ -106,3 +106,26 @@ def test_arrays_in_the_place_of_objects_are_not_taken_for_rows(spark, tmp_path):
     assert not any(segment.plain for segment in source._spool.live.values())
     good = source.frame(spark, None, end, ["a"], careful=True).where("_bad IS NULL").toArrow()
     assert good["a"].to_pylist() == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("plain.csv", ["a,n,d,z", "x,1,1.5,z", "y,?,1.5,z", "short"]),
+        ("quoted.csv", ["a,n,d,z", '"x",1,1.5,z', '"y",?,1.5,z', '"z",1']),
+        ("objects.jsonl", ['{"a": "x", "n": 1}', '{"a": "y", "n": "?"}', '{"a": "z", "n": 1.5}']),
+        ("broken.jsonl", ['{"a": "x", "n": 1}', '{"a": "y", "n": 1', '[{"a": "z"}]']),
+    ],
+)
+@pytest.mark.parametrize("query", ["SELECT COUNT(*) FROM t", "SELECT a FROM (SELECT a, n FROM t)"])
+def test_a_bad_record_fails_whatever_the_query_makes_of_it(spark, tmp_path, name, lines, query):
+    path = tmp_path / name
+    for bad in lines[-2:]:
+        path.write_text("\n".join([*lines[:-2], bad]) + "\n")
+        source = open_source(str(path), tmp_path / f"spool{len(bad)}", schema=SCHEMA)
+        end = source.latest(None)
+        careful = source.frame(spark, None, end, ["a", "n"], careful=True)
+        assert careful.where("_bad IS NOT NULL").count() == 1
+        source.frame(spark, None, end, ["a", "n"]).createOrReplaceTempView("t")
+        with pytest.raises(Exception, match=r"MALFORMED|BAD_ROW"):
+            spark.sql(query).toArrow()

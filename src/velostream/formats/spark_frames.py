@@ -26,6 +26,7 @@ BAD_ROW = "VELOSTREAM_BAD_ROW"
 """Begins the message of the Spark error that a value causes in a frame that is not careful."""
 _CORRUPT = "__corrupt"
 _PARSED = "__parsed"
+_SEEN = "__seen"
 _PATTERNS = {delimiter: delimiter for delimiter in ",;:\t &#/=~"} | {"|": "\\|", "^": "\\^"}
 """Regular expressions of usual delimiters; Java divides by such short ones without its expression machine."""
 
@@ -71,7 +72,7 @@ def decode_plain_csv(
         for place in sorted(_places(columns, fields).values())
     ]
     values = _values(converted, _kinds(fields), careful=False)
-    return divided.selectExpr(*texts, *through).selectExpr(*values, *through)
+    return all_looked_at(divided.selectExpr(*texts, *through).selectExpr(*values, *through), list(converted))
 
 
 def _places(columns: Sequence[str], fields: Sequence[pa.Field]) -> dict[str, int]:
@@ -118,7 +119,8 @@ def read_json(
         return None
     frame = reader.schema(", ".join(_json_schema(converted))).option("mode", "FAILFAST").json(paths)
     values = _values(converted, _kinds(fields), careful=False)
-    return frame.selectExpr(*values, *(f"{sql} AS {quoted(name)}" for name, sql in passed.items()))
+    further = (f"{sql} AS {quoted(name)}" for name, sql in passed.items())
+    return all_looked_at(frame.selectExpr(*values, *further), list(converted))
 
 
 def _json_columns(fields: Sequence[pa.Field], prefix: str) -> dict[str, Converted | None]:
@@ -153,7 +155,21 @@ def _select(
     doubts = [f"{_PARSED}.{_CORRUPT} IS NOT NULL", *(c.bad for c in converted.values() if c and c.bad)]
     bad = f"CASE WHEN {' OR '.join(doubts)} THEN {RECORD} END AS {BAD}"
     values = _values(converted, kinds, careful)
-    return parsed.selectExpr(*values, *(quoted(name) for name in passed), *([bad] if careful else []))
+    frame = parsed.selectExpr(*values, *(quoted(name) for name in passed), *([bad] if careful else []))
+    return frame if careful else all_looked_at(frame, list(converted))
+
+
+def all_looked_at(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The frame, in which Spark computes these columns of every row even where the query uses none of them.
+
+    A row that is bad in one of them is then bad whatever the query does with it, as it is when it is taken
+    back. The condition always holds, but Spark cannot know; nor does it move a condition below a column that
+    is not deterministic, where it would compute everything twice.
+    """
+    if not names:
+        return frame
+    seen = " AND ".join(f"({quoted(name)} IS NULL OR {_SEEN} >= 0)" for name in names)
+    return frame.selectExpr("*", f"monotonically_increasing_id() AS {_SEEN}").where(seen).drop(_SEEN)
 
 
 def _values(converted: dict[str, Converted | None], kinds: dict[str, str], careful: bool) -> list[str]:

@@ -19,6 +19,7 @@ from velostream.formats.spark_frames import (
     BAD,
     BAD_ROW,
     RECORD,
+    all_looked_at,
     decode_csv,
     decode_json,
     decode_plain_csv,
@@ -204,7 +205,7 @@ class FrameReader:
         else:
             frame = self._reader(segments).format(segments[0].kind).load(self._paths(segments))
         there = {name.partition(":")[0].casefold() for name in columns}
-        values, doubts = [], []
+        values, doubts, converted = [], [], []
         for field in fields:
             name, wanted = quoted(field.name), spark_name(field.type)
             if field.name.casefold() not in there:
@@ -217,13 +218,16 @@ class FrameReader:
             value = f"try_cast({name} AS {wanted})"
             doubt = f"({name} IS NOT NULL AND NOT ({value} <=> {name}))"
             doubts.append(doubt)
+            converted.append(field.name)
             refused = f"raise_error({literal(f'{BAD_ROW}: a value of column {field.name} does not fit')})"
             value = value if careful else f"CASE WHEN {doubt} THEN {refused} ELSE {value} END"
             values.append(f"{value} AS {name}")
         if careful:
             found = f"CASE WHEN {' OR '.join(doubts)} THEN {literal(_UNFIT)} END" if doubts else "NULL"
             values.append(f"CAST({found} AS STRING) AS {BAD}")
-        return frame.selectExpr(*values, *system)
+        rows = frame.selectExpr(*values, *system)
+        # Columns that need no conversion cannot be bad, so Parquet need not read them.
+        return rows if careful else all_looked_at(rows, converted)
 
     def _nothing(self, fields: Sequence[pa.Field], system: Sequence[str], careful: bool) -> DataFrame:
         ddl = [f"{quoted(f.name)} {spark_name(f.type)}" for f in fields]
