@@ -96,6 +96,142 @@ CASES = (
         "SELECT id FROM k_id WHERE id NOT IN (SELECT id FROM r_filter) AND EXISTS (SELECT 1 FROM r_all)",
         needs=("r_filter", "k_id", "r_all"),
     ),
+    Case(
+        "j_right",
+        "SELECT r.id, r.twice, k.grp FROM k_id k RIGHT JOIN r_filter r ON r.id = k.id AND k.price > 20",
+        needs=("r_filter", "k_id"),
+    ),
+    Case(
+        "j_full",
+        "SELECT a.id AS one, b.id AS other, a.n + b.n AS s FROM src a FULL JOIN src b"
+        " ON a.grp = b.grp AND a.n = b.n AND a.id < b.id",
+        over_table=True,
+    ),
+    Case(
+        "j_three",
+        "SELECT r.id, g.c, h.c AS shown FROM r_all r LEFT JOIN g_sums g ON r.grp = g.grp"
+        " LEFT JOIN g_having h ON g.grp = h.grp WHERE r.n > 20 OR g.c > 2",
+        needs=("r_all", "g_sums", "g_having"),
+    ),
+    Case(
+        "j_expression",
+        "SELECT a.id, b.id AS next FROM r_all a JOIN r_all b"
+        " ON a.id + 1 = b.id AND upper(a.grp) = upper(b.grp)",
+        needs=("r_all",),
+    ),
+    Case(
+        "j_null_safe",
+        "SELECT a.id, b.c FROM k_id a LEFT JOIN g_sums b ON a.grp <=> b.grp",
+        needs=("k_id", "g_sums"),
+    ),
+    Case("j_semi", "SELECT * FROM r_all a LEFT SEMI JOIN k_id b ON a.id = b.id", needs=("r_all", "k_id")),
+    Case(
+        "j_anti",
+        "SELECT a.grp, a.n FROM r_all a LEFT ANTI JOIN g_having b USING (grp)",
+        needs=("r_all", "g_having"),
+    ),
+    Case(
+        "j_in",
+        "SELECT id, n FROM r_all WHERE grp IN (SELECT grp FROM g_sums WHERE c > 2) AND n > 10",
+        needs=("r_all", "g_sums"),
+    ),
+    Case(
+        "j_exists",
+        "SELECT id FROM r_all a WHERE EXISTS (SELECT 1 FROM k_id k WHERE k.grp = a.grp AND k.price > 60)"
+        " AND NOT EXISTS (SELECT 1 FROM r_filter f WHERE a.id = f.id AND f.size = 'big')",
+        needs=("r_all", "k_id", "r_filter"),
+    ),
+    Case(
+        "j_comma",
+        "SELECT a.id, b.c FROM r_all a, g_sums b WHERE a.grp = b.grp AND b.c > 1",
+        needs=("r_all", "g_sums"),
+    ),
+    Case(
+        "j_using",
+        "SELECT grp, r.id, g.c FROM r_all r FULL JOIN g_having g USING (grp)",
+        needs=("r_all", "g_having"),
+    ),
+    Case(
+        "j_subquery",
+        "WITH big AS (SELECT grp, COUNT(*) AS c, MAX(n) AS m FROM r_all GROUP BY grp HAVING COUNT(*) > 1)"
+        " SELECT r.id, big.c, big.m - r.n AS behind FROM r_all r JOIN big ON r.grp = big.grp",
+        needs=("r_all",),
+    ),
+    Case(
+        "j_key",
+        "SELECT k.id, k.price, g.c FROM k_id k JOIN g_sums g ON k.grp = g.grp",
+        needs=("k_id", "g_sums"),
+        properties=' WITH ("key" = "id")',
+    ),
+    Case("j_non_equi", "SELECT a.c, b.c AS d FROM g_sums a JOIN g_sums b ON a.c < b.c", needs=("g_sums",)),
+    # groups over joins
+    Case(
+        "jg_sums",
+        "SELECT g.c, COUNT(*) AS k, SUM(r.n) AS s, SUM(r.price * g.c) AS p, AVG(r.price) AS a"
+        " FROM r_all r JOIN g_sums g ON r.grp = g.grp GROUP BY g.c",
+        needs=("r_all", "g_sums"),
+    ),
+    Case(
+        "jg_extremes",
+        "SELECT coalesce(r.n, 0) % 3 AS m, MAX(k.price) AS p, COUNT(DISTINCT k.grp) AS d, SUM(r.ratio) AS x"
+        " FROM r_all r LEFT JOIN k_id k ON r.id = k.id GROUP BY coalesce(r.n, 0) % 3",
+        needs=("r_all", "k_id"),
+    ),
+    Case(
+        "jg_global",
+        "SELECT COUNT(*) AS c, MIN(k.price) AS p FROM r_all r JOIN k_id k USING (id)",
+        needs=("r_all", "k_id"),
+    ),
+    Case(
+        "jg_having",
+        "SELECT r.grp, COUNT(*) AS c FROM r_all r JOIN k_id k ON r.id = k.id"
+        " GROUP BY r.grp HAVING COUNT(*) > 2",
+        needs=("r_all", "k_id"),
+    ),
+    Case(
+        "jg_distinct",
+        "SELECT DISTINCT r.flag, k.grp FROM r_all r JOIN k_id k ON r.id = k.id",
+        needs=("r_all", "k_id"),
+    ),
+    Case(
+        "jg_deep",
+        "SELECT c, COUNT(*) AS k, MAX(s) AS m FROM jg_sums GROUP BY c",
+        needs=("r_all", "g_sums", "jg_sums"),
+    ),
+    # windows and sets by key
+    Case(
+        "o_partition",
+        "SELECT id, grp, rank() OVER (PARTITION BY grp ORDER BY id) AS r"
+        ", SUM(n) OVER (PARTITION BY grp, flag) AS s FROM r_all",
+        needs=("r_all",),
+    ),
+    Case(
+        "o_top",
+        "SELECT id, grp, price FROM"
+        " (SELECT *, row_number() OVER (PARTITION BY grp ORDER BY price DESC, id) AS rn"
+        " FROM r_all) WHERE rn <= 2",
+        needs=("r_all",),
+    ),
+    Case(
+        "o_qualify",
+        "SELECT r.id, g.c FROM r_all r JOIN g_sums g ON r.grp = g.grp"
+        " QUALIFY row_number() OVER (PARTITION BY g.c ORDER BY r.id) = 1",
+        needs=("r_all", "g_sums"),
+    ),
+    Case(
+        "s_union", "SELECT grp AS g, n FROM r_all UNION SELECT grp, c FROM g_sums", needs=("r_all", "g_sums")
+    ),
+    Case(
+        "s_except",
+        "SELECT grp, n FROM r_all WHERE flag EXCEPT SELECT grp, n FROM r_all WHERE NOT flag",
+        needs=("r_all",),
+    ),
+    Case("s_intersect", "SELECT n FROM r_all INTERSECT ALL SELECT c FROM g_sums", needs=("r_all", "g_sums")),
+    Case(
+        "s_both",
+        "SELECT r.id FROM r_all r JOIN k_id k ON r.id = k.id UNION ALL SELECT n FROM r_all WHERE flag",
+        needs=("r_all", "k_id"),
+    ),
     # the whole query again
     Case("c_top", "SELECT id, price FROM r_all ORDER BY price DESC, id LIMIT 3", needs=("r_all",)),
     Case(

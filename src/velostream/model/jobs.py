@@ -63,10 +63,25 @@ class JobStats:
     bad_rows: int = 0
     errors: int = 0
     restarts: int = 0
+    rows_looked_up: int = 0
+    """Rows taken out of tables to follow changes through joins and groups."""
+    lookup_misses: int = 0
+    """Rows of a stream that found no row in a table they are joined to."""
     rate_in: float = 0.0
     last_batch_ms: float = 0.0
     latency_ms: float = 0.0
     last_batch_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class BatchFigures:
+    """What one batch did."""
+
+    records_in: int
+    records_out: int
+    bad_rows: int = 0
+    rows_looked_up: int = 0
+    lookup_misses: int = 0
 
 
 @dataclass(frozen=True)

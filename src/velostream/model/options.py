@@ -76,6 +76,11 @@ class CommonOptions(Options):
     join_wait: Duration = Field(
         timedelta(seconds=30), alias="join.wait", description="how long a stream waits for its tables to load"
     )
+    join_on_timeout: Literal["wait", "nulls", "skip", "fail"] = Field(
+        "wait",
+        alias="join.on.timeout",
+        description="after join.wait: wait on, join to the tables as they are, pass rows over, or fail",
+    )
     partitions: int | None = Field(None, gt=0, description="parallel pipelines")
     partition_strategy: str = Field(
         "smart",

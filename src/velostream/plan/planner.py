@@ -11,24 +11,21 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
-from velostream.model.tables import SHOWN
-from velostream.plan.aggregates import Aggregate, Finish, Merge, decompose
-from velostream.plan.calls import aggregates_in, has_aggregates, volatile_calls
-from velostream.plan.plans import (
-    EVERYTHING,
-    ROWS,
-    GroupsPlan,
-    Output,
-    Plan,
-    RecomputePlan,
-    RowsPlan,
-    UpsertPlan,
-)
-from velostream.plan.shape import why_not_input, why_not_stateless
+from velostream.plan.calls import volatile_calls
+from velostream.plan.derived import derived_plan
+from velostream.plan.groups import NeedsColumns, groups_apply, plan_groups
+from velostream.plan.lookup import lookup_plan
+from velostream.plan.plans import Plan, RecomputePlan, RowsPlan, UpsertPlan
+from velostream.plan.resolve import NoKeysError
+from velostream.plan.shape import why_not_stateless
 from velostream.plan.steps import Step, StepKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from velostream.model.statements import Query
+
+__all__ = ["POSITION", "NeedsColumns", "plan_query"]
 
 SPARK = "spark"
 POSITION = "_position"
@@ -41,30 +38,67 @@ def plan_query(
     *,
     only_grows: bool = True,
     inputs: frozenset[str] = frozenset(),
+    columns: Mapping[str, Sequence[str] | None] | None = None,
 ) -> Plan:
     """Choose the plan.
 
-    `key` is the declared key of the table, `only_grows` holds for all inputs, and `inputs` are the names
-    of their columns (casefolded) where they are known.
+    `key` is the declared key of the table, `only_grows` holds for all inputs, `inputs` are the names of
+    the columns (casefolded) of the one relation that the query reads directly, where they are known, and
+    `columns` those of each input that the query uses.
     """
     _refuse_later_features(query)
+    if not query.sources:
+        return _over_tables(query, key, inputs, columns or {})
     tree = query.tree
-    if not query.sources and len(query.tables) != 1:
-        return _recompute(tree, "it reads several tables")
     if not only_grows:
         _refuse_volatile(tree)
+    if query.tables:
+        return lookup_plan(query, key, columns or {}, only_grows=only_grows)
     reason = why_not_stateless(tree)
     if reason is None:
         return _upsert(tree, key) if key else _rows(tree)
-    if isinstance(tree, exp.Select) and _groups_apply(tree):
-        return _groups(tree, key, inputs)
-    if not query.sources:
-        return _recompute(tree, reason)
+    if isinstance(tree, exp.Select) and groups_apply(tree):
+        return plan_groups(tree, key, inputs)
     raise UnsupportedError(
         f"this query cannot be kept up to date over a source yet: {reason}",
         hint="make a table of the source first, then a table or a SELECT over that table",
         location=query.location,
     )
+
+
+def _over_tables(
+    query: Query,
+    key: tuple[str, ...],
+    inputs: frozenset[str],
+    columns: Mapping[str, Sequence[str] | None],
+) -> Plan:
+    """Tables can be looked up by any column, so that most queries follow the keys that a change touches."""
+    tree = query.tree
+    single = len(query.tables) == 1
+    if single:
+        _refuse_volatile(tree)
+    volatile = next(volatile_calls(tree), None)
+    if volatile is not None:
+        return recompute(tree, f"{volatile}() answers differently each time")
+    reason = why_not_stateless(tree) if single else "it reads several tables"
+    if reason is None:
+        return _upsert(tree, key) if key else _rows(tree)
+    try:
+        return derived_plan(tree, key, {name: columns.get(name) for name in query.tables})
+    except NoKeysError as exc:
+        reason = str(exc)
+    except NeedsColumns:
+        if not single:
+            raise
+    return recompute_plan(query, key, inputs, reason)
+
+
+def recompute_plan(query: Query, key: tuple[str, ...], inputs: frozenset[str], reason: str) -> Plan:
+    """The plan of a query over tables that has no keys to follow."""
+    tree = query.tree
+    if len(query.tables) == 1 and isinstance(tree, exp.Select) and groups_apply(tree):
+        return plan_groups(tree, key, inputs)
+    return recompute(tree, reason)
 
 
 def _refuse_later_features(query: Query) -> None:
@@ -78,12 +112,6 @@ def _refuse_later_features(query: Query) -> None:
         raise UnsupportedError(
             f'reading stream "{query.streams[0]}" from another statement is not executed in this version',
             hint="name the stream's source, or use a table",
-            location=query.location,
-        )
-    if query.sources and query.tables:
-        raise UnsupportedError(
-            "joins of a source with a table are not executed in this version",
-            hint="make a table of the source, then join the two tables",
             location=query.location,
         )
     if len(query.sources) > 1 and not isinstance(query.tree, exp.Union):
@@ -131,10 +159,15 @@ def _upsert(tree: exp.Query, key: tuple[str, ...]) -> UpsertPlan:
         "a later row of the same key replaces the earlier; keys that lose a row are looked up again",
         state="one row per key",
     )
-    return UpsertPlan(tree.sql(dialect=SPARK), key, ordered.sql(dialect=SPARK), steps=(step,))
+    plain = {i.alias_or_name: i.unalias() for i in tree.selects if isinstance(i.unalias(), exp.Column)}
+    passed = tuple(plain[name].name if name in plain else name for name in key)
+    computed = {i.alias for i in tree.selects if i.alias and i.alias not in plain}
+    columns = () if computed & set(key) else passed
+    return UpsertPlan(tree.sql(dialect=SPARK), key, ordered.sql(dialect=SPARK), columns, steps=(step,))
 
 
-def _recompute(tree: exp.Query, reason: str) -> RecomputePlan:
+def recompute(tree: exp.Query, reason: str) -> RecomputePlan:
+    """The whole query again for every change."""
     step = Step(
         StepKind.RECOMPUTE,
         "the whole query",
@@ -142,199 +175,3 @@ def _recompute(tree: exp.Query, reason: str) -> RecomputePlan:
         state="the result",
     )
     return RecomputePlan(tree.sql(dialect=SPARK), steps=(step,))
-
-
-# --- groups -----------------------------------------------------------------------------------------
-
-
-def _groups_apply(select: exp.Select) -> bool:
-    if why_not_input(select) is not None:
-        return False
-    if any(select.args.get(name) for name in ("limit", "offset", "order", "qualify")):
-        return False
-    if any(part.find(exp.Window) or part.find(exp.Query) for part in _result_parts(select)):
-        return False
-    group = select.args.get("group")
-    if group is not None and any(group.args.get(n) for n in ("grouping_sets", "cube", "rollup", "totals")):
-        return False
-    if group is not None and any(isinstance(e, (exp.Rollup, exp.Cube)) for e in group.expressions):
-        return False
-    if select.args.get("distinct"):
-        return not has_aggregates(select) and not isinstance(
-            select.args["distinct"].args.get("on"), exp.Tuple
-        )
-    return has_aggregates(select)
-
-
-def _result_parts(select: exp.Select) -> list[exp.Expr]:
-    having = select.args.get("having")
-    return [*select.selects, *([having.this] if having else [])]
-
-
-def _groups(select: exp.Select, declared_key: tuple[str, ...], inputs: frozenset[str]) -> Plan:
-    stars = [item for item in select.selects if item.find(exp.Star) and not item.find(exp.Count)]
-    if stars:
-        # DISTINCT * : the columns are known only to the source; the runtime expands them first.
-        raise NeedsColumns
-    keys = _group_expressions(select, inputs)
-    names = _key_names(select, keys)
-    aggregates = _collect(select)
-    visible = tuple(n for n in names if not n.startswith("__"))
-    if declared_key and set(declared_key) != set(visible):
-        raise UnsupportedError(
-            f"the key ({', '.join(declared_key)}) differs from the GROUP BY columns ({', '.join(visible)})",
-            hint="leave the key out: a grouped table is keyed by its groups",
-        )
-    accumulators = [
-        exp.alias_(accumulator.expression.copy(), accumulator.name)
-        for aggregate in aggregates
-        for accumulator in aggregate.accumulators
-    ]
-    partial = _per_group(select, keys, names, [exp.alias_(exp.Count(this=exp.Star()), ROWS), *accumulators])
-    values = _per_group(select, keys, names, [exp.alias_(a.call.copy(), a.value) for a in aggregates])
-    outputs, finish = _finish(select, keys, names, aggregates)
-    return GroupsPlan(
-        select.sql(dialect=SPARK),
-        partial.sql(dialect=SPARK),
-        partial.transform(_tolerant_sum).sql(dialect=SPARK),
-        values.sql(dialect=SPARK),
-        names or (EVERYTHING,),
-        aggregates,
-        outputs,
-        finish,
-        having=bool(select.args.get("having")),
-        grouped=bool(names),
-        steps=_group_steps(names, aggregates),
-    )
-
-
-class NeedsColumns(Exception):  # noqa: N818
-    """The query has a `*` that must be expanded into columns before it can be planned."""
-
-
-def _group_expressions(select: exp.Select, inputs: frozenset[str]) -> tuple[exp.Expr, ...]:
-    if select.args.get("distinct"):
-        return tuple(item.unalias() for item in select.selects)
-    group = select.args.get("group")
-    if group is None:
-        return ()
-    by_alias = {item.alias: item.unalias() for item in select.selects if item.alias}
-    if group.args.get("all"):
-        return tuple(i.unalias() for i in select.selects if not any(True for _ in aggregates_in(i)))
-    resolved: list[exp.Expr] = []
-    for expression in group.expressions:
-        if isinstance(expression, exp.Literal) and expression.is_int:
-            expression = select.selects[int(expression.this) - 1].unalias()
-        elif isinstance(expression, exp.Column) and not expression.table:
-            # As in Spark, a name in GROUP BY means a column of the input first, then one of the result.
-            known = expression.name.casefold() in inputs
-            expression = expression if known else by_alias.get(expression.name, expression)
-        if expression not in resolved:
-            resolved.append(expression)
-    return tuple(resolved)
-
-
-def _key_names(select: exp.Select, keys: tuple[exp.Expr, ...]) -> tuple[str, ...]:
-    names: list[str] = []
-    for number, key in enumerate(keys, start=1):
-        selected = next((i.alias_or_name for i in select.selects if i.unalias() == key), None)
-        names.append(selected if selected and selected not in names else f"__k{number}")
-    return tuple(names)
-
-
-def _collect(select: exp.Select) -> tuple[Aggregate, ...]:
-    calls: list[exp.Expr] = []
-    for part in _result_parts(select):
-        for call in aggregates_in(part):
-            if call not in calls:
-                calls.append(call)
-    return tuple(decompose(call, number) for number, call in enumerate(calls, start=1))
-
-
-def _per_group(
-    select: exp.Select,
-    keys: tuple[exp.Expr, ...],
-    names: tuple[str, ...],
-    columns: list[exp.Expr],
-) -> exp.Select:
-    """The query with its result replaced by the key columns and `columns`."""
-    grouped = select.copy()
-    for name in ("having", "distinct", "group"):
-        grouped.set(name, None)
-    named = [exp.alias_(key.copy(), name, quoted=True) for key, name in zip(keys, names, strict=True)]
-    if not keys:
-        named = [exp.alias_(exp.Literal.number(0), EVERYTHING)]
-    grouped.set("expressions", [*named, *columns])
-    if keys:
-        grouped.set("group", exp.Group(expressions=[key.copy() for key in keys]))
-    return grouped
-
-
-def _tolerant_sum(node: exp.Expr) -> exp.Expr:
-    if isinstance(node, exp.Sum):
-        return exp.Anonymous(this="try_sum", expressions=[node.this])
-    return node
-
-
-def _finish(
-    select: exp.Select,
-    keys: tuple[exp.Expr, ...],
-    names: tuple[str, ...],
-    aggregates: tuple[Aggregate, ...],
-) -> tuple[tuple[Output, ...], str | None]:
-    replacements: list[tuple[exp.Expr, str]] = [(a.call, a.value) for a in aggregates]
-    replacements += [(key, name) for key, name in zip(keys, names, strict=True)]
-    outputs: list[Output] = []
-    items: list[exp.Expr] = []
-    for position, item in enumerate(select.selects):
-        name = item.alias_or_name or _spark_name(item, position)
-        replaced = _replace(item.unalias().copy(), replacements)
-        direct = replaced.name if isinstance(replaced, exp.Column) and not replaced.table else None
-        outputs.append(Output(name, direct))
-        items.append(exp.alias_(replaced, name, quoted=True))
-    having = select.args.get("having")
-    if having is None and all(output.column for output in outputs):
-        return tuple(outputs), None
-    if having is not None:
-        condition = exp.Coalesce(this=_replace(having.this.copy(), replacements), expressions=[exp.false()])
-        items.append(exp.alias_(condition, SHOWN))
-    tree = exp.Select(expressions=items).from_(exp.to_table("__groups"))
-    return tuple(outputs), tree.sql(dialect=SPARK)
-
-
-def _spark_name(item: exp.Expr, position: int) -> str:
-    """The name that Spark gives a column without alias is its text; ours is the same, lowercased."""
-    return str(item.sql(dialect=SPARK)).lower() or f"column{position + 1}"
-
-
-def _replace(tree: exp.Expr, replacements: list[tuple[exp.Expr, str]]) -> exp.Expr:
-    def swap(node: exp.Expr) -> exp.Expr:
-        for original, name in replacements:
-            if node == original:
-                return exp.column(name, quoted=True)
-        return node
-
-    return tree.transform(swap, copy=False)
-
-
-def _group_steps(names: tuple[str, ...], aggregates: tuple[Aggregate, ...]) -> tuple[Step, ...]:
-    by = f"by {', '.join(names)}" if names else "over everything"
-    replaced = [a.call.sql(dialect=SPARK) for a in aggregates if not a.mergeable]
-    extremes = [
-        a.call.sql(dialect=SPARK)
-        for a in aggregates
-        if a.finish is Finish.SAME and any(c.merge in {Merge.MIN, Merge.MAX} for c in a.accumulators)
-    ]
-    if replaced:
-        return (
-            Step(
-                StepKind.AFFECTED_KEYS,
-                f"groups {by}",
-                f"{', '.join(replaced)} cannot be merged; the groups a batch touches are computed again",
-                state="one row per group",
-            ),
-        )
-    why = "partial aggregates of each batch are merged into the table; a group without rows is deleted"
-    if extremes:
-        why += f"; when rows are taken back, {', '.join(extremes)} of those groups are computed again"
-    return (Step(StepKind.MERGE, f"groups {by}", why, state="one row of accumulators per group"),)

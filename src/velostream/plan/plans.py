@@ -10,6 +10,7 @@ from velostream.plan.aggregates import Aggregate, Merge
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from velostream.plan.nodes import Node
     from velostream.plan.steps import Step
 
 ROWS = "__n"
@@ -18,6 +19,9 @@ ROWS = "__n"
 EVERYTHING = "__all"
 """Hidden key column of an aggregate without GROUP BY; always 0."""
 
+POSITION_KEPT = "__position"
+"""Hidden column: the position of the row of a stream that a row came from."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -25,11 +29,24 @@ class Plan:
 
     sql: str
     steps: tuple[Step, ...] = field(kw_only=True, default=())
+    below: Node | None = field(kw_only=True, default=None)
+    """The derived relation whose rows the plan takes instead of those of its inputs, if any."""
+    stream: str | None = field(kw_only=True, default=None)
+    """The one input that is a stream: its rows are joined to the tables as they are when the rows come."""
 
 
 @dataclass(frozen=True)
 class RowsPlan(Plan):
     """Each input row gives its own output rows: f(changes) are the changes of f."""
+
+    key: tuple[str, ...] = ()
+    """Over a derived relation: the key of the table, if it has one."""
+    below_sql: str = ""
+    """Over a derived relation: the query over its view."""
+    below_keys: tuple[str, ...] = ()
+    """Over a derived relation: its columns that hold the key, if they do."""
+    positioned: bool = False
+    """Whether each row carries, hidden, the position of the row it came from, by which it is taken back."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +56,8 @@ class UpsertPlan(Plan):
     key: tuple[str, ...]
     ordered_sql: str
     """The same query with the hidden column `__position`, by which "later" is decided."""
+    below_keys: tuple[str, ...] = ()
+    """The columns of the input that hold the key, if they do."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +89,8 @@ class GroupsPlan(Plan):
     having: bool
     grouped: bool
     """False for an aggregate over everything, whose one row exists even when there is no input."""
+    below_keys: tuple[str, ...] = field(kw_only=True, default=())
+    """Over a derived relation: its columns that hold the keys, in the order of `keys`."""
 
     @property
     def mergeable(self) -> bool:

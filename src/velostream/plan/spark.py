@@ -64,10 +64,11 @@ def query_schema(spark: SparkSession, sql: str) -> pa.Schema:
 def rows_of(spark: SparkSession, sql: str, params: dict[str, Any] | list[Any] | None = None) -> pa.Table:
     """Run a query, parameters bound as values, and bring its rows here."""
     with translated():
-        return _nullable(spark.sql(sql, params).toArrow())
+        return nullable(spark.sql(sql, params).toArrow())
 
 
-def _nullable(table: pa.Table) -> pa.Table:
+def nullable(table: pa.Table) -> pa.Table:
+    """The table with every column nullable, as stored tables have them."""
     fields = [pa.field(f.name, f.type, nullable=True) for f in table.schema]
     return table.cast(pa.schema(fields))
 

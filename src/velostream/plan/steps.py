@@ -13,6 +13,7 @@ class StepKind(StrEnum):
     STATELESS = "stateless"
     MERGE = "merge"
     AFFECTED_KEYS = "affected keys"
+    LOOKUP = "lookup"
     RECOMPUTE = "full recompute"
     OUTPUT = "output"
 

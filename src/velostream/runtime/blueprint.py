@@ -9,12 +9,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.connectors.properties import redact_uri
+from velostream.errors import SqlError
 from velostream.plan.exactness import refuse_cut_digits
-from velostream.plan.planner import NeedsColumns, plan_query
+from velostream.plan.planner import NeedsColumns, plan_query, recompute_plan
+from velostream.plan.resolve import NoKeysError
 from velostream.plan.shape import one_row_each
 from velostream.plan.spark import private_session
 from velostream.runtime.inputs import Input, Inputs
-from velostream.runtime.opening import connector_for, open_source, wait_for
+from velostream.runtime.opening import connector_for, open_source, wait_for, wait_for_tables
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.sql.types import spark_ddl
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from velostream.config import Settings
     from velostream.connectors.base import Source
+    from velostream.model.options import CommonOptions
     from velostream.model.statements import Query
     from velostream.plan.plans import Plan
     from velostream.serving.store import TableStore
@@ -70,6 +73,7 @@ def open_query(
     reader: str,
     stop: Event,
     tell: Callable[[str], None],
+    options: CommonOptions,
     declared: tuple[tuple[str, pa.DataType], ...] = (),
 ) -> Opened:
     """Open every input and plan the query; raises what is wrong with it, placed in the user's SQL."""
@@ -88,6 +92,8 @@ def open_query(
             wait_for(source, stop, tell)
         for name in query.tables:
             sources[name] = TableSource(site.store.open(name), reader)
+        if query.sources and query.tables:
+            wait_for_tables([site.store.open(name) for name in query.tables], options, stop, tell)
         return _plan(site, query, key, sources, known, declared, table=table)
     except BaseException:
         for source in sources.values():
@@ -113,22 +119,32 @@ def _plan(
     if declared:
         query = replace(query, tree=_declared_types(query.tree, declared))
     own_key = key or (_own_key(query, sources) if table else ())
-    only_grows = all(source.only_grows for source in sources.values())
+    streams = [sources[ref.id] for ref in query.sources] or sources.values()
+    only_grows = all(source.only_grows for source in streams)
     names = _input_names(query.tree, schemas)
-    try:
-        plan = plan_query(query, own_key, only_grows=only_grows, inputs=names)
-    except NeedsColumns:
-        query = replace(query, tree=_expand_stars(query.tree, schemas))
-        plan = plan_query(query, own_key, only_grows=only_grows, inputs=names)
-    spark = private_session(site.spark())
-    views = {name: _with_system_columns(schema) for name, schema in schemas.items()}
-    refuse_cut_digits(spark, query.tree, views)
-    plan, shape = shape_of(spark, plan, schemas | _system_views(query, views), own_key)
     usage = column_usage(query, {name: schema.names for name, schema in schemas.items()})
     inputs = {
         name: Input(name, source, schemas[name], usage.get(name), *_described(query, name))
         for name, source in sources.items()
     }
+    used = {name: item.wanted() or item.schema.names for name, item in inputs.items()}
+    try:
+        plan = plan_query(query, own_key, only_grows=only_grows, inputs=names, columns=used)
+    except NeedsColumns:
+        query = replace(query, tree=_expand_stars(query.tree, schemas))
+        plan = plan_query(query, own_key, only_grows=only_grows, inputs=names, columns=used)
+    spark = private_session(site.spark())
+    views = {name: _with_system_columns(schema) for name, schema in schemas.items()}
+    refuse_cut_digits(spark, query.tree, views)
+    wide, views = views, schemas | _system_views(query, views)
+    try:
+        plan, shape = shape_of(spark, plan, views, own_key, wide)
+    except (NoKeysError, SqlError) as exc:
+        if plan.below is None or plan.stream is not None:
+            raise
+        # Spark knows the types, and may see what the names alone do not tell.
+        plan = recompute_plan(query, own_key, names, str(exc))
+        plan, shape = shape_of(spark, plan, views, own_key)
     return Opened(spark, plan, shape, Inputs(spark, inputs))
 
 

@@ -316,7 +316,10 @@ class Executor:
 
     @_do.register
     def _(self, statement: model.Explain) -> Result:
-        return Result(pa.table({"plan": explain(statement.statement)}))
+        query = getattr(statement.statement, "query", None)
+        names = query.tables if isinstance(query, model.Query) else ()
+        columns = {name: self._store.open(name).spec.visible for name in names}
+        return Result(pa.table({"plan": explain(statement.statement, columns)}))
 
     # --- what ends something ----------------------------------------------------------------------------
 

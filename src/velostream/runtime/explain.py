@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model import statements as model
@@ -10,10 +11,17 @@ from velostream.plan.planner import NeedsColumns, plan_query
 from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
 from velostream.plan.steps import Step, StepKind
 from velostream.runtime.opening import common_options, connector_for, key_of
+from velostream.sql.usage import column_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
-def explain(statement: model.Statement) -> list[str]:
-    """Lines of text: inputs, steps with kind, reason and state, emission, output."""
+def explain(statement: model.Statement, columns: Mapping[str, Sequence[str]] | None = None) -> list[str]:
+    """Lines of text: inputs, steps with kind, reason and state, emission, output.
+
+    `columns` are those of tables, where they are known.
+    """
     query = getattr(statement, "query", None)
     if not isinstance(query, model.Query):
         return [f"{type(statement).__name__}: carried out at once, nothing is kept running"]
@@ -24,9 +32,11 @@ def explain(statement: model.Statement) -> list[str]:
         return lines
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
     try:
-        plan = plan_query(query, key, only_grows=True)
+        plan = plan_query(
+            query, key, only_grows=_only_grows(statement, query), columns=_used(query, columns or {})
+        )
     except NeedsColumns:
-        return [*lines, "step: groups; the kind is chosen once the source has told its columns"]
+        return [*lines, "step: the kind is chosen once every input has told its columns"]
     except UnsupportedError as exc:
         return [
             *lines,
@@ -65,7 +75,23 @@ def _executable(statement: model.Statement, query: model.Query) -> None:
         return
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
     with suppress(NeedsColumns):
-        plan_query(query, key, only_grows=True)
+        grows = _only_grows(statement, query)
+        plan_query(query, key, only_grows=grows, columns=_used(query, {}))
+
+
+def _only_grows(statement: model.Statement, query: model.Query) -> bool:
+    """Whether rows of a stream that is joined to tables can be taken back, as those of a watched file."""
+    watched = any(connector_for(ref.uri).name == "file" for ref in query.sources)
+    return not (query.tables and watched and isinstance(statement, model.CreateTable))
+
+
+def _used(query: model.Query, columns: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str] | None]:
+    """The columns of each table that the query uses, as far as its text and what is known tell."""
+    usage = column_usage(query, columns)
+    return {
+        name: columns.get(name) or (sorted(usage[name] or ()) if usage.get(name) else None)
+        for name in (*query.tables, *(ref.id for ref in query.sources))
+    }
 
 
 def _inputs(query: model.Query) -> list[str]:
@@ -75,7 +101,12 @@ def _inputs(query: model.Query) -> list[str]:
         lines.append(f"source {ref.alias or ref.id}: {ref.uri} ({connector.name})")
         shrinks = "rows can be taken back" if connector.name == "file" else "rows only grow"
         lines.append(f"  changes: everything that is there, then what is new; {shrinks}")
-    lines += [f"table {name}: its rows, then its changes; rows can be taken back" for name in query.tables]
+    how = (
+        "looked up as it is when a batch is processed"
+        if query.sources
+        else "its rows, then its changes; rows can be taken back"
+    )
+    lines += [f"table {name}: {how}" for name in query.tables]
     return lines
 
 

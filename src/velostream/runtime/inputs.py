@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.model.changes import WEIGHT, Offset, SourceOffsets
+from velostream.model.changes import WEIGHT, BadRow, Offset, SourceOffsets
 from velostream.plan.planner import POSITION
 from velostream.plan.spark import arrow_frame
+from velostream.runtime.table_source import TableSource
 from velostream.runtime.work import ColumnsWidenedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -83,6 +84,42 @@ class Inputs:
             for key, item in self.all.items()
         }
 
+    def restricted(
+        self,
+        end: SourceOffsets,
+        columns: tuple[str, ...],
+        keys: pa.Table,
+        extra: tuple[str, ...] = (),
+        *,
+        careful: bool,
+    ) -> dict[str, DataFrame]:
+        """Rows as of `end`, at least those whose columns are among the keys: a table is looked up."""
+        item = next(iter(self.all.values()))
+        known = set(columns) <= set(item.schema.names) and bool(columns)
+        if len(self.all) > 1 or not known or not isinstance(item.source, TableSource) or self.excluded:
+            return self.snapshot(end, extra, careful=careful)
+        rows = self.arrow_where(item.id, end[item.id], columns, keys)
+        wanted = [name for name in item.wanted(extra) or item.schema.names if name in rows.schema.names]
+        return {item.id: self._arrow_frame(rows.select(wanted), POSITION in extra)}
+
+    @property
+    def descriptions(self) -> Mapping[str, str]:
+        """What messages call each input."""
+        return {key: item.description for key, item in self.all.items()}
+
+    def stream_halves(
+        self,
+        key: str,
+        start: SourceOffsets | None,
+        end: SourceOffsets,
+        extra: tuple[str, ...],
+        *,
+        careful: bool,
+    ) -> Halves:
+        """What one input gained and lost after `start` up to `end`."""
+        item = self.all[key]
+        return self._halves(item, _of(start, key), end[key], item.wanted(extra), careful)
+
     def register(self, frames: Mapping[str, DataFrame]) -> None:
         """Make frames visible to SQL under their ids."""
         for key, frame in frames.items():
@@ -99,10 +136,7 @@ class Inputs:
         halves = self._read(item, start, end, asked, careful or bool(excluded))
         if not excluded:
             return halves
-        left = [
-            part if part is None else part.where(~part[POSITION].isin(sorted(excluded)))
-            for part in (halves.plus, halves.minus)
-        ]
+        left = [part if part is None else without(part, excluded) for part in (halves.plus, halves.minus)]
         if columns is None or POSITION not in columns:
             left = [part if part is None else part.drop(POSITION) for part in left]
         assert left[0] is not None
@@ -126,9 +160,7 @@ class Inputs:
     def _arrow_halves(
         self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None
     ) -> Halves:
-        batches = list(_read_all(item.source, start, end))
-        table = pa.Table.from_batches(batches) if batches else item.schema.empty_table()
-        self._refuse_wider(item, table.schema)
+        table = self._arrow(item, start, end)
         given = set(table.schema.names)
         if columns is not None:
             wanted = [name for name in columns if name in given]
@@ -141,6 +173,50 @@ class Inputs:
             self._arrow_frame(plus, positioned),
             self._arrow_frame(minus, positioned) if minus.num_rows else None,
         )
+
+    def _arrow(self, item: Input, start: Offset | None, end: Offset) -> pa.Table:
+        batches = list(_read_all(item.source, start, end))
+        table = pa.Table.from_batches(batches) if batches else item.schema.empty_table()
+        self._refuse_wider(item, table.schema)
+        return table
+
+    # --- tables, by key ---------------------------------------------------------------------------------
+
+    def arrow_changes(self, key: str, start: Offset | None, end: Offset) -> tuple[pa.Table, pa.Table]:
+        """Rows of a table that came and rows that went, in the columns that the statement uses."""
+        item = self.all[key]
+        table = self._arrow(item, start, end)
+        wanted = item.wanted() or item.schema.names
+        if WEIGHT not in table.schema.names:
+            rows = table.select(wanted)
+            return rows, rows.slice(0, 0)
+        return split_weights(table.select([*wanted, WEIGHT]))
+
+    def schema(self, key: str, columns: Sequence[str]) -> pa.Schema:
+        """The columns of a table as the statement knows them."""
+        return pa.schema([self.all[key].schema.field(name) for name in columns])
+
+    def arrow_snapshot(self, key: str, end: Offset) -> pa.Table:
+        """All rows of a table as of `end`."""
+        return self._arrow(self.all[key], None, end)
+
+    def arrow_where(self, key: str, end: Offset, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+        """The rows of a table as of `end` whose columns are one of the keys; null equals null."""
+        source = self.all[key].source
+        assert isinstance(source, TableSource)
+        rows = source.where(end, columns, keys)
+        self._refuse_wider(self.all[key], rows.schema)
+        return rows
+
+    def tables_loaded(self) -> bool:
+        """Whether every table among the inputs has been loaded."""
+        sources = [item.source for item in self.all.values()]
+        return all(source.loaded for source in sources if isinstance(source, TableSource))
+
+    def size(self, end: SourceOffsets) -> int:
+        """How many rows the tables at these positions have."""
+        sources = [(self.all[key].source, offset) for key, offset in end.items()]
+        return sum(source.size(offset) for source, offset in sources if isinstance(source, TableSource))
 
     def _refuse_wider(self, item: Input, given: pa.Schema) -> None:
         """A table below may have become wider since this job was opened."""
@@ -155,11 +231,24 @@ class Inputs:
         frame = arrow_frame(self._spark, table)
         return frame.selectExpr("*", f"to_json(struct(*)) AS {POSITION}") if positioned else frame
 
+    def computing_errors(self, start: SourceOffsets | None, end: SourceOffsets) -> list[BadRow]:
+        """Rows that a step below the plan cannot compute: there is no such step."""
+        return []
+
+    def take_figures(self) -> tuple[int, int]:
+        """Rows taken out of tables since the last call, and rows of a stream that matched none."""
+        return 0, 0
+
     def forget_excluded(self) -> None:
         """Let rows be tried again that have no place of their own: the same values may come again."""
         for key, item in self.all.items():
             if not item.source.positioned:
                 self.excluded.pop(key, None)
+
+
+def without(frame: DataFrame, excluded: set[str]) -> DataFrame:
+    """The rows of a frame with `_position`, but those at these positions."""
+    return frame.where(~frame[POSITION].isin(sorted(excluded)))
 
 
 def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:

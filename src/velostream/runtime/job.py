@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from velostream.errors import InternalError, SparkEndedError, VelostreamError
-from velostream.model.jobs import JobInfo, JobState, JobStats
+from velostream.model.jobs import BatchFigures, JobInfo, JobState, JobStats
 from velostream.plan.spark import translate
 from velostream.runtime.pacing import Backoff
 from velostream.runtime.statistics import Statistics
@@ -42,13 +42,11 @@ class Work(Protocol):
     def offsets(self) -> SourceOffsets | None:
         """The positions that the result contains."""
 
-    def latest(self, after: SourceOffsets | None) -> SourceOffsets:
-        """The newest positions that can be read; equal to `after` when there is nothing new."""
+    def latest(self, after: SourceOffsets | None) -> SourceOffsets | None:
+        """The newest positions that can be read; `after` itself when there is nothing new."""
 
-    def advance(
-        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit
-    ) -> tuple[int, int, int]:
-        """Do one step; returns rows in, rows out and bad rows."""
+    def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
+        """Do one step."""
 
     def settled(self) -> bool:
         """Whether the last look at the inputs left nothing to a later one."""
@@ -255,7 +253,7 @@ class Job:
             self._spark()
             have = work.offsets()
             end = work.latest(have)
-            if end != have:
+            if end is not None and end != have:
                 self._idle = False
                 stream.advance_to(end, self._stop)
                 backoff.reset()
@@ -278,8 +276,8 @@ class Job:
         else:
             self.tell(JobState.DEGRADED, reason or self.health)
 
-    def counted(self, rows_in: int, rows_out: int, bad: int, seconds: float) -> None:
+    def counted(self, figures: BatchFigures, seconds: float) -> None:
         """One batch is done."""
-        self._statistics.batch(rows_in, rows_out, bad, seconds)
+        self._statistics.batch(figures, seconds)
         with self._moved:
             self._moved.notify_all()

@@ -217,6 +217,7 @@ class Jobs:
             reader=entry.job,
             stop=stop,
             tell=tell,
+            options=common_options(statement.properties),
             declared=declared,
         )
 
@@ -229,7 +230,16 @@ class Jobs:
 
         pipeline = Pipeline(opened.spark, opened.plan, opened.shape, opened.inputs, output)
         options = common_options(_continuous(entry).properties)
-        return ContinuousWork(entry.name, pipeline, opened.inputs, output, options, self._dead_letters, widen)
+        return ContinuousWork(
+            entry.name,
+            pipeline,
+            opened.inputs,
+            output,
+            options,
+            self._dead_letters,
+            widen,
+            patient=not self.site.once,
+        )
 
     # --- results ----------------------------------------------------------------------------------------
 
@@ -275,7 +285,8 @@ class Jobs:
         if isinstance(statement, CreateTable):
             return TableOutput(self.site.store.open(entry.name, edition=entry.edition))
         uri, properties = _target(statement)
-        if not isinstance(opened.plan, RowsPlan):
+        plan = opened.plan
+        if not isinstance(plan, RowsPlan) or (plan.below is not None and plan.stream is None):
             raise UnsupportedError(
                 f"rows of this query change after they came, and a stream into {uri.scheme}:// keeps none",
                 hint="make a table of the query: CREATE TABLE name AS SELECT …",

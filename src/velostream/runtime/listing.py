@@ -85,6 +85,7 @@ def job_rows(jobs: Jobs | None, catalog: Catalog) -> pa.Table:
             "batches": pa.array([i.stats.batches for i in infos], pa.int64()),
             "rate_in": pa.array([round(i.stats.rate_in, 1) for i in infos], pa.float64()),
             "latency_ms": pa.array([round(i.stats.latency_ms, 1) for i in infos], pa.float64()),
+            "lookup_misses": pa.array([i.stats.lookup_misses for i in infos], pa.int64()),
             "bad_rows": pa.array([i.stats.bad_rows for i in infos], pa.int64()),
             "errors": pa.array([i.stats.errors for i in infos], pa.int64()),
             "restarts": pa.array([i.stats.restarts for i in infos], pa.int64()),

@@ -22,6 +22,8 @@ _COUNTERS = {
     "records_in": "Rows read from the sources of a job",
     "records_out": "Rows that a job wrote",
     "batches": "Micro-batches that a job has done",
+    "rows_looked_up": "Rows taken out of tables to follow changes through joins and groups",
+    "lookup_misses": "Rows of a stream that matched no row of a table they are joined to",
     "bad_rows": "Rows that could not be used",
     "errors": "Failures of a job",
     "restarts": "Starts of a job by itself after a failure",

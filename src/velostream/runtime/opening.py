@@ -10,17 +10,18 @@ import pyarrow as pa
 from velostream.connectors.base import Sink, SinkContext, Source, SourceContext
 from velostream.connectors.properties import build_options
 from velostream.connectors.registry import Registered, default_registry
-from velostream.errors import SourceMissingError, UnknownNameError, did_you_mean
+from velostream.errors import JobError, SourceMissingError, UnknownNameError, did_you_mean
 from velostream.model.options import CommonOptions, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from threading import Event
 
     from velostream.config import Settings
     from velostream.model.statements import Properties, SourceRef
     from velostream.model.uri import Uri
+    from velostream.serving.table import Table
 
 
 def common_options(properties: Properties) -> CommonOptions:
@@ -123,6 +124,32 @@ def sole_place(uri: Uri, properties: Properties, settings: Settings) -> str | No
     connector = connector_for(uri)
     place = connector.connector.sole_place(uri, _options(connector, uri, properties, settings))
     return None if place is None else f"{connector.name}:{place}"
+
+
+def loaded(table: Table) -> bool:
+    """Whether a table holds what its source had when it was made; one that is filled by hand always does."""
+    return table.spec.owner is None or table.last_commit is not None
+
+
+def wait_for_tables(
+    tables: Sequence[Table], options: CommonOptions, stop: Event, tell: Callable[[str], None]
+) -> None:
+    """Until the tables that a stream is joined to are loaded, or `join.wait` is over."""
+    import time
+
+    limit = options.join_wait.total_seconds()
+    deadline = time.monotonic() + limit
+    while (missing := [table.name for table in tables if not loaded(table)]) and not stop.is_set():
+        if time.monotonic() >= deadline and options.join_on_timeout == "fail":
+            raise JobError(
+                f'table "{missing[0]}" was not loaded within {limit:g}s, and the stream is joined to it',
+                hint="see why in SHOW JOBS; "
+                '"join.wait" sets how long to wait, "join.on.timeout" what happens then',
+            )
+        if time.monotonic() >= deadline and options.join_on_timeout != "wait":
+            return
+        tell(f"waiting for table {', '.join(missing)} to load")
+        stop.wait(0.1)
 
 
 def wait_for(

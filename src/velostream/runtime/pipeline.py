@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,21 +9,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import InternalError
-from velostream.model.changes import BadRow
-from velostream.model.tables import SHOWN
 from velostream.plan import merge as merging
 from velostream.plan.planner import POSITION
-from velostream.plan.plans import ROWS, GroupsPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
+from velostream.plan.plans import POSITION_KEPT, GroupsPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.spark import arrow_frame, checked_cast, rows_of
+from velostream.runtime.feed import DerivedFeed
+from velostream.runtime.finishing import Finisher
+from velostream.runtime.grouping import (
+    absent,
+    any_rows,
+    distinct_keys,
+    empty_groups,
+    group_names,
+    in_order,
+    key_schema,
+    lost_group,
+    row_count,
+)
 from velostream.runtime.isolation import Search
-from velostream.runtime.outputs import JobOutput, table_of
+from velostream.runtime.lookups import LookupFeed
+from velostream.runtime.multisets import net
+from velostream.runtime.outputs import JobOutput, TableOutput, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
-    from velostream.model.changes import Commit, SourceOffsets
+    from velostream.model.changes import BadRow, Commit, SourceOffsets
     from velostream.runtime.inputs import Halves, Inputs
     from velostream.runtime.isolation import Culprit
     from velostream.runtime.shapes import ResultShape
@@ -47,8 +59,14 @@ class Pipeline:
         self._spark = spark
         self._plan = plan
         self._shape = shape
-        self._inputs = inputs
         self._output = output
+        self._finisher = Finisher(spark, shape)
+        self.feed: Inputs | DerivedFeed = inputs
+        """What the plan's SQL reads."""
+        if plan.below is not None and plan.stream is not None:
+            self.feed = LookupFeed(spark, inputs, plan.below, plan.stream)
+        elif plan.below is not None:
+            self.feed = DerivedFeed(spark, inputs, plan.below)
 
     def advance(
         self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, *, careful: bool
@@ -57,15 +75,28 @@ class Pipeline:
         plan = self._plan
         if isinstance(plan, RecomputePlan):
             return self._recompute(plan, end, commit)
+        derived = self.derived
+        if isinstance(self.feed, DerivedFeed) and not careful and self.feed.mostly_new(start, end):
+            return self.rebuild(end, commit)
         extra = (POSITION,) if isinstance(plan, UpsertPlan) else ()
-        changes = self._inputs.changes(start, end, extra, careful=careful)
+        # Rows that stay as they are would make a group look as if it had lost rows.
+        netted = derived and isinstance(plan, GroupsPlan) and not plan.subtractable(self._shape.inexact)
+        changes = self.feed.changes(start, end, extra, careful=careful or netted)
         if isinstance(plan, RowsPlan):
-            return self._rows(plan, changes, commit)
+            return self._rows(plan, changes, end, commit)
         if isinstance(plan, UpsertPlan):
             return self._upsert(plan, changes, end, commit, careful)
         if isinstance(plan, GroupsPlan):
             return self._groups(plan, changes, start, end, commit, careful)
         raise InternalError(f"no way to run a {type(plan).__name__}")
+
+    def pass_over(self, commit: Commit) -> Progress:
+        """Record positions without taking in what lies between."""
+        if isinstance(self._output, TableOutput) and self._shape.key:
+            self._output.table.commit_keyed(None, None, commit)
+        else:
+            self._output.rows(self._shape.physical.empty_table(), None, commit)
+        return Progress(0, 0)
 
     def rebuild(self, end: SourceOffsets, commit: Commit) -> Progress:
         """Compute the whole result anew as of `end`, for a job that fell behind what its inputs remember."""
@@ -74,16 +105,26 @@ class Pipeline:
             return self._recompute(plan, end, commit)
         extra = (POSITION,) if isinstance(plan, UpsertPlan) else ()
         sql = plan.ordered_sql if isinstance(plan, UpsertPlan) else row_sql(plan)
-        self._inputs.register(self._inputs.snapshot(end, extra, careful=True))
+        self.feed.register(self.feed.snapshot(end, extra, careful=True))
         found = rows_of(self._spark, sql)
         if isinstance(plan, GroupsPlan):
-            rows = self._finished(plan, checked_cast(found, self._shape.state))
+            rows = self._finisher.finished(plan, checked_cast(found, self._shape.state))
         else:
-            rows = self._shape.stored(_in_order(found) if isinstance(plan, UpsertPlan) else found)
+            rows = self._shape.stored(in_order(found) if isinstance(plan, UpsertPlan) else found)
         table_of(self._output).replace_all(rows, commit)
         return Progress(found.num_rows, rows.num_rows)
 
     # --- sums that outgrow their type -------------------------------------------------------------------
+
+    @property
+    def derived(self) -> bool:
+        """Whether the plan takes rows of a derived relation, which can be computed anew at any time."""
+        return self._plan.below is not None and self._plan.stream is None
+
+    @property
+    def stream(self) -> str | None:
+        """The input whose rows are joined to tables as they come, if there is one."""
+        return self._plan.stream
 
     @property
     def groups(self) -> bool:
@@ -114,7 +155,7 @@ class Pipeline:
         if not isinstance(plan, GroupsPlan):
             raise InternalError("only groups have sums")
         table, schema = table_of(self._output), self._shape.state
-        changes = self._inputs.changes(start, end, (), careful=True)
+        changes = self.feed.changes(start, end, (), careful=True)
         plus = checked_cast(self._plus(plan.tolerant_sql, changes), schema)
         minus = self._minus(plan.tolerant_sql, changes)
         minus = checked_cast(minus, schema) if minus is not None else None
@@ -123,13 +164,13 @@ class Pipeline:
             state = self._fresh_groups(plan, plus, minus, end, plan.tolerant_sql, careful=True)
         too_large = merging.overflowed(plan, state)
         broken = state.filter(too_large).select(plan.keys)
-        names = _group_names(broken)
-        keep([_lost_group(name) for name in names if name not in self.lost])
-        lost = (self.lost - set(_group_names(state.select(plan.keys)))) | set(names)
-        upserts, gone = self._split(plan, state.filter(pc.invert(too_large)))
+        names = group_names(broken)
+        keep([lost_group(name) for name in names if name not in self.lost])
+        lost = (self.lost - set(group_names(state.select(plan.keys)))) | set(names)
+        upserts, gone = self._finisher.split(plan, state.filter(pc.invert(too_large)))
         deletes = broken if gone is None else pa.concat_tables([broken, gone])
         table.commit_keyed(upserts, deletes, replace(commit, extra={**commit.extra, "lost": sorted(lost)}))
-        return Progress(_row_count(plus), state.num_rows)
+        return Progress(row_count(plus), state.num_rows)
 
     def culprits(
         self,
@@ -139,26 +180,26 @@ class Pipeline:
     ) -> Iterator[tuple[str, bool, Culprit]]:
         """Rows of the range that the query cannot compute: input, whether it came or went, and the row."""
         sql = row_sql(self._plan)
-        changes = self._inputs.changes(start, end, (POSITION,), careful=True)
+        changes = self.feed.changes(start, end, (POSITION,), careful=True)
         empty = {key: halves.plus.where("false").drop(POSITION) for key, halves in changes.items()}
         for key, halves in changes.items():
-            search = Search(self._spark, sql, key, self._inputs.all[key].description)
+            search = Search(self._spark, sql, key, self.feed.descriptions[key])
             for came, rows in ((True, halves.plus), (False, halves.minus)):
                 if rows is not None:
-                    self._inputs.register(empty)
+                    self.feed.register(empty)
                     for culprit in search.culprits(rows, is_data_error):
                         yield key, came, culprit
 
     # --- the two halves of a change -------------------------------------------------------------------
 
     def _plus(self, sql: str, changes: dict[str, Halves]) -> pa.Table:
-        self._inputs.register({key: halves.plus for key, halves in changes.items()})
+        self.feed.register({key: halves.plus for key, halves in changes.items()})
         return rows_of(self._spark, sql)
 
     def _minus(self, sql: str, changes: dict[str, Halves]) -> pa.Table | None:
         if all(halves.minus is None for halves in changes.values()):
             return None
-        self._inputs.register(
+        self.feed.register(
             {
                 key: halves.minus if halves.minus is not None else halves.plus.where("false")
                 for key, halves in changes.items()
@@ -168,16 +209,55 @@ class Pipeline:
 
     # --- kinds of plan ----------------------------------------------------------------------------------
 
-    def _rows(self, plan: RowsPlan, changes: dict[str, Halves], commit: Commit) -> Progress:
-        added = self._shape.stored(self._plus(plan.sql, changes))
-        minus = self._minus(plan.sql, changes)
+    def _rows(
+        self, plan: RowsPlan, changes: dict[str, Halves], end: SourceOffsets, commit: Commit
+    ) -> Progress:
+        sql = row_sql(plan)
+        if plan.stream is not None:
+            return self._joined_rows(plan, self._plus(sql, changes), commit)
+        added = self._shape.stored(self._plus(sql, changes))
+        minus = self._minus(sql, changes)
         removed = self._shape.stored(minus) if minus is not None else None
+        if plan.key:
+            return self._keyed_rows(plan, added, removed, end, commit)
         self._output.rows(added, removed, commit)
         count = added.num_rows + (removed.num_rows if removed is not None else 0)
         return Progress(count, count)
 
+    def _joined_rows(self, plan: RowsPlan, came: pa.Table, commit: Commit) -> Progress:
+        """Rows of a stream that were joined to tables; those that go are taken back as they are stored."""
+        assert isinstance(self.feed, LookupFeed)
+        if plan.key:
+            rows = self._shape.stored(in_order(came))
+            table_of(self._output).commit_keyed(rows, None, commit)
+            return Progress(came.num_rows, rows.num_rows)
+        removed = None
+        if self.feed.gone is not None:
+            removed = table_of(self._output).version_object.physical_where(
+                (POSITION_KEPT,), self.feed.gone.rename_columns([POSITION_KEPT])
+            )
+        self._output.rows(self._shape.stored(came), removed, commit)
+        return Progress(came.num_rows, came.num_rows)
+
+    def _keyed_rows(
+        self,
+        plan: RowsPlan,
+        added: pa.Table,
+        removed: pa.Table | None,
+        end: SourceOffsets,
+        commit: Commit,
+    ) -> Progress:
+        """Rows of a derived relation that has a key; when one goes, another may have the same key."""
+        came, went = net(added, removed if removed is not None else added.slice(0, 0))
+        lost = absent(distinct_keys(went.select(plan.key)), came)
+        if lost.num_rows:
+            self.feed.register(self.feed.restricted(end, plan.below_keys, lost, careful=False))
+            came = pa.concat_tables([came, self._shape.stored(self._only(lost, row_sql(plan), plan.key))])
+        table_of(self._output).commit_keyed(came, absent(lost, came), commit)
+        return Progress(added.num_rows, came.num_rows + went.num_rows)
+
     def _recompute(self, plan: RecomputePlan, end: SourceOffsets, commit: Commit) -> Progress:
-        self._inputs.register(self._inputs.snapshot(end))
+        self.feed.register(self.feed.snapshot(end))
         rows = self._shape.stored(rows_of(self._spark, plan.sql))
         table_of(self._output).replace_all(rows, commit)
         return Progress(rows.num_rows, rows.num_rows)
@@ -189,15 +269,15 @@ class Pipeline:
         plus = self._plus(plan.ordered_sql, changes)
         minus = self._minus(plan.ordered_sql, changes)
         if minus is None or minus.num_rows == 0:
-            upserts = self._shape.stored(_in_order(plus))
+            upserts = self._shape.stored(in_order(plus))
             table.commit_keyed(upserts, None, commit)
             return Progress(plus.num_rows, upserts.num_rows)
-        touched = _distinct(pa.concat_tables([plus.select(plan.key), minus.select(plan.key)]))
-        self._inputs.register(self._inputs.snapshot(end, (POSITION,), careful=careful))
-        live = _in_order(self._only(touched, plan.ordered_sql, plan.key))
+        touched = distinct_keys(pa.concat_tables([plus.select(plan.key), minus.select(plan.key)]))
+        self.feed.register(self.feed.restricted(end, plan.below_keys, touched, (POSITION,), careful=careful))
+        live = in_order(self._only(touched, plan.ordered_sql, plan.key))
         upserts = self._shape.stored(live)
-        keys = checked_cast(touched, _key_schema(table.spec.schema, plan.key))
-        table.commit_keyed(upserts, _absent(keys, upserts), commit)
+        keys = checked_cast(touched, key_schema(table.spec.schema, plan.key))
+        table.commit_keyed(upserts, absent(keys, upserts), commit)
         return Progress(plus.num_rows + minus.num_rows, touched.num_rows)
 
     def _groups(
@@ -212,9 +292,9 @@ class Pipeline:
         table = table_of(self._output)
         plus = self._plus(plan.partial_sql, changes)
         minus = self._minus(plan.partial_sql, changes)
-        if minus is not None and not _any_rows(minus):
+        if minus is not None and not any_rows(minus):
             minus = None
-        rows_in = _row_count(plus) + (_row_count(minus) if minus is not None else 0)
+        rows_in = row_count(plus) + (row_count(minus) if minus is not None else 0)
         state_schema = self._shape.state
         plus = checked_cast(plus, state_schema)
         minus = checked_cast(minus, state_schema) if minus is not None else None
@@ -228,7 +308,7 @@ class Pipeline:
             state = merging.merge(plan, table.fetch(batch.select(plan.keys)), batch)
         else:
             state = self._fresh_groups(plan, plus, minus, end, plan.partial_sql, careful=careful)
-        upserts, deletes = self._split(plan, state)
+        upserts, deletes = self._finisher.split(plan, state)
         table.commit_keyed(upserts, deletes, commit)
         return Progress(rows_in, state.num_rows)
 
@@ -244,13 +324,13 @@ class Pipeline:
     ) -> pa.Table:
         """The groups that the change touched, aggregated again from all rows; `__n` 0 where none is left."""
         keys = [plus.select(plan.keys), *([minus.select(plan.keys)] if minus is not None else [])]
-        touched = _distinct(pa.concat_tables(keys))
-        self._inputs.register(self._inputs.snapshot(end, careful=careful))
+        touched = distinct_keys(pa.concat_tables(keys))
+        self.feed.register(self.feed.restricted(end, plan.below_keys, touched, careful=careful))
         fresh = checked_cast(self._only(touched, sql, plan.keys), self._shape.state)
-        gone = _absent(touched, fresh)
+        gone = absent(touched, fresh)
         if gone.num_rows == 0:
             return fresh
-        return pa.concat_tables([fresh, _empty_groups(gone, self._shape.state)])
+        return pa.concat_tables([fresh, empty_groups(gone, self._shape.state)])
 
     def _only(self, touched: pa.Table, sql: str, key: tuple[str, ...]) -> pa.Table:
         """Rows of a query whose key is among `touched`; null equals null."""
@@ -258,96 +338,9 @@ class Pipeline:
         on = " AND ".join(f"q.`{name}` <=> t.`{name}`" for name in key)
         return rows_of(self._spark, f"SELECT q.* FROM ({sql}) q LEFT SEMI JOIN __touched t ON {on}")
 
-    def _split(self, plan: GroupsPlan, state: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-        """Groups to store, finished for readers, and keys of groups that no row belongs to any more."""
-        counts = state.column(ROWS)
-        if pc.any(pc.less(counts, 0)).as_py():
-            raise InternalError("a group lost more rows than it had")
-        if not plan.grouped:
-            return self._finished(plan, state), None
-        alive = pc.greater(counts, 0)
-        gone = state.filter(pc.invert(alive)).select(plan.keys)
-        return self._finished(plan, state.filter(alive)), gone if gone.num_rows else None
-
-    def _finished(self, plan: GroupsPlan, state: pa.Table) -> pa.Table:
-        values = merging.values(plan, state, self._shape.values)
-        if plan.finish_sql is None:
-            visible = {o.name: values.column(o.column or "") for o in plan.outputs}
-        elif values.num_rows == 0:
-            visible = {f.name: pa.array([], f.type) for f in self._shape.visible}
-            visible[SHOWN] = pa.array([], pa.bool_())
-        else:
-            visible = self._finish_in_spark(plan, values)
-        columns = dict(zip(state.schema.names, state.columns, strict=True)) | visible
-        return checked_cast(pa.table(columns), self._shape.physical)
-
-    def _finish_in_spark(self, plan: GroupsPlan, values: pa.Table) -> dict[str, pa.ChunkedArray]:
-        # One partition keeps the rows in the order of `values`, so that columns line up again.
-        arrow_frame(self._spark, values).coalesce(1).createOrReplaceTempView("__groups")
-        rows = rows_of(self._spark, plan.finish_sql or "")
-        if rows.num_rows != values.num_rows:
-            raise InternalError("finishing the groups changed their number")
-        names = [output.name for output in plan.outputs] + ([SHOWN] if plan.having else [])
-        return dict(zip(names, rows.columns, strict=True))
-
 
 def row_sql(plan: Plan) -> str:
     """The part of a plan that computes something of every single row."""
     if isinstance(plan, GroupsPlan):
         return plan.partial_sql
-    return plan.sql
-
-
-def _group_names(keys: pa.Table) -> list[str]:
-    """A readable and unambiguous name for each group: its key as JSON."""
-    return [json.dumps(row, default=str, sort_keys=True) for row in keys.to_pylist()]
-
-
-def _lost_group(name: str) -> BadRow:
-    return BadRow(
-        "a sum of this group does not fit its type", "the table itself", "group", name, name.encode()
-    )
-
-
-def _in_order(rows: pa.Table) -> pa.Table:
-    ordered = rows.sort_by("__position")
-    return ordered.drop_columns(["__position"])
-
-
-def _distinct(keys: pa.Table) -> pa.Table:
-    return keys.group_by(keys.schema.names, use_threads=False).aggregate([])
-
-
-def _any_rows(groups: pa.Table) -> bool:
-    return groups.num_rows > 0 and _row_count(groups) > 0
-
-
-def _row_count(groups: pa.Table) -> int:
-    return int(pc.sum(groups.column(ROWS)).as_py() or 0)
-
-
-def _key_schema(schema: pa.Schema, key: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([schema.field(name) for name in key])
-
-
-def _absent(keys: pa.Table, rows: pa.Table) -> pa.Table:
-    """The keys that no row has; null equals null."""
-    names = keys.schema.names
-    marked = rows.select(names).append_column("__here", pa.array([1] * rows.num_rows, pa.int64()))
-    asked = keys.append_column("__here", pa.array([0] * keys.num_rows, pa.int64()))
-    found = (
-        pa.concat_tables([asked, marked]).group_by(names, use_threads=False).aggregate([("__here", "max")])
-    )
-    return found.filter(pc.equal(found.column("__here_max"), 0)).select(names)
-
-
-def _empty_groups(keys: pa.Table, schema: pa.Schema) -> pa.Table:
-    arrays = []
-    for field in schema:
-        if field.name in keys.schema.names:
-            arrays.append(keys.column(field.name).cast(field.type))
-        elif field.name == ROWS:
-            arrays.append(pa.chunked_array([pa.array([0] * keys.num_rows, field.type)]))
-        else:
-            arrays.append(pa.chunked_array([pa.nulls(keys.num_rows, field.type)]))
-    return pa.table(arrays, schema=schema)
+    return plan.below_sql if isinstance(plan, RowsPlan) and plan.below is not None else plan.sql

@@ -76,10 +76,11 @@ class LiveSelect:
             reader=f"select-{self._folder.name}",
             stop=job.stopping,
             tell=lambda reason: job.tell(JobState.WAITING, reason),
+            options=options,
         )
         self.schema = opened.shape.visible
         if self._output is None:
-            if isinstance(opened.plan, RowsPlan):
+            if isinstance(opened.plan, RowsPlan) and not opened.plan.positioned:
                 self._output = ReaderOutput()
             else:
                 self._output = TableOutput(

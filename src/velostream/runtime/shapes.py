@@ -10,7 +10,9 @@ import pyarrow as pa
 from velostream.errors import DuplicateNameError
 from velostream.model.tables import SHOWN, TableSpec
 from velostream.plan.aggregates import Merge
-from velostream.plan.plans import GroupsPlan, Output, Plan, UpsertPlan
+from velostream.plan.nodes import Both, Each, Keyed, Node, Scan, walk
+from velostream.plan.plans import POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
+from velostream.plan.resolve import NoKeysError
 from velostream.plan.spark import checked_cast, query_schema, show_empty
 
 if TYPE_CHECKING:
@@ -38,7 +40,9 @@ class ResultShape:
     """Groups: whether Arrow can compare the values of every MIN and MAX; nested ones it cannot."""
 
     def stored(self, rows: pa.Table) -> pa.Table:
-        """Rows with exactly the stored columns and types."""
+        """Rows with exactly the stored columns and types; a query over a derived relation names them anew."""
+        if not self.state and rows.num_columns == len(self.physical):
+            rows = rows.rename_columns(self.physical.names)
         return checked_cast(rows, self.physical)
 
     def spec(self, name: str, options: Mapping[str, str], datasource_type: str, owner: str) -> TableSpec:
@@ -47,18 +51,72 @@ class ResultShape:
 
 
 def shape_of(
-    spark: SparkSession, plan: Plan, views: Mapping[str, pa.Schema], key: tuple[str, ...] = ()
+    spark: SparkSession,
+    plan: Plan,
+    views: Mapping[str, pa.Schema],
+    key: tuple[str, ...] = (),
+    wide: Mapping[str, pa.Schema] | None = None,
 ) -> tuple[Plan, ResultShape]:
-    """Spark's types for the plan, and the plan with Spark's names for its columns."""
+    """Spark's types for the plan, and the plan with Spark's names for its columns.
+
+    `wide` are the views with all system columns, of which a derived relation takes what it needs.
+    """
     show_empty(spark, views)
     visible = query_schema(spark, plan.sql)
     _refuse_duplicates(visible)
+    if plan.below is not None:
+        show_nodes(spark, plan.below, wide or views, keyed=plan.stream is None)
     if isinstance(plan, GroupsPlan):
         named = tuple(Output(f.name, o.column) for f, o in zip(visible, plan.outputs, strict=True))
         plan = replace(plan, outputs=named)
         return plan, _groups_shape(spark, plan, visible)
-    declared = plan.key if isinstance(plan, UpsertPlan) else key
-    return plan, ResultShape(visible, visible, declared)
+    declared = plan.key if isinstance(plan, UpsertPlan | RowsPlan) and plan.key else key
+    physical = visible
+    if isinstance(plan, RowsPlan) and plan.positioned:
+        physical = visible.append(pa.field(POSITION_KEPT, pa.string()))
+    return plan, ResultShape(visible, physical, declared)
+
+
+def show_nodes(
+    spark: SparkSession, node: Node, views: Mapping[str, pa.Schema], *, keyed: bool = True
+) -> None:
+    """Views without rows for every derived relation; NoKeysError when keys of two sides differ in type."""
+    schemas: dict[str, pa.Schema] = {}
+    for each in walk(node):
+        if isinstance(each, Scan):
+            schema = views[each.relation]
+            schemas[each.view] = pa.schema([schema.field(name) for name in each.columns])
+            show_empty(spark, {each.view: schemas[each.view]})
+            continue
+        assert isinstance(each, Each | Both | Keyed)
+        schemas[each.view] = query_schema(spark, each.sql)
+        spark.sql(each.sql).createOrReplaceTempView(f"`{each.view}`")
+        if not keyed:
+            continue
+        if isinstance(each, Keyed):
+            _refuse_other_types(each, schemas)
+            if each is not node:
+                _refuse_doubles(each, schemas[each.view])
+        if isinstance(each, Both) and any(
+            schemas[child.view].types != schemas[each.view].types for child in each.children
+        ):
+            raise NoKeysError("the sides of UNION have different types")
+
+
+def _refuse_other_types(node: Keyed, schemas: Mapping[str, pa.Schema]) -> None:
+    first = node.sides[0]
+    for side in node.sides[1:]:
+        for one, other in zip(first.keys, side.keys, strict=True):
+            left, right = schemas[first.node.view].field(one).type, schemas[side.node.view].field(other).type
+            both_whole = pa.types.is_integer(left) and pa.types.is_integer(right)
+            if left != right and not both_whole:
+                raise NoKeysError(f"the key {one} is {left} on one side and {right} on the other")
+
+
+def _refuse_doubles(node: Keyed, schema: pa.Schema) -> None:
+    """What stands on a sum of doubles cannot take it back: another order of adding gives other digits."""
+    if any(pa.types.is_floating(f.type) and f.name not in node.origin for f in schema):
+        raise NoKeysError(f"sums of doubles in {node.step.what} depend on the order of adding")
 
 
 def _refuse_duplicates(schema: pa.Schema) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import asdict
 from datetime import UTC, datetime
 from threading import Lock
 from time import monotonic
 
-from velostream.model.jobs import JobStats
+from velostream.model.jobs import BatchFigures, JobStats
 
 _WINDOW_SECONDS = 30.0
 """Rates are over this much of the past."""
@@ -18,23 +19,23 @@ class Statistics:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._totals = [0, 0, 0, 0, 0, 0]
+        self._totals: Counter[str] = Counter()
         self._recent: deque[tuple[float, int, float]] = deque()
         self._last: datetime | None = None
         self._codes: Counter[str] = Counter()
 
-    def batch(self, rows_in: int, rows_out: int, bad: int, seconds: float) -> None:
+    def batch(self, figures: BatchFigures, seconds: float) -> None:
         """One batch is done."""
         with self._lock:
-            for index, amount in enumerate((rows_in, rows_out, 1, bad)):
-                self._totals[index] += amount
-            self._recent.append((monotonic(), rows_in, seconds))
+            self._totals.update(asdict(figures))
+            self._totals["batches"] += 1
+            self._recent.append((monotonic(), figures.records_in, seconds))
             self._last = datetime.now(UTC)
 
     def error(self, code: str) -> None:
         """Something failed; `code` is the kind of error."""
         with self._lock:
-            self._totals[4] += 1
+            self._totals["errors"] += 1
             self._codes[code] += 1
 
     def errors_by_code(self) -> dict[str, int]:
@@ -45,7 +46,7 @@ class Statistics:
     def restart(self) -> None:
         """The job was started again by itself."""
         with self._lock:
-            self._totals[5] += 1
+            self._totals["restarts"] += 1
 
     def figures(self) -> JobStats:
         """All of it as of now."""
@@ -57,14 +58,8 @@ class Statistics:
             spent = [seconds for _, _, seconds in self._recent]
             # The window begins where its first batch did, or one long batch would look like a fast one.
             span = max(now - self._recent[0][0] + spent[0], 1.0) if self._recent else _WINDOW_SECONDS
-            rows_in, rows_out, batches, bad, errors, restarts = self._totals
             return JobStats(
-                records_in=rows_in,
-                records_out=rows_out,
-                batches=batches,
-                bad_rows=bad,
-                errors=errors,
-                restarts=restarts,
+                **self._totals,
                 rate_in=rows / span,
                 last_batch_ms=(spent[-1] * 1000) if spent else 0.0,
                 latency_ms=(sum(spent) / len(spent) * 1000) if spent else 0.0,

@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from velostream.model.jobs import BatchFigures
     from velostream.runtime.job import Work
 
 
 class Stream:
     """Steps of one start of a job, one at a time, each in a micro-batch.
 
-    `counted` is told rows in, rows out, bad rows and seconds of each step.
+    `counted` is told the figures and the seconds of each step.
     """
 
     def __init__(
-        self, name: str, work: Work, checkpoint: Path, counted: Callable[[int, int, int, float], None]
+        self, name: str, work: Work, checkpoint: Path, counted: Callable[[BatchFigures, float], None]
     ) -> None:
         self._name = name
         self._work = work
@@ -82,11 +83,11 @@ class Stream:
         started = time.perf_counter()
         try:
             commit = Commit(self._name, batch, end, datetime.now(UTC))
-            rows_in, rows_out, bad = self._work.advance(self._work.offsets(), end, commit)
+            figures = self._work.advance(self._work.offsets(), end, commit)
         except BaseException as exc:
             self._finish(exc)
             raise
-        self._counted(rows_in, rows_out, bad, time.perf_counter() - started)
+        self._counted(figures, time.perf_counter() - started)
         self._finish(None)
 
     def _finish(self, failure: BaseException | None) -> None:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from velostream.connectors.base import Source
+from velostream.errors import InternalError
+from velostream.runtime.cuts import BASES, VERSION, bases_of
+from velostream.runtime.multisets import among, by_nulls, fitting
+from velostream.runtime.opening import loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
+    from collections.abc import Iterator, Sequence
 
     from velostream.model.changes import Offset
     from velostream.serving.table import Table
     from velostream.serving.version import TableVersion
 
-PARTITION = "version"
+PARTITION = VERSION
+_REMEMBERED = 8
+"""How many versions are held for a table whose siblings lag behind."""
 
 
 class TableSource(Source):
@@ -40,21 +47,56 @@ class TableSource(Source):
 
     def latest(self, after: Offset | None) -> Offset:
         """The table's current version, kept until it is committed."""
+        return self.candidates(after)[0]
+
+    def candidates(self, after: Offset | None) -> list[Offset]:
+        """The current version and some that were there before, newest first, none older than `after`.
+
+        Which versions of tables below they contain is part of the position.
+        """
         version = self._table.version_object
-        if after is not None and after.get(PARTITION) == version.number:
-            return after
         if after is None:
             self._table.register_reader(self._reader, version.number)
+        else:
+            self._announced = {n: v for n, v in self._announced.items() if n >= int(after[PARTITION])}
+        # Also when it is not new: another input may have moved, and the table may move before that is read.
         self._announced[version.number] = version
-        return {PARTITION: version.number}
+        for number in sorted(self._announced)[1:-_REMEMBERED]:
+            del self._announced[number]
+        newest_first = sorted(self._announced.values(), key=lambda each: -each.number)
+        return [{PARTITION: each.number, BASES: bases_of(each.commit)} for each in newest_first]
 
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
         """The snapshot, or the net changes with weights."""
+        if partition != PARTITION:
+            return
         if start is None:
-            version = self._announced.get(int(end), self._table.version_object)
-            yield from version.snapshot().to_batches()
+            yield from self._at(end).snapshot().to_batches()
         else:
             yield from self._table.changes_between(int(start), int(end)).to_batches()
+
+    def where(self, offset: Offset, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+        """The visible rows at a position whose columns are one of the keys, by position; null equals null."""
+        version = self._at(offset[PARTITION])
+        found = [_where(version, columns, some) for some in by_nulls(keys.rename_columns(list(columns)))]
+        return pa.concat_tables(found) if found else version.snapshot().slice(0, 0)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the table holds what its source had when it was made."""
+        return loaded(self._table)
+
+    def size(self, offset: Offset) -> int:
+        """How many rows there are at a position."""
+        return len(self._at(offset[PARTITION]))
+
+    def _at(self, number: Any) -> TableVersion:
+        try:
+            return self._announced[int(number)]
+        except KeyError:
+            raise InternalError(
+                f'version {number} of table "{self._table.name}" was asked for without having been announced'
+            ) from None
 
     def commit(self, offset: Offset) -> None:
         """Older versions and their log are not needed any more."""
@@ -62,3 +104,18 @@ class TableSource(Source):
         self._table.register_reader(self._reader, done)
         for number in [n for n in self._announced if n < done]:
             del self._announced[number]
+
+
+def _where(version: TableVersion, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+    """Rows for keys that have their nulls in the same columns; no index holds nulls: those are filtered."""
+    named = dict.fromkeys(columns)
+    filled = [name for name in named if keys.column(columns.index(name)).null_count == 0]
+    if filled:
+        wanted = pa.table({name: keys.column(columns.index(name)) for name in filled})
+        rows = version.fetch_where(filled, fitting(wanted, version.spec.schema))
+    else:
+        rows = version.snapshot()
+    for name in named:
+        if name not in filled:
+            rows = rows.filter(pc.is_null(rows.column(name)))
+    return rows if len(named) == len(columns) else among(rows, columns, keys)

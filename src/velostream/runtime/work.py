@@ -8,16 +8,26 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from velostream.errors import JobError, LaggingReaderError, RowError, SourceDataError, VelostreamError
+from velostream.errors import (
+    InternalError,
+    JobError,
+    LaggingReaderError,
+    RowError,
+    SourceDataError,
+    VelostreamError,
+)
+from velostream.model.jobs import BatchFigures
 from velostream.plan.merge import SumOverflowError
 from velostream.plan.spark import error_condition
+from velostream.runtime.cuts import VERSION, newest_cut
+from velostream.runtime.table_source import TableSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
-    from velostream.model.changes import BadRow, Commit, SourceOffsets
+    from velostream.model.changes import BadRow, Commit, Offset, SourceOffsets
     from velostream.model.options import CommonOptions
     from velostream.runtime.dead_letters import DeadLetters
     from velostream.runtime.inputs import Inputs
@@ -36,6 +46,7 @@ _BAD_DATA = (
     "NUMERIC_VALUE_OUT_OF_RANGE",
     "ARITHMETIC_OVERFLOW",
     "DIVIDE_BY_ZERO",
+    "REMAINDER_BY_ZERO",
     "INVALID_ARRAY_INDEX",
     "INTERVAL",
     "DATETIME",
@@ -62,31 +73,69 @@ class ContinuousWork:
     dead_letters: DeadLetters
     remember: Callable[[str, pa.Schema], None]
     """Makes wider columns of a source durable."""
+    patient: bool = True
+    """Whether to wait until tables over one source are at the same position of it."""
+    _apart: bool = False
 
     def offsets(self) -> SourceOffsets | None:
         """What the output records."""
         return self.output.offsets
 
-    def latest(self, after: SourceOffsets | None) -> SourceOffsets:
-        """The newest position of each input."""
-        return {
-            key: item.source.latest(after.get(key) if after else None)
+    def latest(self, after: SourceOffsets | None) -> SourceOffsets | None:
+        """The newest position of each input; tables that a stream is joined to move with the stream."""
+        stream = self.pipeline.stream
+        if stream is not None and after is not None:
+            offset = self.inputs.all[stream].source.latest(after.get(stream))
+            if offset == after.get(stream):
+                return after
+            tables = {key: item for key, item in self.inputs.all.items() if key != stream}
+            return {stream: offset} | {k: item.source.latest(after.get(k)) for k, item in tables.items()}
+        self._apart = False
+        candidates = {
+            key: item.source.candidates(_of(after, key))
+            if isinstance(item.source, TableSource)
+            else [item.source.latest(_of(after, key))]
             for key, item in self.inputs.all.items()
         }
+        cut = newest_cut(candidates)
+        if cut is None and self.patient:
+            self._apart = True
+            return after
+        return cut if cut is not None else {key: offsets[0] for key, offsets in candidates.items()}
 
-    def advance(
-        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit
-    ) -> tuple[int, int, int]:
+    def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
         """Fast first; when a row cannot be decoded or computed, again and with care for that row."""
+        passed = self.pipeline.stream is not None and self.options.join_on_timeout == "skip"
         try:
-            progress, bad = self._fast(start, end, commit) or self._with_care(start, end, commit)
+            if (passed and not self.inputs.tables_loaded()) or self._nothing_new(start, end):
+                progress, bad = self.pipeline.pass_over(commit), 0
+            else:
+                progress, bad = self._fast(start, end, commit) or self._with_care(start, end, commit)
         except LaggingReaderError as exc:
-            log.warning("rebuild", job=self.job, reason=exc.message)
-            progress, bad = self.pipeline.rebuild(end, commit), 0
-        self.inputs.forget_excluded()
+            progress, bad = self._rebuild(end, commit, exc), 0
+        except InternalError as exc:
+            # A step that answers differently over the same rows: ties, or doubles added in another order.
+            if not self.pipeline.derived:
+                raise
+            progress, bad = self._rebuild(end, commit, exc), 0
+        self.pipeline.feed.forget_excluded()
         for key, item in self.inputs.all.items():
             item.source.commit(end[key])
-        return progress.rows_in, progress.rows_out, bad
+        looked_up, misses = self.pipeline.feed.take_figures()
+        return BatchFigures(progress.rows_in, progress.rows_out, bad, looked_up, misses)
+
+    def _nothing_new(self, start: SourceOffsets | None, end: SourceOffsets) -> bool:
+        """Whether only what the versions contain moved on, and not the tables themselves."""
+        if start is None or start.keys() != end.keys():
+            return False
+        return all(
+            isinstance(item.source, TableSource) and start[key].get(VERSION) == end[key].get(VERSION)
+            for key, item in self.inputs.all.items()
+        )
+
+    def _rebuild(self, end: SourceOffsets, commit: Commit, why: VelostreamError) -> Progress:
+        log.warning("rebuild", job=self.job, reason=why.message)
+        return self.pipeline.rebuild(end, commit)
 
     def _fast(
         self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit
@@ -114,6 +163,9 @@ class ContinuousWork:
         self._widen(start, end)
         bad = list(self._bad_rows(start, end))
         self._keep("decoding", bad, start, end)
+        within = self.pipeline.feed.computing_errors(start, end)
+        self._keep("deriving", within, start, end)
+        bad += within
         if self.pipeline.lost:
             return self._around_overflow(start, end, commit, len(bad))
         aside = 0
@@ -145,7 +197,7 @@ class ContinuousWork:
         """
         culprits = list(self.pipeline.culprits(since, end, data_error))
         for key, _, culprit in culprits:
-            self.inputs.excluded.setdefault(key, set()).add(culprit.position)
+            self.pipeline.feed.excluded.setdefault(key, set()).add(culprit.position)
         return [culprit.row for _, came, culprit in culprits if came], bool(culprits)
 
     def _around_overflow(
@@ -187,8 +239,8 @@ class ContinuousWork:
             self.dead_letters.keep(self.job, stage, f"{start}", rows, datetime.now(UTC))
 
     def settled(self) -> bool:
-        """Whether every input has shown all there is."""
-        return all(item.source.settled() for item in self.inputs.all.values())
+        """Whether every input has shown all there is, at positions that belong together."""
+        return not self._apart and all(item.source.settled() for item in self.inputs.all.values())
 
     def health(self) -> tuple[str, str | None]:
         """The first input that is not healthy, or healthy."""
@@ -199,8 +251,13 @@ class ContinuousWork:
         return "healthy", None
 
     def finished(self, offsets: SourceOffsets) -> bool:
-        """Whether every input is bounded and read to its end."""
-        return all(item.source.finished(offsets[key]) for key, item in self.inputs.all.items())
+        """Whether every input but the tables that a stream is joined to is bounded and read to its end."""
+        stream = self.pipeline.stream
+        return all(
+            item.source.finished(offsets[key])
+            for key, item in self.inputs.all.items()
+            if stream is None or key == stream
+        )
 
     @property
     def poll_seconds(self) -> float:
@@ -219,6 +276,10 @@ class ContinuousWork:
         for item in self.inputs.all.values():
             item.source.close()
         self.output.close()
+
+
+def _of(offsets: SourceOffsets | None, key: str) -> Offset | None:
+    return offsets.get(key) if offsets is not None else None
 
 
 def data_error(exc: BaseException) -> bool:

@@ -122,14 +122,19 @@ class TableVersion:
         the keys and the rows found: through the key when the columns are the key, else through an equality
         index that is made on the first use and kept up to date from then on.
         """
+        rows = self.physical_where(columns, keys)
+        if SHOWN in rows.schema.names:
+            rows = rows.filter(rows.column(SHOWN).fill_null(False))
+        return rows.select(list(self.spec.visible))
+
+    def physical_where(self, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+        """As `fetch_where`, with hidden rows and all columns."""
         ids = matching_ids(self, columns, keys)
         rows = self.take(ids)
         counts = self.counts(ids)
         if bool((counts > 1).any()):
             rows = rows.take(pa.array(np.repeat(np.arange(len(ids)), counts)))
-        if SHOWN in rows.schema.names:
-            rows = rows.filter(rows.column(SHOWN).fill_null(False))
-        return rows.select(list(self.spec.visible))
+        return rows
 
     def counts(self, ids: Ids) -> Counts:
         """How often the rows with these ids count."""

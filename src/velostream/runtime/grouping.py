@@ -1,0 +1,73 @@
+"""Groups and their keys as Arrow tables."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.model.changes import BadRow
+from velostream.plan.plans import ROWS
+
+
+def group_names(keys: pa.Table) -> list[str]:
+    """A readable and unambiguous name for each group: its key as JSON."""
+    return [json.dumps(row, default=str, sort_keys=True) for row in keys.to_pylist()]
+
+
+def lost_group(name: str) -> BadRow:
+    """The dead letter of a group whose sums do not fit."""
+    return BadRow(
+        "a sum of this group does not fit its type", "the table itself", "group", name, name.encode()
+    )
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """Rows by their position, which is dropped."""
+    ordered = rows.sort_by("__position")
+    return ordered.drop_columns(["__position"])
+
+
+def distinct_keys(keys: pa.Table) -> pa.Table:
+    """Each key once."""
+    return keys.group_by(keys.schema.names, use_threads=False).aggregate([])
+
+
+def any_rows(groups: pa.Table) -> bool:
+    """Whether any group has a row."""
+    return groups.num_rows > 0 and row_count(groups) > 0
+
+
+def row_count(groups: pa.Table) -> int:
+    """How many input rows the groups have."""
+    return int(pc.sum(groups.column(ROWS)).as_py() or 0)
+
+
+def key_schema(schema: pa.Schema, key: tuple[str, ...]) -> pa.Schema:
+    """The key columns of a schema."""
+    return pa.schema([schema.field(name) for name in key])
+
+
+def absent(keys: pa.Table, rows: pa.Table) -> pa.Table:
+    """The keys that no row has; null equals null."""
+    names = keys.schema.names
+    marked = rows.select(names).append_column("__here", pa.array([1] * rows.num_rows, pa.int64()))
+    asked = keys.append_column("__here", pa.array([0] * keys.num_rows, pa.int64()))
+    found = (
+        pa.concat_tables([asked, marked]).group_by(names, use_threads=False).aggregate([("__here", "max")])
+    )
+    return found.filter(pc.equal(found.column("__here_max"), 0)).select(names)
+
+
+def empty_groups(keys: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Groups that have these keys and no rows."""
+    arrays = []
+    for field in schema:
+        if field.name in keys.schema.names:
+            arrays.append(keys.column(field.name).cast(field.type))
+        elif field.name == ROWS:
+            arrays.append(pa.chunked_array([pa.array([0] * keys.num_rows, field.type)]))
+        else:
+            arrays.append(pa.chunked_array([pa.nulls(keys.num_rows, field.type)]))
+    return pa.table(arrays, schema=schema)

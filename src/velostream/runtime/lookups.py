@@ -1,0 +1,149 @@
+"""Rows of a stream joined to tables as they are now: what a pipeline reads when a statement does that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from velostream.errors import UnsupportedError
+from velostream.plan.derived import scans
+from velostream.plan.nodes import Keyed, Node, Scan, Side
+from velostream.plan.planner import POSITION
+from velostream.plan.spark import arrow_frame
+from velostream.runtime.derived import Evaluation, Restriction, keys_of
+from velostream.runtime.feed import DerivedFeed
+from velostream.runtime.inputs import Halves
+from velostream.runtime.multisets import among, split_nulls
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from velostream.model.changes import SourceOffsets
+    from velostream.runtime.inputs import Inputs
+
+_COUNT = "__rows"
+
+
+class LookupFeed(DerivedFeed):
+    """A stream's batches, looked up in tables. Tables give no changes: they are seen as of the batch."""
+
+    def __init__(self, spark: SparkSession, inputs: Inputs, node: Node, stream: str) -> None:
+        super().__init__(spark, inputs, node)
+        self._stream = stream
+        self.gone: pa.Table | None = None
+        """Positions of rows that the stream took back in the range asked for last; None when none were."""
+
+    def mostly_new(self, start: SourceOffsets | None, end: SourceOffsets) -> bool:
+        """Never: rows that were joined stay as they are."""
+        return False
+
+    def changes(
+        self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool
+    ) -> dict[str, Halves]:
+        """The rows that came, joined; `gone` tells which went."""
+        only_grows = self._inputs.all[self._stream].source.only_grows
+        # Only careful frames promise positions that stay the same.
+        halves = self._inputs.stream_halves(
+            self._stream, start, end, (POSITION,), careful=careful or not only_grows
+        )
+        self.gone = None
+        if halves.minus is not None:
+            self.gone = halves.minus.select(POSITION).distinct().toArrow()
+        self.begin(None, end)
+        assert self._evaluation is not None
+        batch = Batch(self._evaluation, self._inputs, end, self._stream, halves.plus)
+        rows = batch.rows(self._node)
+        self._misses = batch.misses
+        return {self._node.view: Halves(self._usable(rows, extra), None)}
+
+    def snapshot(
+        self, end: SourceOffsets, extra: tuple[str, ...] = (), *, careful: bool = False
+    ) -> dict[str, DataFrame]:
+        """Rows that were joined before cannot be joined again: the tables have changed since."""
+        raise UnsupportedError(
+            "rows of a stream that were joined before would have to be joined again",
+            hint="make a table of the join first, and build on that table",
+        )
+
+    def restricted(
+        self,
+        end: SourceOffsets,
+        columns: tuple[str, ...],
+        keys: pa.Table,
+        extra: tuple[str, ...] = (),
+        *,
+        careful: bool,
+    ) -> dict[str, DataFrame]:
+        """As `snapshot`."""
+        return self.snapshot(end)
+
+    def _came(self, evaluation: Evaluation, node: Node, start: SourceOffsets | None) -> set[str] | None:
+        """All did: only rows that come are joined."""
+        return None
+
+
+class Batch:
+    """One batch of the stream on its way up through the joins."""
+
+    def __init__(
+        self, evaluation: Evaluation, inputs: Inputs, end: SourceOffsets, stream: str, rows: DataFrame
+    ) -> None:
+        self._evaluation = evaluation
+        self._inputs = inputs
+        self._end = end
+        self._stream = stream
+        self._rows = rows
+        self.misses = 0
+        """Rows that found no row in a table they are joined to."""
+
+    def rows(self, node: Node) -> DataFrame:
+        """The rows of a node that the batch gives."""
+        if isinstance(node, Scan):
+            return self._rows.select(*(f"`{name}`" for name in node.columns))
+        if not isinstance(node, Keyed):
+            return self._evaluation.run(node, [self.rows(child) for child in node.below])
+        mine = next(side for side in node.sides if self._carries(side.node))
+        batch = self.rows(mine.node)
+        inputs = [batch if side is mine else self._looked_up(node, batch, mine, side) for side in node.sides]
+        return self._evaluation.run(node, inputs)
+
+    def _carries(self, node: Node) -> bool:
+        return any(scan.relation == self._stream for scan in scans(node))
+
+    def _looked_up(self, node: Keyed, batch: DataFrame, mine: Side, other: Side) -> DataFrame:
+        from pyspark.sql import functions
+
+        keys = self._keys(batch, mine) if mine.keys else None
+        if keys is None or not self._evaluation.same_types(other, keys.schema.types[:-1]):
+            # Without a key, or where Spark must convert to compare, the batch meets the whole table.
+            rows = self._evaluation.frame(other.node, "after", None)
+            return functions.broadcast(rows) if self._small(other.node) else rows
+        wanted = split_nulls(keys, node.nulls_meet)
+        only = Restriction(other.keys, wanted.drop_columns([_COUNT]))
+        found = self._evaluation.table(other.node, only)
+        if node.word in {"JOIN", "LEFT JOIN", "RIGHT JOIN"}:
+            self.misses += _total(keys) - _total(among(wanted, only.keys.schema.names, keys_of(found, other)))
+        return functions.broadcast(arrow_frame(batch.sparkSession, found))
+
+    def _keys(self, batch: DataFrame, mine: Side) -> pa.Table:
+        """The different keys of the batch, and how many rows have each."""
+        from pyspark.sql import functions
+
+        names = [f"k{number}" for number in range(len(mine.keys))]
+        keys = batch.select(*(batch[_quoted(c)].alias(n) for c, n in zip(mine.keys, names, strict=True)))
+        return self._evaluation.here(keys.groupBy(*names).agg(functions.count("*").alias(_COUNT)))
+
+    def _small(self, node: Node) -> bool:
+        return self._inputs.size({s.relation: self._end[s.relation] for s in scans(node)}) <= _SMALL
+
+
+def _total(keys: pa.Table) -> int:
+    return sum(keys.column(_COUNT).to_pylist())
+
+
+_SMALL = 100_000
+"""Rows of a table that are worth sending to every executor whole."""
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
