@@ -13,6 +13,7 @@ from velostream.connectors.file.draft import Draft
 from velostream.connectors.file.headers import read_header
 from velostream.connectors.file.layout import Layout, layout_of
 from velostream.connectors.file.paths import reading, why
+from velostream.connectors.file.renames import find_renames
 from velostream.connectors.file.rewrite import Rewriter
 from velostream.connectors.file.segments import FileState, Identity
 from velostream.errors import SourceDataError
@@ -101,15 +102,15 @@ class Tracker:
         now = self._clock()
         draft = Draft(self._spool, _micros(now), self._options.buffer_size)
         try:
-            self._follow_renames(listing, draft)
+            waiting = self._follow_renames(listing, draft)
             for path, identity in listing.items():
-                if self._done.get(path) == identity:
+                if self._done.get(path) == identity or path in waiting:
                     continue
                 if draft.bytes_added >= STEP_BYTES:
                     self.unread = True
                     break
                 self._look(path, identity, draft, now)
-            self._drop_vanished(listing, draft, now)
+            self._drop_vanished(listing, waiting, draft, now)
             self._tell_unreadable()
             return draft.commit()
         except BaseException:
@@ -343,20 +344,21 @@ class Tracker:
 
     # --- several files -------------------------------------------------------------------------------
 
-    def _follow_renames(self, listing: dict[str, Identity], draft: Draft) -> None:
-        """A file that is known under a name that is gone keeps its rows under its new name."""
-        gone = [path for path in self._spool.files if path not in listing]
-        if not gone or not self._files.several:
-            return
-        fresh = {(i.device, i.inode): p for p, i in listing.items() if p not in self._spool.files}
-        for path in gone:
-            state = self._spool.files[path]
-            # Two may be known by one inode, since the system uses it again: only the first has moved there.
-            target = fresh.pop((state.identity.device, state.identity.inode), None) if state.blocks else None
-            if target is not None:
-                draft.set_file(path, None)
-                draft.set_file(target, state)
-                self._unverified.setdefault(target, datetime.min.replace(tzinfo=UTC))
+    def _follow_renames(self, listing: dict[str, Identity], draft: Draft) -> set[str]:
+        """Files that were renamed keep their rows; the names that have to wait, since that is not sure."""
+        if not self._files.several:
+            return set()
+        states = dict(self._spool.files)
+        found = find_renames(states, listing, self._options)
+        self.unreadable.update(found.unreadable)
+        for path in found.moved:
+            draft.set_file(path, None)
+            self._forget(path)
+        for path, target in found.moved.items():
+            if target in states and target not in found.moved:
+                self._let_go(target, states[target], draft)
+            draft.set_file(target, states[path])
+        return found.undecided
 
     def _tell_unreadable(self) -> None:
         """Of several files the others go on; one that is read once, or alone, has to be read."""
@@ -369,26 +371,35 @@ class Tracker:
         """Whether a file may be there, in a folder that cannot be read."""
         return any(path == hidden or path.startswith(f"{hidden}/") for hidden in self.unreadable)
 
-    def _drop_vanished(self, listing: dict[str, Identity], draft: Draft, now: datetime) -> None:
+    def _drop_vanished(
+        self, listing: dict[str, Identity], waiting: set[str], draft: Draft, now: datetime
+    ) -> None:
         for path in [p for p in self._vanished if p in listing]:
             del self._vanished[path]
         if not self._files.several:
             return
         for path, state in list(self._spool.files.items()):
-            if path in listing or draft.file(path) is None or self._out_of_sight(path):
+            if path in listing or path in waiting or draft.file(path) is None or self._out_of_sight(path):
                 continue
             since = self._vanished.setdefault(path, now)
             if not self._once and now - since < self._options.file_debounce:
                 self.unread = True
                 continue
-            if self._table:
-                draft.cut(state.pieces, [(0, draft.rows(state.pieces))])
-            else:
-                rows = draft.rows(state.pieces)
-                log.warning("%s is gone; a stream cannot take its %d rows back", path, rows)
+            self._let_go(path, state, draft)
             draft.set_file(path, None)
-            for memory in (self._vanished, self._done, self._unverified, self._compared, self._first_seen):
-                memory.pop(path, None)
+
+    def _let_go(self, path: str, state: FileState, draft: Draft) -> None:
+        """Take back the rows of a file that is gone, as far as they can be."""
+        rows = draft.rows(state.pieces)
+        if self._table:
+            draft.cut(state.pieces, [(0, rows)])
+        else:
+            log.warning("%s is gone; a stream cannot take its %d rows back", path, rows)
+        self._forget(path)
+
+    def _forget(self, path: str) -> None:
+        for memory in (self._vanished, self._done, self._unverified, self._compared, self._first_seen):
+            memory.pop(path, None)
 
 
 def _micros(moment: datetime) -> int:
