@@ -359,3 +359,22 @@ def test_either_way_to_the_executors_gives_the_same_rows(spark, tmp_path_factory
     seen = rows_of(plain.frame(spark, None, end, None, careful=True).where("_bad IS NULL"), ["a", "b", "c"])
     wanted = Counter(tuple(t or None for t in texts) for texts, _ in records if len(texts) == 3)
     assert seen == wanted
+
+
+@pytest.mark.parametrize("careful", [True, False])
+def test_each_file_is_divided_as_its_name_says(spark, tmp_path, careful):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder / "README.txt", "no table")
+    write(folder / "a.csv", "id,name", "1,x\ty")
+    write(folder / "b.tsv", "id\tname", "2\tx,y")
+    source = open_source(f"{folder}/", tmp_path / "spool", schema=None)
+    first = source.latest(None)
+    found = source.frame(spark, None, first, None, careful=careful)
+    assert rows_of(found, ["id", "name"]) == Counter([(1, "x\ty"), (2, "x,y")])
+    assert not list(source.bad_rows(None, first))
+    (folder / "a.csv").unlink()
+    (folder / "b.tsv").unlink()
+    second = source.latest(first)
+    gone = source.frame(spark, first, second, None, careful=careful)
+    assert rows_of(gone, ["id", "name", "_weight"]) == Counter([(1, "x\ty", -1), (2, "x,y", -1)])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from velostream.connectors.file.instants import packed
+from velostream.connectors.file.layout import format_of
 from velostream.connectors.file.segment_text import SegmentText
 from velostream.connectors.file.segments import FileState, Piece, PieceId, Segment, SpooledBadRow
 from velostream.connectors.file.spool import Entry, Spool, resolve
@@ -60,7 +61,7 @@ class Draft:
         self._at_micros = at_micros
         self._segment_size = segment_size
         self._entry = Entry(spool.position + 1)
-        self._buffers: dict[tuple[Columns, bytes], _Buffer] = {}
+        self._buffers: dict[tuple[Columns, bytes, str | None], _Buffer] = {}
         self._written: list[Path] = []
         self._known = dict(spool.live)
         self.bytes_added = 0
@@ -69,7 +70,8 @@ class Draft:
 
     def add(self, path: str, columns: Columns, records: Records, base: int) -> PieceId:
         """Records of a file that begin at its byte `base`; small runs share a segment."""
-        key = (columns, records.separator)
+        # Records that are written in different ways are not decoded together.
+        key = (columns, records.separator, format_of(path))
         buffer = self._buffers.get(key)
         if buffer is None or buffer.size + len(records.text) > self._segment_size:
             if buffer is not None:

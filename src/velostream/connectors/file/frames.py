@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
+    from velostream.connectors.file.layout import Dialects
     from velostream.connectors.file.segments import Segment
     from velostream.connectors.file.spool import Spool
-    from velostream.formats.csv_text import CsvDialect
 
 SYSTEM_TYPES = {"_timestamp": "TIMESTAMP", "_partition": "STRING", "_offset": "BIGINT", "_position": "STRING"}
 """The system columns of files and their Spark types."""
@@ -61,7 +61,7 @@ class FrameReader:
 
     spark: SparkSession
     spool: Spool
-    dialect: CsvDialect
+    dialects: Dialects
     names: Sequence[str]
     """Columns of the source in order, for CSV files without a header."""
 
@@ -83,7 +83,8 @@ class FrameReader:
             position = self._native_position([segment for segment, _ in changes], system)
         groups: dict[tuple[Any, ...], list[Segment]] = {}
         for segment, weight in changes:
-            key = (weight, segment.kind, segment.columns, segment.separator, segment.plain)
+            dialect = self.dialects.of(segment.path)
+            key = (weight, segment.kind, segment.columns, segment.separator, segment.plain, dialect)
             groups.setdefault(key, []).append(segment)
         weighted = any(key[0] < 0 for key in groups)
         parts = []
@@ -131,14 +132,14 @@ class FrameReader:
         records = self._records(segments, system, known)
         if first.columns is None:
             return decode_json(records, fields, system, careful=careful)
-        columns = first.columns
-        if not self.dialect.header:
+        columns, dialect = first.columns, self.dialects.of(first.path)
+        if not dialect.header:
             columns = (*self.names[: len(columns)], *columns[len(self.names) :])
         if first.plain and not careful:
-            frame = decode_plain_csv(records, columns, fields, self.dialect, system)
+            frame = decode_plain_csv(records, columns, fields, dialect, system)
             if frame is not None:
                 return frame
-        return decode_csv(records, columns, fields, self.dialect, system, careful=careful)
+        return decode_csv(records, columns, fields, dialect, system, careful=careful)
 
     def _native_position(self, segments: Sequence[Segment], system: Sequence[str]) -> str | None:
         """SQL that orders the rows of segments, oldest first, within one frame; None if Spark cannot tell.

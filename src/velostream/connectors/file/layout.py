@@ -50,6 +50,24 @@ class Layout:
         return split_records(raw, final=final, quote=quote, delimiter=delimiter)
 
 
+@dataclass(frozen=True)
+class Dialects:
+    """How each CSV file of a source is written: its name may say that tabs divide its fields."""
+
+    options: FileOptions
+
+    @property
+    def header(self) -> bool:
+        """Whether they begin with the names of their columns."""
+        return self.options.header
+
+    def of(self, path: str) -> CsvDialect:
+        """The dialect of one file."""
+        form = self.options.format or format_of(path)
+        delimiter = self.options.delimiter or ("\t" if form == "tsv" else ",")
+        return CsvDialect(delimiter, self.options.quote, self.options.null, self.options.header)
+
+
 def format_of(path: str) -> str | None:
     """The format that a file's name tells, compression set aside; None when it tells none."""
     name = PurePath(path)
@@ -63,9 +81,6 @@ def layout_of(path: str, options: FileOptions) -> Layout | None:
     form = options.format or format_of(path)
     if form is None:
         return None
-    dialect = None
-    if form in ("csv", "tsv"):
-        delimiter = options.delimiter or ("\t" if form == "tsv" else ",")
-        dialect = CsvDialect(delimiter, options.quote, options.null, options.header)
+    dialect = Dialects(options).of(path) if form in ("csv", "tsv") else None
     packed = None if form in BINARY else compression(path)
     return Layout(form, packed, dialect)

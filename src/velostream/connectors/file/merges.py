@@ -14,6 +14,7 @@ import numpy as np
 
 from velostream.connectors.base import log
 from velostream.connectors.file.instants import packed
+from velostream.connectors.file.layout import format_of
 from velostream.connectors.file.segment_text import SegmentText
 from velostream.connectors.file.segments import Piece, PieceId, Segment
 from velostream.formats.records import join_records
@@ -80,7 +81,7 @@ def _joins(segment: Segment, cost: int, window: Sequence[Segment], total: int) -
     if not window or len(window) == _MOST or total + cost > _LARGEST:
         return False
     alike = segment.kind == "text" and segment.columns == window[0].columns
-    return alike and cost <= 2 * total
+    return alike and format_of(segment.path) == format_of(window[0].path) and cost <= 2 * total
 
 
 @dataclass

@@ -16,6 +16,7 @@ from velostream.model.changes import WEIGHT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from velostream.connectors.file.layout import Dialects
     from velostream.connectors.file.segments import Segment
     from velostream.connectors.file.spool import Spool
     from velostream.formats.csv_text import CsvDialect
@@ -33,13 +34,20 @@ class BadText(NamedTuple):
     reason: str
 
 
+class Shape(NamedTuple):
+    """What a record looks like: the names of its fields, None for JSON, and how CSV divides them."""
+
+    columns: tuple[str, ...] | None
+    dialect: CsvDialect
+
+
 @dataclass(frozen=True)
 class RowReader:
     """Decodes records into the columns of a schema."""
 
     spool: Spool
     schema: pa.Schema
-    dialect: CsvDialect
+    dialects: Dialects
 
     def batches(self, changes: Iterable[tuple[Segment, int]], only_grows: bool) -> Iterator[pa.RecordBatch]:
         """Rows with system columns, and `_weight` unless the source only grows."""
@@ -53,10 +61,10 @@ class RowReader:
         self, segments: Sequence[Segment], suspects: Iterable[tuple[str, str, int]] | None
     ) -> Iterator[BadText]:
         """The records that do not fit, with reasons: the suspects, or without them all that fail here."""
-        columns = self.columns_by_path(segments)
+        shapes = self.shapes_by_path(segments)
         sure = suspects is not None
         for record, path, start in suspects if suspects is not None else self.records(segments):
-            reason = self.reason(record, columns.get(path))
+            reason = self.reason(record, shapes[path])
             if reason is not None or sure:
                 yield BadText(record, path, start, reason or "the record does not fit the columns")
 
@@ -65,34 +73,39 @@ class RowReader:
         for segment in segments:
             if segment.kind == "text":
                 table = record_table(self.spool, segment)
-                yield from zip(
-                    *(table[c].to_pylist() for c in (RECORD, "_partition", "_offset")), strict=True
-                )
+                where = (table[name].to_pylist() for name in _WHERE)
+                yield from zip(_texts(table, segment), *where, strict=True)
 
-    def columns_by_path(self, segments: Sequence[Segment]) -> dict[str, tuple[str, ...] | None]:
-        """The field names of each file; None for JSON."""
-        return {piece.path: self.named(s.columns) for s in segments for piece in s.pieces}
+    def shapes_by_path(self, segments: Sequence[Segment]) -> dict[str, Shape]:
+        """What the records of each file look like."""
+        return {piece.path: self.shape(s) for s in segments for piece in s.pieces}
+
+    def shape(self, segment: Segment) -> Shape:
+        """What the records of a segment look like."""
+        return Shape(self.named(segment.columns), self.dialects.of(segment.path))
 
     def named(self, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Field names as the schema knows them: without a header line they go by place."""
-        if columns is None or self.dialect.header:
+        if columns is None or self.dialects.header:
             return columns
         return (*self.schema.names[: len(columns)], *columns[len(self.schema) :])
 
-    def reason(self, record: str, columns: tuple[str, ...] | None) -> str | None:
+    def reason(self, record: str, shape: Shape) -> str | None:
         """Why a record does not fit; None when it does."""
         try:
-            self.decode(record, columns)
+            self.decode(record, shape)
         except ValueError as exc:
             return str(exc)
         return None
 
-    def decode(self, record: str, columns: tuple[str, ...] | None) -> dict[str, Any]:
+    def decode(self, record: str, shape: Shape) -> dict[str, Any]:
         """The values of a record by column; ValueError says why there are none."""
-        return self._decode_json(record) if columns is None else self._decode_csv(record, columns)
+        if shape.columns is None:
+            return self._decode_json(record)
+        return self._decode_csv(record, shape.columns, shape.dialect)
 
-    def _decode_csv(self, record: str, columns: tuple[str, ...]) -> dict[str, Any]:
-        values = self.dialect.values(record)
+    def _decode_csv(self, record: str, columns: tuple[str, ...], dialect: CsvDialect) -> dict[str, Any]:
+        values = dialect.values(record)
         if len(values) != len(columns):
             raise ValueError(f"{len(values)} fields where {len(columns)} are expected")
         by_name = {name.casefold(): text for name, text in zip(columns, values, strict=True)}
@@ -110,11 +123,11 @@ class RowReader:
 
     def _text(self, segment: Segment) -> pa.Table:
         records = record_table(self.spool, segment)
-        columns = self.named(segment.columns)
+        shape = self.shape(segment)
         rows, kept = [], []
         for number, record in enumerate(_texts(records, segment)):
             try:
-                rows.append(self.decode(record, columns))
+                rows.append(self.decode(record, shape))
                 kept.append(number)
             except ValueError:
                 continue

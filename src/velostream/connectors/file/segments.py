@@ -49,6 +49,11 @@ class Segment:
     plain: bool = False
     """See `Records.plain`."""
 
+    @property
+    def path(self) -> str:
+        """A file that its records came from; the others are of the same format."""
+        return self.pieces[0].path if self.pieces else ""
+
     def as_json(self) -> dict[str, Any]:
         """For the journal."""
         return {

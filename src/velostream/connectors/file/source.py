@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from velostream.connectors.base import Source, SourceContext
 from velostream.connectors.file.frames import SYSTEM_TYPES, FrameReader
-from velostream.connectors.file.layout import Layout, layout_of
+from velostream.connectors.file.layout import Dialects, Layout, layout_of
 from velostream.connectors.file.merges import merge_small
 from velostream.connectors.file.paths import FileSet, reading
 from velostream.connectors.file.rows import RowReader
@@ -18,7 +18,6 @@ from velostream.connectors.file.spool import Spool
 from velostream.connectors.file.tracker import Tracker
 from velostream.connectors.file.widening import widened
 from velostream.errors import SourceConfigError, SourceMissingError
-from velostream.formats.csv_text import CsvDialect
 from velostream.formats.json_numbers import restored
 from velostream.model.changes import BadRow
 
@@ -61,6 +60,7 @@ class FileSource(Source):
             table=context.table,
             clock=context.clock,
         )
+        self._dialects = Dialects(options)
         self._patience = context.clock() + 2 * options.file_debounce
         self._read_all = False
         self._spark: SparkSession | None = None
@@ -118,7 +118,7 @@ class FileSource(Source):
 
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
         """See `Source`: decoded in Python, rows that cannot be decoded left out."""
-        reader = RowReader(self._spool, self.discover(), self._dialect())
+        reader = RowReader(self._spool, self.discover(), self._dialects)
         yield from reader.batches(self._changes(start, end), self.only_grows)
 
     def frame(
@@ -132,7 +132,7 @@ class FileSource(Source):
     ) -> DataFrame | None:
         """See `Source`: always a native plan."""
         self._spark, self._used = spark, columns
-        reader = FrameReader(spark, self._spool, self._dialect(), self.discover().names)
+        reader = FrameReader(spark, self._spool, self._dialects, self.discover().names)
         system = [name for name in columns or () if name in SYSTEM_TYPES]
         changes = self._changes(*self._bounds(start, end))
         return reader.rows(changes, self._fields(columns), system, careful=careful)
@@ -149,7 +149,7 @@ class FileSource(Source):
             yield BadRow(
                 row.reason, str(self._files.path), row.path, str(row.start), row.raw.encode("latin-1")
             )
-        reader = RowReader(self._spool, pa.schema(self._fields(self._used)), self._dialect())
+        reader = RowReader(self._spool, pa.schema(self._fields(self._used)), self._dialects)
         added = [segment for segment, weight in self._changes(first, last) if weight > 0]
         for bad in reader.bad_records(added, self._suspects(added)):
             yield BadRow(
@@ -198,13 +198,6 @@ class FileSource(Source):
         readable = ((path, layout) for path, layout in found if layout and os.access(path, os.R_OK))
         return list(readable)
 
-    def _dialect(self) -> CsvDialect:
-        named = str(self._files.path) if not self._files.several else next(iter(self._files.list()), "")
-        layout = layout_of(named, self._options)
-        return (layout and layout.dialect) or CsvDialect(
-            self._options.delimiter or ",", self._options.quote, self._options.null, self._options.header
-        )
-
     def _fields(self, columns: Sequence[str] | None) -> list[pa.Field]:
         schema = self.discover()
         if columns is None:
@@ -227,7 +220,7 @@ class FileSource(Source):
         """Records that Spark finds bad, as (record, path, start); None when there was no Spark yet."""
         if self._spark is None:
             return None
-        reader = FrameReader(self._spark, self._spool, self._dialect(), self.discover().names)
+        reader = FrameReader(self._spark, self._spool, self._dialects, self.discover().names)
         found = reader.bad_records(segments, self._fields(self._used))
         return zip(*(column.to_pylist() for column in found.columns), strict=True)
 
@@ -236,7 +229,7 @@ class FileSource(Source):
             return None
         first, last = self._bounds(start, end)
         added = [segment for segment, weight in self._changes(first, last) if weight > 0]
-        reader = RowReader(self._spool, self.discover(), self._dialect())
+        reader = RowReader(self._spool, self.discover(), self._dialects)
         suspects = self._suspects(added) if values else None
         wider = widened(reader, added, suspects, values=values)
         return None if wider.equals(self.discover()) else wider

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.connectors.file.rows import RowReader
+from velostream.connectors.file.rows import RowReader, Shape
 from velostream.formats.inference import Number, infer_csv, infer_json, merge_schemas, number_type, parse_json
 from velostream.formats.json_lines import unknown_records
 
@@ -33,10 +33,10 @@ def widened(
         schema = merge_schemas(schema, _new_columns(reader, schema, segment))
     if not values:
         return schema
-    wide = RowReader(reader.spool, schema, reader.dialect)
-    columns = wide.columns_by_path(segments)
+    wide = RowReader(reader.spool, schema, reader.dialects)
+    shapes = wide.shapes_by_path(segments)
     for bad in wide.bad_records(segments, suspects):
-        schema = merge_schemas(schema, _needed(wide, bad.record, columns.get(bad.path), schema))
+        schema = merge_schemas(schema, _needed(bad.record, shapes[bad.path], schema))
     return schema
 
 
@@ -50,10 +50,11 @@ def _new_columns(reader: RowReader, schema: pa.Schema, segment: Segment) -> pa.S
         return binary_rows(reader.spool, segment).schema
     if segment.columns is None:
         return _new_fields(reader, known, segment)
-    columns = reader.named(segment.columns) or ()
+    columns, dialect = reader.shape(segment)
+    columns = columns or ()
     if all(name.casefold() in known for name in columns):
         return pa.schema([])
-    rows = (reader.dialect.values(record) for record, _, _ in reader.records([segment]))
+    rows = (dialect.values(record) for record, _, _ in reader.records([segment]))
     seen = infer_csv(columns, (row for row in rows if len(row) == len(columns)))
     return pa.schema([field for field in seen if field.name.casefold() not in known])
 
@@ -64,14 +65,15 @@ def _new_fields(reader: RowReader, known: set[str], segment: Segment) -> pa.Sche
     return pa.schema([field for field in fields if field.name.casefold() not in known])
 
 
-def _needed(reader: RowReader, record: str, columns: tuple[str, ...] | None, schema: pa.Schema) -> pa.Schema:
+def _needed(record: str, shape: Shape, schema: pa.Schema) -> pa.Schema:
     """What one record asks of the numeric columns."""
+    columns = shape.columns
     values: dict[str, Any] = {}
     if columns is None:
         parsed = parse_json(record)
         values = parsed if isinstance(parsed, dict) else {}
     else:
-        texts = reader.dialect.values(record)
+        texts = shape.dialect.values(record)
         if len(texts) == len(columns):
             values = dict(zip(columns, texts, strict=True))
     by_name = {name.casefold(): value for name, value in values.items()}
