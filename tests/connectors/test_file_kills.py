@@ -18,7 +18,7 @@ def test_kills(tmp_path, rng, rounds):
     folder = Folder(tmp_path / "data", rng.randrange(2**32), several=True)
     pattern, spool = str(tmp_path / "data" / "*.csv"), tmp_path / "spool"
     script = Path(__file__).parent / "follow_files.py"
-    for _ in range(rounds(6, 400)):
+    for _ in range(rounds(6, 150)):
         child = subprocess.Popen([sys.executable, str(script), pattern, str(spool)], stdout=subprocess.PIPE)
         try:
             assert child.stdout.readline() == b"ready\n"

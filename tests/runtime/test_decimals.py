@@ -99,7 +99,7 @@ def test_arithmetic_is_that_of_python(form, opened, tmp_path, rng, rounds):
     )
     for sink in ("csv", "jsonl", "parquet"):
         database.sql(f"INSERT INTO file://{out}/x.{sink} SELECT a, b, a + b AS plus, a * b AS times FROM log")
-    for _ in range(rounds(2, 25)):
+    for _ in range(rounds(2, 12)):
         assert database.wait_idle(120), database.jobs()
         table = database.table("sums")
         assert {row.g: tuple(row) for row in table.rows()} == expected(rows, table.spec.schema)

@@ -29,7 +29,7 @@ def test_tables_equal_the_query_from_scratch(kind, spark, opened, tmp_path, rng,
     database: Database | None = opened(tmp_path / "data")
     create(database, world, cases)
     history = ["created"]
-    for _ in range(rounds(3, 40)):
+    for _ in range(rounds(3, 15)):
         assert database.wait_idle(180), (history, database.jobs())
         assert wrong(spark, database, world, cases) == {}, history
         if rng.random() < 0.3:

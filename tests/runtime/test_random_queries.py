@@ -74,7 +74,7 @@ def test_random_queries_equal_spark_from_scratch(spark, opened, tmp_path, rng, r
         return rebuild(self, end, commit, why)
 
     monkeypatch.setattr(ContinuousWork, "_rebuild", noted)
-    for _ in range(rounds(1, 60)):
+    for _ in range(rounds(1, 10)):
         folder = tmp_path / f"round{rng.random()}"
         tables, grammar = Tables(rng), Grammar(rng)
         queries = {f"q{number}": grammar.query() for number in range(rounds(6, 12))}

@@ -15,7 +15,7 @@ STEPS = 40
 @pytest.mark.parametrize("fewest", [2, 8])
 def test_random_changes(tmp_path, rng, rounds, several, fewest, monkeypatch):
     monkeypatch.setattr(merges, "FEWEST", fewest)
-    for number in range(rounds(4, 150)):
+    for number in range(rounds(4, 60)):
         seed = rng.randrange(2**32)
         follow(tmp_path / str(number), seed, several)
 

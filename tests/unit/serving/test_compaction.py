@@ -361,7 +361,7 @@ def test_random_histories_with_damage_and_crashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random, rounds: Callable[[int, int], int]
 ) -> None:
     """Whatever happens to snapshots and to the unfinished end, the table is what was acknowledged."""
-    for number in range(rounds(15, 500)):
+    for number in range(rounds(15, 200)):
         monkeypatch.setattr(journal, "_SNAPSHOT_BYTES", rng.choice([0, 50_000, 200_000]))
         root = tmp_path / str(number)
         key = rng.choice([("symbol",), ()])

@@ -62,7 +62,7 @@ def test_lookups_equal_a_dict_through_random_commits(
         parts = tuple(each[0] if name == "k" else each[1] for name in key)
         return parts if len(parts) > 1 else parts[0]
 
-    for number in range(rounds(150, 3000)):
+    for number in range(rounds(150, 1500)):
         changed = {each: rng.randrange(1000) for each in rng.sample(pool, rng.randrange(12))}
         gone = [each for each in rng.sample(pool, rng.randrange(6)) if each not in changed]
         table.commit_keyed(rows_of(changed), keys_of(gone).select(list(key)), commit(number))
@@ -135,7 +135,7 @@ def test_readers_see_whole_versions_while_a_writer_goes_on(
     ]
     for reader in readers:
         reader.start()
-    for number in range(1, rounds(60, 2000)):
+    for number in range(1, rounds(60, 1000)):
         table.commit_keyed(_numbered(number), _third() if number % 2 else None, commit(number))
     done.set()
     for reader in readers:

@@ -77,7 +77,7 @@ def test_for_a_damaged_snapshot_the_other_stands_in(
     folder = history(tmp_path, **{"changes.keep.versions": "0"})
     expected = content(tmp_path)
     path = sorted(folder.glob("snapshot-*"))[place]
-    for damaged in rng.choices(damages(path.read_bytes(), rng), k=rounds(60, 10_000)):
+    for damaged in rng.choices(damages(path.read_bytes(), rng), k=rounds(60, 3_000)):
         path.write_bytes(damaged)
         report = verify(folder)
         assert [file.name for file in report.files if file.state is FileState.DAMAGED] == [path.name]
@@ -90,7 +90,7 @@ def test_any_damage_to_the_log_since_the_newest_snapshot_is_refused(
 ) -> None:
     folder = history(tmp_path)
     path = max(folder.glob("log-*"))
-    for damaged in rng.choices(damages(path.read_bytes(), rng), k=rounds(100, 10_000)):
+    for damaged in rng.choices(damages(path.read_bytes(), rng), k=rounds(100, 3_000)):
         path.write_bytes(damaged)
         with pytest.raises(CorruptDataError, match=path.name):
             content(tmp_path)
