@@ -61,7 +61,7 @@ class FileSource(Source):
             clock=context.clock,
         )
         self._dialects = Dialects(options)
-        self._patience = context.clock() + 2 * options.file_debounce
+        self._patience = 2 * options.file_debounce
         self._read_all = False
         self._spark: SparkSession | None = None
         self._used: Sequence[str] | None = None
@@ -112,7 +112,7 @@ class FileSource(Source):
             self._tracker.poll()
             self._read_all = not self._tracker.unread and self._tracker.outage is None
         behind = self._position(after) < self._spool.position
-        if after is not None and behind and self._tracker.unread and self._context.clock() < self._patience:
+        if after is not None and behind and self._tracker.unread and self._tracker.passed < self._patience:
             return after
         return {PARTITION: self._spool.position}
 

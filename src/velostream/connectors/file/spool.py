@@ -93,6 +93,8 @@ class Spool:
         self._folded = 0
         self._dead_bytes = 0
         self.position = 0
+        self.newest_micros = 0
+        """When the latest records were read."""
         self.live: dict[str, Segment] = {}
         """By name, oldest first."""
         self.files: dict[str, FileState] = {}
@@ -195,6 +197,7 @@ class Spool:
             "base": position,
             "live": [segment.as_json() for segment in self._base.values()],
             "files": {path: state.as_json() for path, state in self.files.items()},
+            "newest": self.newest_micros,
         }
         self._journal.rewrite([base, *(entry.as_json() for entry in self._entries)])
         self._folded = self._dead_bytes = 0
@@ -225,6 +228,8 @@ class Spool:
                 self._base_position = self.position = data["base"]
                 self._base = {item["n"]: Segment.from_json(item) for item in data["live"]}
                 self.live = dict(self._base)
+                known = max((segment.at_micros for segment in self._base.values()), default=0)
+                self.newest_micros = data.get("newest", known)
                 self.files = {path: FileState.from_json(state) for path, state in data["files"].items()}
             elif "merge" in data:
                 self._take_merge(data["merge"], Segment.from_json(data["into"]), _moves(data["moved"]))
@@ -244,6 +249,7 @@ class Spool:
                 self.files[path] = state
         self._entries.append(entry)
         self.position = entry.position
+        self.newest_micros = max([self.newest_micros, *(segment.at_micros for segment in entry.added)])
 
     def _take_merge(self, position: int, merged: Segment, moved: Moves) -> None:
         self._fold(position)

@@ -73,11 +73,14 @@ class Tracker:
         self._table = table
         self._clock = clock
         self._rewriter = Rewriter(table, options.buffer_size)
-        self._first_seen: dict[str, tuple[Identity, datetime]] = {}
+        self._now = clock()
+        self.passed = timedelta(0)
+        """For how long it has looked; unlike the clock it never goes back."""
+        self._first_seen: dict[str, tuple[Identity, timedelta]] = {}
         self._done: dict[str, Identity] = {}
-        self._vanished: dict[str, datetime] = {}
+        self._vanished: dict[str, timedelta] = {}
         # Files whose whole prefix has not been compared since they changed, and when it was last.
-        self._unverified: dict[str, datetime] = dict.fromkeys(spool.files, datetime.min.replace(tzinfo=UTC))
+        self._unverified: dict[str, timedelta] = dict.fromkeys(spool.files, -_VERIFY_EVERY)
         # Large files may have been edited while nobody looked: how many of their blocks are compared since.
         self._compared: dict[str, int] = {
             path: 0 for path, state in spool.files.items() if state.consumed > _VERIFIED_STEP
@@ -100,7 +103,11 @@ class Tracker:
         found = self._files.look()
         listing, self.unreadable = found.files, found.unreadable
         now = self._clock()
-        draft = Draft(self._spool, _micros(now), self._options.buffer_size)
+        self.passed += max(now - self._now, timedelta(0))
+        self._now = now
+        # Rows are in the order of reading, also when the clock was put back since.
+        at_micros = max(_micros(now), self._spool.newest_micros + 1)
+        draft = Draft(self._spool, at_micros, self._options.buffer_size)
         try:
             waiting = self._follow_renames(listing, draft)
             for path, identity in listing.items():
@@ -109,8 +116,8 @@ class Tracker:
                 if draft.bytes_added >= STEP_BYTES:
                     self.unread = True
                     break
-                self._look(path, identity, draft, now)
-            self._drop_vanished(listing, waiting, draft, now)
+                self._look(path, identity, draft)
+            self._drop_vanished(listing, waiting, draft)
             self._tell_unreadable()
             return draft.commit()
         except BaseException:
@@ -119,22 +126,20 @@ class Tracker:
 
     # --- one file ------------------------------------------------------------------------------------
 
-    def _look(self, path: str, identity: Identity, draft: Draft, now: datetime) -> None:
-        seen, since = self._first_seen.get(path, (None, now))
-        if seen != identity:
-            since = now
-            self._first_seen[path] = identity, now
+    def _look(self, path: str, identity: Identity, draft: Draft) -> None:
+        if path not in self._first_seen or self._first_seen[path][0] != identity:
+            self._first_seen[path] = identity, self.passed
         layout = layout_of(path, self._options)
         if layout is None:
             self._done[path] = identity
             return
-        quiet = self._quiet(identity, since, now)
+        quiet = self._quiet(path, identity)
         bad = draft.bad_count
         try:
             with Path(path).open("rb") as stream:
                 look = _Look(path, identity, layout, stream, quiet)
                 old = draft.file(path)
-                new = self._read(look, old, draft, now)
+                new = self._read(look, old, draft)
         except SourceDataError as exc:
             self._damaged(path, identity, quiet, exc, draft)
             return
@@ -152,11 +157,11 @@ class Tracker:
         else:
             # No row changed. It is found out again after a crash, so it needs no position of its own.
             self._spool.files[path] = new
-        self._finish(look, new, draft, now)
+        self._finish(look, new, draft)
 
-    def _read(self, look: _Look, state: FileState | None, draft: Draft, now: datetime) -> FileState | None:
+    def _read(self, look: _Look, state: FileState | None, draft: Draft) -> FileState | None:
         """The file's new state; None while it has to be waited for."""
-        if state is not None and state.blocks and self._intact(look, state, now):
+        if state is not None and state.blocks and self._intact(look, state):
             return (
                 self._grow(look, state, draft) if not state.whole else replace(state, identity=look.identity)
             )
@@ -190,7 +195,7 @@ class Tracker:
         self._unverified.pop(look.path, None)
         return True
 
-    def _intact(self, look: _Look, state: FileState, now: datetime) -> bool:
+    def _intact(self, look: _Look, state: FileState) -> bool:
         """Whether the file still begins with what was read of it.
 
         A whole file is intact only as it was. The prefix of a large one that grows is compared at its ends
@@ -200,7 +205,7 @@ class Tracker:
             return False
         changed = look.identity != state.identity
         grown = look.identity.size > state.identity.size and look.identity.inode == state.identity.inode
-        due = now - self._unverified.get(look.path, now) >= _VERIFY_EVERY
+        due = self.passed - self._unverified.get(look.path, self.passed) >= _VERIFY_EVERY
         thorough = not grown or look.quiet or due or state.consumed <= _VERIFIED_AT_ONCE
         if not changed and look.path not in self._unverified:
             return True
@@ -212,7 +217,7 @@ class Tracker:
         if thorough:
             self._unverified.pop(look.path, None)
         else:
-            self._unverified.setdefault(look.path, now)
+            self._unverified.setdefault(look.path, self.passed)
         return True
 
     def _compare(self, look: _Look, state: FileState) -> bool:
@@ -227,11 +232,10 @@ class Tracker:
             del self._unverified[look.path]
         return reached is not None
 
-    def _finish(self, look: _Look, state: FileState, draft: Draft, now: datetime) -> None:
+    def _finish(self, look: _Look, state: FileState, draft: Draft) -> None:
         """Decide whether the file needs another look before it changes."""
-        age = timedelta(microseconds=_micros(now) - look.identity.mtime_ns // 1000)
-        if age < _CLOCK_GRAIN:
-            self._unverified.setdefault(look.path, now)
+        if self._age(look.path, look.identity) < _CLOCK_GRAIN:
+            self._unverified.setdefault(look.path, self.passed)
         elif not state.blocks:
             self._unverified.pop(look.path, None)
         stepped = draft.bytes_added >= STEP_BYTES
@@ -250,10 +254,18 @@ class Tracker:
         draft.add_bad(path, 0, b"", exc.message)
         self._done[path] = identity
 
-    def _quiet(self, identity: Identity, since: datetime, now: datetime) -> bool:
+    def _quiet(self, path: str, identity: Identity) -> bool:
         debounce = self._options.file_debounce
-        age = timedelta(microseconds=_micros(now) - identity.mtime_ns // 1000)
-        return self._once or age >= debounce or now - since >= debounce
+        return self._once or self._age(path, identity) >= debounce or self._waited(path) >= debounce
+
+    def _age(self, path: str, identity: Identity) -> timedelta:
+        """How long ago a file was changed; one from the future was when it was first seen."""
+        age = timedelta(microseconds=_micros(self._now) - identity.mtime_ns // 1000)
+        return age if age >= timedelta(0) else self._waited(path)
+
+    def _waited(self, path: str) -> timedelta:
+        """How long a file has been as it is, as far as was seen."""
+        return self.passed - self._first_seen[path][1]
 
     # --- appended lines ------------------------------------------------------------------------------
 
@@ -371,9 +383,7 @@ class Tracker:
         """Whether a file may be there, in a folder that cannot be read."""
         return any(path == hidden or path.startswith(f"{hidden}/") for hidden in self.unreadable)
 
-    def _drop_vanished(
-        self, listing: dict[str, Identity], waiting: set[str], draft: Draft, now: datetime
-    ) -> None:
+    def _drop_vanished(self, listing: dict[str, Identity], waiting: set[str], draft: Draft) -> None:
         for path in [p for p in self._vanished if p in listing]:
             del self._vanished[path]
         if not self._files.several:
@@ -381,8 +391,8 @@ class Tracker:
         for path, state in list(self._spool.files.items()):
             if path in listing or path in waiting or draft.file(path) is None or self._out_of_sight(path):
                 continue
-            since = self._vanished.setdefault(path, now)
-            if not self._once and now - since < self._options.file_debounce:
+            since = self._vanished.setdefault(path, self.passed)
+            if not self._once and self.passed - since < self._options.file_debounce:
                 self.unread = True
                 continue
             self._let_go(path, state, draft)
