@@ -56,15 +56,20 @@ class Journal:
     def rewrite(self, entries: Iterable[dict[str, Any]]) -> None:
         """Replace all entries, atomically."""
         partial = self._path.with_name(self._path.name + ".partial")
-        with partial.open("wb") as out:
-            for entry in entries:
-                out.write(_frame(entry))
-            out.flush()
-            os.fsync(out.fileno())
-            size = out.tell()
-        partial.replace(self._path)
-        sync_folder(self._path.parent)
+        try:
+            with partial.open("wb") as out:
+                for entry in entries:
+                    out.write(_frame(entry))
+                out.flush()
+                os.fsync(out.fileno())
+                size = out.tell()
+            partial.replace(self._path)
+        except OSError:
+            # On a full disk it would be in the way of what is appended.
+            partial.unlink(missing_ok=True)
+            raise
         self._size = size
+        sync_folder(self._path.parent)
 
     @property
     def size(self) -> int:

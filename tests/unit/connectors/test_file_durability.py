@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
+from itertools import count
 
 import pytest
 from files_model import TEXTS, keys, open_source, reader_of
 
 from velostream.connectors import journal
-from velostream.connectors.file import draft
+from velostream.connectors.file import draft, spool
 from velostream.errors import CorruptDataError, SourceStorageError
 
 
@@ -63,10 +65,10 @@ def test_committed_ranges_are_forgotten_but_live_rows_stay(tmp_path):
     for number in range(5):
         path.write_text(f"a,b\n1,2\n{number},x\n")
         reader.settle()
-    spool = reader.source._spool
-    before = len(list(spool.segment_folder.iterdir()))
-    spool.compact(reader.offset["spool"])
-    assert len(list(spool.segment_folder.iterdir())) < before
+    kept = reader.source._spool
+    before = len(list(kept.segment_folder.iterdir()))
+    kept.compact(reader.offset["spool"])
+    assert len(list(kept.segment_folder.iterdir())) < before
     reader.reopen()
     assert keys(reader.settle()) == ["1", "4"]
     path.write_text("a,b\n4,x\n")
@@ -92,3 +94,59 @@ def test_system_columns_stay_the_same_when_a_file_shifts(tmp_path):
 
     assert offsets(None, first) == [("1", 4, 1), ("3", 8, 1)]
     assert offsets(second, third) == [("3", 8, -1)]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_damaged_file_is_reported_once(tmp_path, compacted):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "x.csv").write_text("a,b\n1,2\n")
+    damaged = folder / "y.csv.gz"
+    damaged.write_bytes(b"garbage")
+    reader = reader_of(f"{folder}/", tmp_path)
+    reader.settle()
+    for _ in range(3):
+        if compacted:
+            reader.source._spool.compact(reader.offset["spool"])
+        reader.reopen()
+        assert keys(reader.settle()) == ["1"]
+        assert [bad.partition for bad in reader.bad] == [str(damaged)]
+    damaged.write_bytes(b"other garbage")
+    reader.settle()
+    assert len(reader.bad) == 2
+    damaged.write_bytes(gzip.compress(b"a,b\n3,4\n"))
+    assert keys(reader.settle()) == ["1", "3"]
+    damaged.write_bytes(b"garbage again")
+    reader.settle()
+    reader.reopen()
+    assert keys(reader.settle()) == ["1", "3"]
+    assert len(reader.bad) == 3
+    damaged.unlink()
+    assert keys(reader.settle()) == ["1"]
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_full_disk_when_the_journal_is_shortened(tmp_path, monkeypatch, caplog, failing):
+    monkeypatch.setattr(spool, "_COMPACT_ENTRIES", 1)
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n")
+    reader = reader_of(path, tmp_path)
+    reader.settle()
+    real, calls = os.fsync, count(1)
+
+    def full(handle):
+        if next(calls) >= failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        reader.source.commit(reader.offset)
+    assert "could not be shortened: [Errno 28]" in caplog.text
+    assert sorted(entry.name for entry in (tmp_path / "spool").iterdir()) == ["journal", "segments"]
+    path.write_text("a,b\n1,2\n3,4\n")
+    assert keys(reader.settle()) == ["1", "3"]
+    reader.reopen()
+    assert keys(reader.settle()) == ["1", "3"]
+    reader.source.commit(reader.offset)
+    assert len((tmp_path / "spool" / "journal").read_text().splitlines()) == 1

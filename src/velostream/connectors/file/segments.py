@@ -109,6 +109,7 @@ class FileState:
     The first `consumed` bytes are dealt with; `blocks` are (length, digest) of them, in order. The last
     `provisional` records, from byte `settled` on, had no visible end. `whole` files are always read from
     the beginning (compressed, transcoded, documents, binary formats). `pieces` are its live records.
+    `damaged` is what the file was when it could not be read, which has been said.
     """
 
     identity: Identity
@@ -119,6 +120,7 @@ class FileState:
     columns: tuple[str, ...] | None = None
     blocks: tuple[tuple[int, str], ...] = ()
     pieces: tuple[PieceId, ...] = field(default=())
+    damaged: Identity | None = None
 
     def as_json(self) -> list[Any]:
         """For the journal."""
@@ -131,12 +133,14 @@ class FileState:
             None if self.columns is None else list(self.columns),
             [list(block) for block in self.blocks],
             [list(piece) for piece in self.pieces],
+            self.damaged and list(self.damaged),
         ]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Self:
         """From the journal."""
-        identity, consumed, settled, provisional, whole, columns, blocks, pieces = data
+        identity, consumed, settled, provisional, whole, columns, blocks, pieces, *later = data
+        damaged = later[0] if later else None
         return cls(
             Identity(*identity),
             consumed,
@@ -146,6 +150,7 @@ class FileState:
             None if columns is None else tuple(columns),
             tuple((length, digest) for length, digest in blocks),
             tuple(PieceId(segment, number) for segment, number in pieces),
+            damaged and Identity(*damaged),
         )
 
     def with_pieces(self, pieces: tuple[PieceId, ...]) -> FileState:

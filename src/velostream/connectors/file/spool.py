@@ -8,12 +8,12 @@ records lie, never which there are.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
+from velostream.connectors.base import log
 from velostream.connectors.file.segments import FileState, PieceId, Segment, SpooledBadRow
 from velostream.connectors.journal import Journal, sync_folder
 from velostream.errors import CorruptDataError, InternalError
@@ -185,7 +185,11 @@ class Spool:
         done = [entry for entry in self._entries if entry.position <= position]
         dead = self._dead_bytes + sum(self._dead(entry) for entry in done)
         if self._folded + len(done) >= _COMPACT_ENTRIES or dead >= _COMPACT_BYTES:
-            self.compact(position)
+            try:
+                self.compact(position)
+            except OSError as exc:
+                # Nothing is lost by a longer journal; it is tried again at the next commit.
+                log.warning("the journal of %s could not be shortened: %s", self.folder, exc)
 
     def compact(self, position: int) -> None:
         """Fold the entries up to `position` into one, and delete what nothing refers to any more."""
@@ -280,10 +284,6 @@ class Spool:
     def _highest_name(self) -> int:
         names = [*self._base, *(segment.name for entry in self._entries for segment in entry.segments())]
         return max((int(name[:_NAME_DIGITS]) for name in names), default=0)
-
-    def destroy(self) -> None:
-        """Delete everything."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _moves(data: Mapping[str, Any]) -> dict[str, list[list[PieceId]]]:

@@ -251,7 +251,10 @@ class Tracker:
         if not quiet:
             self.unread = True
             return
-        draft.add_bad(path, 0, b"", exc.message)
+        state = draft.file(path) or FileState(identity)
+        if state.damaged != identity:
+            draft.add_bad(path, 0, b"", exc.message)
+            draft.set_file(path, replace(state, damaged=identity))
         self._done[path] = identity
 
     def _quiet(self, path: str, identity: Identity) -> bool:
