@@ -132,6 +132,24 @@ class Draft:
             found += text.records(piece.number)
         return found
 
+    def first_records(self, pieces: Sequence[PieceId], count: int) -> list[bytes]:
+        """The first records of some pieces, up to `count` and read no further than that."""
+        found: list[bytes] = []
+        for piece in resolve(pieces, self._entry.moved):
+            if len(found) >= count:
+                break
+            found += self.records([piece])
+        return found[:count]
+
+    def last_records(self, pieces: Sequence[PieceId], count: int) -> list[bytes]:
+        """The last records of some pieces, up to `count` and read no further than that."""
+        found: list[bytes] = []
+        for piece in reversed(list(resolve(pieces, self._entry.moved))):
+            if len(found) >= count:
+                break
+            found = self.records([piece]) + found
+        return found[-count:]
+
     def textual(self, pieces: Sequence[PieceId]) -> bool:
         """Whether some pieces are text, so that `records` can give them."""
         return all(self._known[piece.segment].kind == "text" for piece in resolve(pieces, self._entry.moved))

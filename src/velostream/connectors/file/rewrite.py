@@ -14,6 +14,7 @@ from velostream.connectors.file.content import Blocks, digest, read_at
 from velostream.connectors.file.differences import Hunk, differences
 from velostream.connectors.file.headers import Header, read_header
 from velostream.connectors.file.segments import FileState, Identity, PieceId
+from velostream.errors import SourceConfigError
 from velostream.formats.encodings import utf8_chunks
 from velostream.formats.json_documents import holds_document, split_document
 from velostream.formats.json_lines import set_tails_aside
@@ -44,7 +45,9 @@ class Rewriter:
         self, path: str, identity: Identity, layout: Layout, stream: IO[bytes], state: FileState, draft: Draft
     ) -> FileState:
         """The state of a line-by-line file after it was changed before the place it was read to."""
-        if identity.size > COMPARED_BYTES:
+        if max(identity.size, state.consumed) > COMPARED_BYTES:
+            if not self._table and not self._begins_anew(identity, layout, stream, state, draft):
+                raise _too_large(path, state)
             self.take_back(path, state.pieces, [(0, draft.rows(state.pieces))], draft, identity.size)
             return FileState(identity)
         raw = read_at(stream, 0, identity.size)
@@ -65,6 +68,21 @@ class Rewriter:
             pieces=pieces,
         )
 
+    def _begins_anew(
+        self, identity: Identity, layout: Layout, stream: IO[bytes], state: FileState, draft: Draft
+    ) -> bool:
+        """Whether a file has no record that was read of it, as after a large one was truncated."""
+        if not state.pieces:
+            return True
+        if identity.size > COMPARED_BYTES:
+            return False
+        raw = read_at(stream, 0, identity.size)
+        header = read_header(layout, raw, final=True)
+        if header is None:
+            return True
+        new = set(layout.split(raw[header.data_start :], final=True).as_list())
+        return all(new.isdisjoint(draft.records([piece])) for piece in state.pieces)
+
     def shortened(
         self, identity: Identity, layout: Layout, stream: IO[bytes], state: FileState, draft: Draft
     ) -> bool:
@@ -76,7 +94,7 @@ class Rewriter:
         if header is None:
             return True
         records = layout.split(raw[header.data_start :], final=False)
-        known = draft.records(state.pieces)
+        known = draft.first_records(state.pieces, records.rows + 1)
         rest = raw[header.data_start + records.consumed :]
         following = known[records.rows] if records.rows < len(known) else b""
         return (
@@ -197,13 +215,33 @@ class Rewriter:
         lost = sum(last - first for first, last in ranges)
         shown: list[bytes] = []
         if draft.textual(pieces):
-            records = draft.records(pieces)
+            records = draft.first_records(pieces, _reach(ranges, _REPORTED))
             shown = list(islice((r for first, last in ranges for r in records[first:last]), _REPORTED))
         for record in shown:
             draft.add_bad(path, position, record, reason)
         if lost > len(shown):
             more = f"{lost - len(shown)} {'more ' if shown else ''}rows of it are not shown"
             draft.add_bad(path, position, b"", f"{reason}; {more}")
+
+
+def _reach(ranges: Sequence[tuple[int, int]], count: int) -> int:
+    """How far one has to read for the first `count` records of some ranges."""
+    end = 0
+    for first, last in ranges:
+        if not count:
+            break
+        end = min(last, first + count)
+        count -= end - first
+    return end
+
+
+def _too_large(path: str, state: FileState) -> SourceConfigError:
+    return SourceConfigError(
+        f"{path} was changed before byte {state.consumed}, "
+        f"and is too large to compare, so that a stream cannot tell which of its rows are new",
+        hint="put it back as it was and append to it, or write new rows to a new file beside it "
+        f"(files of up to {COMPARED_BYTES // 2**20} MiB are compared); a table follows such changes",
+    )
 
 
 def _document(content: bytes) -> Records:

@@ -346,7 +346,7 @@ class Tracker:
         if not state.provisional:
             return state.pieces, 0
         total = draft.rows(state.pieces)
-        tail = draft.records(state.pieces)[-state.provisional :]
+        tail = draft.last_records(state.pieces, state.provisional)
         new = records.as_list()[: len(tail)]
         same = 0
         while same < len(new) and tail[same] == new[same]:
