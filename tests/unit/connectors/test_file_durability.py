@@ -11,7 +11,7 @@ import pytest
 from files_model import TEXTS, keys, open_source, reader_of
 
 from velostream.connectors import journal
-from velostream.connectors.file import draft, spool
+from velostream.connectors.file import spool, written
 from velostream.errors import CorruptDataError, SourceStorageError
 
 
@@ -23,7 +23,7 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
     with path.open("a") as out:
         out.write("3,4\n")
     real = os.fsync
-    for module, failing in ((draft.os, 1), (journal.os, 2)):
+    for module, failing in ((written.os, 1), (journal.os, 2)):
         calls = iter(range(100))
 
         def full(handle, calls=calls, failing=failing):

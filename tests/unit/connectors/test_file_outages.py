@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from files_model import keys, reader_of
 
+from velostream.connectors.file import tracker
 from velostream.errors import SourceConfigError, SourceUnreadableError
 
 REASONS = [errno.EMFILE, errno.EIO, errno.EACCES]
@@ -138,3 +139,22 @@ def test_links_do_not_multiply_rows(folder, tmp_path):
     first = reader.offset
     assert keys(reader.settle()) == ["1", "3", "5"]
     assert not reader.source._spool.changes(first["spool"], reader.offset["spool"])
+
+
+def test_a_file_that_fails_in_the_middle_loses_and_doubles_nothing(folder, tmp_path, monkeypatch):
+    path = folder / "x.csv"
+    path.write_text("a,b\n" + "".join(f"{number},x\n" for number in range(2000)))
+    reader = reader_of(f"{folder}/", tmp_path, buffer_size="4096", table=False)
+    real = tracker.read_at
+
+    def failing_late(stream, start, size):
+        if start > 8000:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(stream, start, size)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tracker, "read_at", failing_late)
+        with pytest.raises(SourceUnreadableError, match=str(path)):
+            reader.step()
+    reader.reopen()
+    assert sum(reader.settle().values()) == 2001

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from velostream.connectors.file.layout import format_of
 from velostream.connectors.file.segment_text import SegmentText
 from velostream.connectors.file.segments import FileState, Piece, PieceId, Segment, SpooledBadRow
 from velostream.connectors.file.spool import Entry, Spool, resolve
+from velostream.connectors.file.written import WrittenFiles
 from velostream.errors import SourceStorageError
 from velostream.formats.records import Records, record_positions, split_text
 
@@ -62,7 +62,7 @@ class Draft:
         self._segment_size = segment_size
         self._entry = Entry(spool.position + 1)
         self._buffers: dict[tuple[Columns, bytes, str | None], _Buffer] = {}
-        self._written: list[Path] = []
+        self._written = WrittenFiles()
         self._known = dict(spool.live)
         self.bytes_added = 0
 
@@ -90,9 +90,8 @@ class Draft:
         """A whole file in a binary format, which `write` puts at the path it is given."""
         name = self._spool.new_name(kind)
         target = self._spool.segment_folder / name
-        with self._writing(target):
+        with _naming(target), self._written.writing(target):
             write(target)
-            _sync(target)
         size = target.stat().st_size
         piece = Piece(path, 0, rows, size)
         segment = Segment(name, kind, rows, size, self._at_micros, (piece,), columns)
@@ -158,6 +157,12 @@ class Draft:
     def bad_count(self) -> int:
         """How many bad records it has so far."""
         return len(self._entry.bad)
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """Grows with all that is added and taken away."""
+        entry = self._entry
+        return self.bytes_added, len(entry.added), len(entry.removed), len(entry.replaced), len(entry.bad)
 
     # --- taking away ---------------------------------------------------------------------------------
 
@@ -253,8 +258,7 @@ class Draft:
 
     def abandon(self) -> None:
         """Delete what was written; the spool is as before."""
-        for path in self._written:
-            path.unlink(missing_ok=True)
+        self._written.abandon()
 
     def _flush(self, buffer: _Buffer) -> None:
         if buffer.pieces:
@@ -294,16 +298,8 @@ class Draft:
         self._save(self._spool.index_path(segment), [np.concatenate(parts).astype("<i8").tobytes()])
 
     def _save(self, path: Path, parts: Iterable[bytes]) -> None:
-        with self._writing(path), path.open("wb") as out:
-            out.writelines(parts)
-            out.flush()
-            os.fsync(out.fileno())
-
-    @contextmanager
-    def _writing(self, path: Path) -> Iterator[None]:
-        self._written.append(path)
         with _naming(path):
-            yield
+            self._written.save(path, parts)
 
 
 @contextmanager
@@ -350,8 +346,3 @@ def _by_fate(runs: Sequence[_Run]) -> Iterator[tuple[bool, list[_Run]]]:
 def _by_place(runs: Sequence[_Run]) -> Iterator[tuple[bool, list[_Run]]]:
     for doomed, group in groupby(runs, key=lambda run: run.doomed):
         yield doomed, list(group)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as written:
-        os.fsync(written.fileno())

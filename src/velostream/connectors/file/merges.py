@@ -6,7 +6,6 @@ keeps its file, its place in it and its instant, hence its position.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,11 @@ from velostream.connectors.file.instants import packed
 from velostream.connectors.file.layout import format_of
 from velostream.connectors.file.segment_text import SegmentText
 from velostream.connectors.file.segments import Piece, PieceId, Segment
+from velostream.connectors.file.written import WrittenFiles
 from velostream.formats.records import join_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -106,7 +105,7 @@ class _Merge:
         self._runs: list[_Run] = []
         self.moved: dict[str, list[list[PieceId]]] = {}
         self._name = spool.new_name("txt")
-        self._written: list[Path] = []
+        self._written = WrittenFiles()
 
     def write(self) -> Segment:
         """Write the merged segment durably."""
@@ -133,16 +132,17 @@ class _Merge:
             timed=True,
             plain=all(member.plain for member in self._members),
         )
-        self._save(self._spool.path(segment), texts)
-        self._save(self._spool.instants_path(segment), [packed(np.concatenate(instants))])
+        self._written.save(self._spool.path(segment), texts)
+        self._written.save(self._spool.instants_path(segment), [packed(np.concatenate(instants))])
         if self._indexed:
-            self._save(self._spool.index_path(segment), [np.concatenate(starts).astype("<i8").tobytes()])
+            self._written.save(
+                self._spool.index_path(segment), [np.concatenate(starts).astype("<i8").tobytes()]
+            )
         return segment
 
     def abandon(self) -> None:
         """Delete what was written."""
-        for path in self._written:
-            path.unlink(missing_ok=True)
+        self._written.abandon()
 
     def _common_separator(self) -> bytes:
         separators = {member.separator for member in self._members}
@@ -189,13 +189,6 @@ class _Merge:
             return True
         end = before.start + before.size + before.rows * (before.line_end - len(self._separator))
         return piece.start == end
-
-    def _save(self, path: Path, parts: Iterable[bytes]) -> None:
-        self._written.append(path)
-        with path.open("wb") as out:
-            out.writelines(parts)
-            out.flush()
-            os.fsync(out.fileno())
 
 
 def _neighbours(files: Iterable[Sequence[PieceId]]) -> Mapping[PieceId, PieceId | None]:

@@ -134,7 +134,7 @@ class Tracker:
             self._done[path] = identity
             return
         quiet = self._quiet(path, identity)
-        bad = draft.bad_count
+        bad, extent = draft.bad_count, draft.extent
         try:
             with Path(path).open("rb") as stream:
                 look = _Look(path, identity, layout, stream, quiet)
@@ -147,6 +147,10 @@ class Tracker:
             self.unread = True
             return
         except OSError as exc:
+            if draft.extent != extent:
+                # A part of it is in the draft, which cannot be kept without the rest.
+                with reading(path):
+                    raise
             self.unreadable[path] = why(exc)
             return
         if new is None:

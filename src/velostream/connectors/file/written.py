@@ -1,0 +1,39 @@
+"""Files in the making."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+
+class WrittenFiles:
+    """What was written to the spool for something that may yet come to nothing."""
+
+    def __init__(self) -> None:
+        self._paths: list[Path] = []
+
+    def save(self, path: Path, parts: Iterable[bytes]) -> None:
+        """Write a file durably."""
+        self._paths.append(path)
+        with path.open("wb") as out:
+            out.writelines(parts)
+            out.flush()
+            os.fsync(out.fileno())
+
+    @contextmanager
+    def writing(self, path: Path) -> Iterator[None]:
+        """What a library writes to the path inside is durable afterwards."""
+        self._paths.append(path)
+        yield
+        with path.open("rb") as written:
+            os.fsync(written.fileno())
+
+    def abandon(self) -> None:
+        """Delete all of it."""
+        for path in self._paths:
+            path.unlink(missing_ok=True)
