@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.errors import DuplicateNameError
+from velostream.errors import DuplicateNameError, LaggingReaderError
+from velostream.model.jobs import JobState
+from velostream.serving.table import Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,3 +37,22 @@ def test_a_file_that_another_statement_writes_is_refused(opened, tmp_path: Path,
     database.sql("DROP STREAM s1")
     database.sql(f"CREATE STREAM s2 AS SELECT a FROM file://{tmp_path}/2.csv WITH ('sink' = '{target}')")
     assert (tmp_path / "out.csv").read_text() == "a\n1\n2\n"
+
+
+def test_a_stream_that_fell_behind_its_table_says_what_to_do(opened, tmp_path: Path, monkeypatch):
+    database = opened(tmp_path / "data")
+    database.sql("CREATE TABLE base (k INT PRIMARY KEY, v INT)")
+    database.sql("INSERT INTO base VALUES (1, 1)")
+    database.sql(f"CREATE STREAM late AS SELECT k, v FROM base WITH ('sink' = 'file://{tmp_path}/out.jsonl')")
+    job = database.job("late")
+    job.wait(lambda j: j.stats.batches > 0, 30)
+
+    def gone(*_: object) -> None:
+        raise LaggingReaderError("the log no longer reaches back")
+
+    monkeypatch.setattr(Table, "changes_between", gone)
+    database.sql("INSERT INTO base VALUES (2, 2)")
+    assert job.wait(lambda j: j.state is JobState.FAILED, 30)
+    assert "the log no longer reaches back" in job.info.reason
+    assert "CREATE OR REPLACE" in job.error.hint
+    assert (tmp_path / "out.jsonl").read_text() == '{"k":1,"v":1}\n'

@@ -6,7 +6,6 @@ The option models declare everything once; this module turns them into messages 
 from __future__ import annotations
 
 import os
-import re
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
@@ -17,28 +16,13 @@ from pydantic_core import PydanticUndefined
 from velostream.errors import ConfigError, PropertyError, UnknownNameError, did_you_mean
 from velostream.model.durations import format_duration
 from velostream.model.options import Options
+from velostream.model.secrets import HIDDEN_VALUE, REFERENCE, secret
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Mapping
 
 _OptionsT = TypeVar("_OptionsT", bound=Options)
-
-HIDDEN_VALUE = "***"
-"""What stands in place of a secret wherever properties are shown."""
-
-_SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?$|secret|token$|credential|api[._-]?key|private[._-]?key|access[._-]?key$"
-    r"|jaas|^auth$|authorization|\.key\.password$|^headers$",
-    re.IGNORECASE,
-)
-_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
-_PROPERTY = re.compile(
-    r"""(?P<before>(?P<mark>['"`])(?P<name>[^'"`]+)(?P=mark)\s*=\s*)"""
-    r"""(?P<quote>['"])(?P<value>(?:\\.|(?P=quote){2}|(?!(?P=quote)).)*)(?P=quote)""",
-    re.DOTALL,
-)
-_USER_INFO = re.compile(r"(?<=://)([^/@\s:]*):([^/@\s]+)@")
-_URI_PARAMETER = re.compile(r"([?&])([^=&?\s]+)=(\"[^\"]*\"|'[^']*'|[^&\s]*)")
 
 
 class PropertyInfo(NamedTuple):
@@ -105,36 +89,7 @@ def resolve_secrets(value: str) -> str:
             reason = exc.strerror or "unreadable"
             raise ConfigError(f'secret file "{name}" cannot be read: {reason.lower()}') from exc
 
-    return _REFERENCE.sub(replace, value)
-
-
-def secret(name: str) -> bool:
-    """Whether a property of this name holds something that must never be shown."""
-    return _SECRET_NAME.search(name) is not None
-
-
-def redact(text: str) -> str:
-    """A statement for display: secrets hidden in its properties and URIs; references stay as written."""
-
-    def value(match: re.Match[str]) -> str:
-        if not secret(match["name"]) or _REFERENCE.fullmatch(match["value"]):
-            return match[0]
-        return f"{match['before']}{match['quote']}{HIDDEN_VALUE}{match['quote']}"
-
-    return redact_uri(_PROPERTY.sub(value, text))
-
-
-def redact_uri(text: str) -> str:
-    """`text` with the passwords of any URI in it hidden."""
-    if "://" not in text:
-        return text
-
-    def parameter(match: re.Match[str]) -> str:
-        if not secret(match[2]) or _REFERENCE.fullmatch(match[3].strip("\"'")):
-            return match[0]
-        return f"{match[1]}{match[2]}={HIDDEN_VALUE}"
-
-    return _URI_PARAMETER.sub(parameter, _USER_INFO.sub(rf"\1:{HIDDEN_VALUE}@", text))
+    return REFERENCE.sub(replace, value)
 
 
 def describe_options(model: type[Options], owner: str) -> list[PropertyInfo]:

@@ -7,6 +7,7 @@ So reading a file in one piece or as it grows gives the same records.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,8 +112,15 @@ def join_records(records: Sequence[bytes]) -> tuple[bytes, bytes]:
     joined = NEWLINE.join(records)
     if joined.count(NEWLINE) == len(records) - 1:
         return joined + NEWLINE, NEWLINE
-    separator = next(s for s in _SEPARATORS[1:] if s not in joined)
+    separator = next(s for s in _separators() if s not in joined)
     return separator.join(records) + separator, separator
+
+
+def _separators() -> Iterator[bytes]:
+    """Ever longer ones, of which no end is a beginning: a record that ends like one cannot hide it."""
+    yield from _SEPARATORS[1:]
+    for number in count():
+        yield b"\x1e%d\x1f\n" % number
 
 
 def split_records(raw: bytes, *, final: bool, quote: bytes | None = None, delimiter: bytes = b",") -> Records:

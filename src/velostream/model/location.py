@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from velostream.model.secrets import redact
+
 
 @dataclass(frozen=True)
 class SourceText:
@@ -55,9 +57,10 @@ class Location:
         return self.source.text[self.start : self.end]
 
     def caret(self) -> str:
-        """The line with a caret under the range."""
+        """The line with a caret under the range; passwords in it are hidden."""
         first = self.source.line_starts[self.line - 1]
-        line = self.source.text[first:].split("\n", 1)[0].rstrip("\r")
+        shown = redact(self.source.text, same_length=True)
+        line = shown[first:].split("\n", 1)[0].rstrip("\r")
         width = max(1, min(self.end, first + len(line)) - self.start)
         lead = "".join("\t" if c == "\t" else " " for c in line[: self.column - 1])
         gutter = f"{self.line} | "

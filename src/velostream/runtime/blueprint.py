@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
 
-from velostream.connectors.properties import redact_uri
 from velostream.errors import SqlError
+from velostream.model.secrets import redact_uri
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.planner import NeedsColumns, plan_query, recompute_plan
 from velostream.plan.resolve import NoKeysError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from velostream.model.options import CommonOptions
     from velostream.model.statements import Query
     from velostream.plan.plans import Plan
+    from velostream.runtime.select import LiveSelect
     from velostream.serving.store import TableStore
 
 
@@ -45,6 +46,10 @@ class Site:
     store: TableStore
     spark: Callable[[], SparkSession]
     once: bool = False
+    tmp: Path | None = None
+    """Where a SELECT keeps what it read while it runs; None: the system's own folder for such things."""
+    selects: set[LiveSelect] = field(default_factory=set, compare=False)
+    """The SELECTs that run now."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ from velostream.runtime.dead_letters import DeadLetters
 from velostream.runtime.executor import Executor
 from velostream.runtime.jobs import Jobs
 from velostream.runtime.results import Result
-from velostream.runtime.select import LiveSelect
+from velostream.runtime.select import FOLDER, LiveSelect
 from velostream.runtime.udfs import Udfs
 from velostream.serving.rows import infer_schema
 from velostream.serving.store import TableStore
@@ -80,13 +81,15 @@ class Database:
         logs.silence()
         if not read_only:
             self.directory.hold()
-            self._log = logs.log_to(self.directory.logs, settings.log_level)
         self._spark: SparkSession | None = None
         self._spark_lock = threading.Lock()
         self._scratch: TemporaryDirectory[str] | None = None
         self._closed = False
         self.udfs = Udfs()
+        self._control: ControlServer | None = None
         try:
+            if not read_only:
+                self._log = logs.log_to(self.directory.logs, settings.log_level)
             self.catalog = Catalog(self.directory.catalog, read_only=read_only)
             bind_stored(self.catalog, self.directory.catalog)
             editions = {entry.name: entry.edition for entry in self.catalog}
@@ -95,23 +98,29 @@ class Database:
             self.adhoc = AdHoc(self.store, self.spark)
             if not read_only:
                 self._remove_orphans()
-            site = Site(settings, self.store, self.spark, once)
+            tmp = None if read_only else self.directory.tmp
+            site = Site(settings, self.store, self.spark, once, tmp)
             self.dead_letters = None if read_only else DeadLetters(self.store)
             self.jobs_by_name = Jobs(site, self.directory, self.catalog, self.dead_letters, self._job_changed)
+            self._on_job = on_job
+            self.executor = Executor(self.catalog, self.store, self.jobs_by_name, self.adhoc, tell)
         except BaseException:
-            self.directory.release()
+            self._let_go()
             raise
-        self._on_job = on_job
-        self.executor = Executor(self.catalog, self.store, self.jobs_by_name, self.adhoc, tell)
-        self._control: ControlServer | None = None
-        if not read_only:
-            self._control = listen(self)
-        if resume and not read_only:
-            self.resume()
+        try:
+            if not read_only:
+                self._control = listen(self)
+            if resume and not read_only:
+                self.resume()
+        except BaseException:
+            self.close()
+            raise
 
     def _remove_orphans(self) -> None:
-        """Delete the tables and job folders that a crash left without an entry in the catalogue."""
+        """Delete what a crash left: tables and job folders without an entry, and what SELECTs had read."""
         self.store.keep({entry.name for entry in self.catalog} | {dead_letters.NAME})
+        for left in self.directory.tmp.glob(f"{FOLDER}*"):
+            shutil.rmtree(left, ignore_errors=True)
         self.directory.keep_jobs({entry.job for entry in self.catalog if entry.job is not None})
 
     def resume(self) -> None:
@@ -305,6 +314,8 @@ class Database:
         if self._control is not None:
             self._control.close()
         try:
+            for select in list(self.jobs_by_name.site.selects):
+                select.interrupt()
             self.jobs_by_name.stop_all()
         finally:
             self._closed = True
@@ -315,9 +326,12 @@ class Database:
             if self._scratch is not None:
                 self._scratch.cleanup()
             self.store.close()
-            if self._log is not None:
-                logs.stop(self._log)
-            self.directory.release()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._log is not None:
+            logs.stop(self._log)
+        self.directory.release()
 
     def __enter__(self) -> Database:
         return self

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import CorruptDataError, DataDirError
@@ -33,6 +34,11 @@ class DataDirectory:
     def tables(self) -> Path:
         """One folder per table."""
         return self.root / "tables"
+
+    @property
+    def tmp(self) -> Path:
+        """What lives no longer than the process that holds the directory."""
+        return self.root / "tmp"
 
     @property
     def logs(self) -> Path:
@@ -66,7 +72,8 @@ class DataDirectory:
             return None
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared: those who only look must not be in each other's way, nor look like a holder.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             text = os.read(descriptor, 32).decode("ascii", "replace").strip()
             return int(text) if text.isdigit() else 0
@@ -85,15 +92,13 @@ class DataDirectory:
             descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as exc:
             raise self._unusable(exc) from exc
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(descriptor):
             holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
             raise DataDirError(
                 f"data directory {self.root} is in use by process {holder}",
                 hint="stop that process, or give another directory with --data-dir",
-            ) from None
+            )
         self._lock = descriptor
         try:
             os.ftruncate(descriptor, 0)
@@ -117,11 +122,36 @@ class DataDirectory:
             self._lock = None
 
 
+def _locked(descriptor: int) -> bool:
+    """Take the lock; for a moment it may be shared by processes that only look who has it."""
+    deadline = time.monotonic() + _LOOKING_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+        else:
+            return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        except OSError:
+            return False
+        time.sleep(0.005)
+
+
+_LOOKING_SECONDS = 1.0
+
+
 def write_json(path: Path, value: Any) -> None:
     """Replace a small file so that a crash leaves the old or the new one, never half of either."""
     temporary = path.with_name(f".{path.name}.new")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
+        temporary.unlink(missing_ok=True)
+        # Statements may hold passwords, and the file may be copied out of its private folder with its mode.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(value, file, indent=1)
             file.flush()
             os.fsync(file.fileno())

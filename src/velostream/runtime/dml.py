@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.errors import SqlError, TableError
-from velostream.model.changes import Commit
 from velostream.model.statements import Delete, InsertInto, Query, Update
 from velostream.serving.rows import to_table
 from velostream.sql.types import spark_ddl
@@ -43,9 +41,9 @@ class Dml:
             if table.spec.key and not statement.or_replace:
                 table.check_new(rows)
             if table.spec.key:
-                table.commit_keyed(rows, None, _commit(table, identity))
+                table.commit_keyed(rows, None, table.manual_commit(identity))
             else:
-                table.commit_rows(rows, None, _commit(table, identity))
+                table.commit_rows(rows, None, table.manual_commit(identity))
         return int(rows.num_rows)
 
     def _inserted(self, statement: InsertInto, table: Table, params: Params) -> pa.Table:
@@ -86,7 +84,7 @@ class Dml:
             items.append(exp.alias_(cast, field.name, quoted=True))
         with table.exclusive():
             new = _fitted(self._where(table, items, statement.where, params), table)
-            commit = _commit(table, identity)
+            commit = table.manual_commit(identity)
             if spec.key:
                 table.commit_keyed(new, None, commit)
             else:
@@ -100,7 +98,7 @@ class Dml:
         table = self.store.open(statement.table)
         with table.exclusive():
             old = _fitted(self._where(table, [exp.Star()], statement.where, params), table)
-            commit = _commit(table, identity)
+            commit = table.manual_commit(identity)
             if table.spec.key:
                 table.commit_keyed(None, old.select(list(table.spec.key)), commit)
             else:
@@ -146,12 +144,6 @@ def _takes(kind: pa.DataType, text: str) -> bool:
 
 def _number(value: exp.Expr) -> bool:
     return isinstance(value, exp.Literal) and not value.is_string and value.this.replace(".", "", 1).isdigit()
-
-
-def _commit(table: Table, identity: str | None) -> Commit:
-    last = table.last_commit
-    extra = {"statement": identity} if identity else {}
-    return Commit("manual", last.batch + 1 if last else 1, {}, datetime.now(UTC), extra)
 
 
 def _fitted(rows: pa.Table, table: Table) -> pa.Table:

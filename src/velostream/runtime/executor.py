@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.connectors.properties import redact
 from velostream.errors import (
     ChangedStatementError,
     CycleError,
@@ -23,6 +22,7 @@ from velostream.errors import (
 )
 from velostream.model import statements as model
 from velostream.model.jobs import JobState
+from velostream.model.secrets import redact
 from velostream.model.tables import TableSpec
 from velostream.runtime import listing
 from velostream.runtime.dml import Dml, Params
@@ -285,14 +285,13 @@ class Executor:
         return Result(message=f'{count} row{"" if count == 1 else "s"} {verb} "{statement.table}"')
 
     def _done(self, table: str, identity: str) -> bool:
-        if self._catalog.done(identity):
-            return True
-        # The commit is durable before the catalogue knows of it: a crash between the two shows here.
+        # The commit is durable before the catalogue knows of it: a crash between the two shows here. Commits
+        # by hand carry the mark on, and another statement replaces it only after this.
         last = self._store.open(table).last_commit
-        if last is not None and last.extra.get("statement") == identity:
-            self._catalog.mark_done(identity)
-            return True
-        return False
+        mark = last.extra.get("statement") if last is not None else None
+        if mark is not None and not self._catalog.done(mark):
+            self._catalog.mark_done(mark)
+        return self._catalog.done(identity)
 
     # --- questions --------------------------------------------------------------------------------------
 
@@ -336,6 +335,9 @@ class Executor:
         pause = statement.action is model.JobAction.PAUSE
         self._set_paused(job.name, paused=True)
         job.stop(JobState.PAUSED if pause else JobState.STOPPED)
+        if job.ending:
+            how = "pauses" if pause else "stops"
+            return Result(message=f'job "{job.name}" {how} when the batch in hand is done')
         return Result(message=f'job "{job.name}" {"paused" if pause else "stopped"}')
 
     def _control_asleep(self, entry: Entry, action: model.JobAction) -> Result:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import JavaError
+from velostream.model.secrets import secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -129,12 +130,37 @@ def spark_home() -> Path:
 def _submit(conf: Mapping[str, str]) -> list[str]:
     arguments = ["org.apache.spark.deploy.SparkSubmit"]
     for key, value in conf.items():
+        if secret(key):
+            continue  # every user of the machine can see a command; see `launch`
         arguments += ["--conf", f"{key}={value}"]
     return [*arguments, "pyspark-shell"]
 
 
-def launch(command: Sequence[str], environment: Mapping[str, str], output: Path, scratch: Path) -> Jvm:
-    """Start the JVM and connect to it.
+def _with_secrets(command: Sequence[str], conf: Mapping[str, str], file: Path) -> list[str]:
+    """The command, which finds secret settings in a file that only its owner can read."""
+    secrets = {key: value for key, value in conf.items() if secret(key)}
+    if not secrets:
+        return list(command)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+        out.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in secrets.items())
+    *arguments, resource = command
+    return [*arguments, "--load-spark-defaults", "--properties-file", str(file), resource]
+
+
+def _escaped(text: str) -> str:
+    """A key or value of a Java properties file."""
+    codes = (code for (code,) in struct.iter_unpack(">H", text.encode("utf-16-be")))
+    return "".join(chr(code) if code < 128 and chr(code).isalnum() else f"\\u{code:04x}" for code in codes)
+
+
+def launch(
+    command: Sequence[str],
+    conf: Mapping[str, str],
+    environment: Mapping[str, str],
+    output: Path,
+    scratch: Path,
+) -> Jvm:
+    """Start the JVM and connect to it; `conf` gives the secret settings that the command leaves out.
 
     Its output goes to the file `output`; what a kill could leave behind is in the folder `scratch`. It lives
     in a session of its own, so that Ctrl-C reaches only Python, and ends by itself when this process does
@@ -146,14 +172,15 @@ def launch(command: Sequence[str], environment: Mapping[str, str], output: Path,
         env = {**os.environ, **environment}
         env |= {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(handshake)}
         env.setdefault("PYTHONHASHSEED", "0")
+        whole = _with_secrets(command, conf, Path(folder) / "secrets.properties")
         with output.open("wb") as sink:
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=sink, stderr=sink, env=env, start_new_session=True
+                whole, stdin=subprocess.PIPE, stdout=sink, stderr=sink, env=env, start_new_session=True
             )
         try:
             _import_pyspark()
-            port, secret = _await_handshake(process, handshake, output)
-            return Jvm(_connect(port, secret), process)
+            port, token = _await_handshake(process, handshake, output)
+            return Jvm(_connect(port, token), process)
         except BaseException:
             process.kill()
             process.wait()
@@ -182,11 +209,11 @@ def _await_handshake(process: subprocess.Popen[bytes], handshake: Path, output: 
     return port, content[8 : 8 + length].decode()
 
 
-def _connect(port: int, secret: str) -> Any:
+def _connect(port: int, token: str) -> Any:
     """Let pyspark itself attach to the running gateway, so that its imports and threads are set up."""
     from pyspark.java_gateway import launch_gateway
 
-    keys = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    keys = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": token}
     os.environ.update(keys)
     try:
         return launch_gateway()  # type: ignore[no-untyped-call]

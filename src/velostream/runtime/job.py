@@ -100,9 +100,15 @@ class Job:
         self._statistics = Statistics()
         self._stop = threading.Event()
         self._moved = threading.Condition()
+        self._life = threading.RLock()
+        """Held while it is decided whether the thread goes on, and what the job is when it has ended."""
         self._thread: threading.Thread | None = None
+        self._again = False
+        self._target: JobState | None = None
         self.error: VelostreamError | None = None
         self.stopping = self._stop
+        self._widened: set[str | None] = set()
+        """Columns that the job was opened with again since its last batch."""
         self._idle = False
         self.quiet_looks = 0
         """How many looks at the sources, begun and ended, found everything taken in."""
@@ -146,25 +152,44 @@ class Job:
         return self._statistics.errors_by_code()
 
     def start(self) -> None:
-        """Begin, or begin again after a stop, pause or failure."""
-        if self._thread is not None and self._thread.is_alive():
-            return
-        self._stop.clear()
-        self.error = None
-        self._become(JobState.STARTING)
-        self._started_at = datetime.now(UTC)
-        self._thread = threading.Thread(target=self._run, name=f"job {self.id}", daemon=True)
-        self._thread.start()
+        """Begin, or begin again after a stop, pause or failure: now, or when the batch in hand is done."""
+        with self._life:
+            if self._thread is not None and self._thread.is_alive():
+                self._again = self._stop.is_set()
+                return
+            self._stop.clear()
+            self.error = None
+            self._become(JobState.STARTING)
+            self._started_at = datetime.now(UTC)
+            self._thread = threading.Thread(target=self._live_on, name=f"job {self.id}", daemon=True)
+            self._thread.start()
 
     def stop(self, target: JobState = JobState.STOPPED, timeout: float = 30.0) -> None:
-        """End after the batch in hand; `target` is STOPPED or PAUSED."""
-        self._stop.set()
+        """End after the batch in hand; `target` is STOPPED or PAUSED.
+
+        The state changes when the job has ended, which may be after this has given up waiting.
+        """
+        with self._life:
+            self._stop.set()
+            self._again = False
+            self._target = target
+            thread = self._thread
+            if thread is None or not thread.is_alive():
+                self._come_to_rest()
         with self._moved:
             self._moved.notify_all()
-        thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
-        if self._state.may_become(target):
+
+    @property
+    def ending(self) -> bool:
+        """Whether the job was stopped and has not ended yet."""
+        thread = self._thread
+        return thread is not None and thread.is_alive() and self._stop.is_set()
+
+    def _come_to_rest(self) -> None:
+        target, self._target = self._target, None
+        if target is not None and self._state.may_become(target):
             self._become(target)
 
     def tell(self, state: JobState, reason: str | None) -> None:
@@ -196,6 +221,19 @@ class Job:
 
     # --- the thread -----------------------------------------------------------------------------------
 
+    def _live_on(self) -> None:
+        """Until stopped for good: a start that came while a stop had not ended begins again here."""
+        while True:
+            self._run()
+            with self._life:
+                if not self._again:
+                    self._thread = None
+                    self._come_to_rest()
+                    return
+                self._again, self._target, self.error = False, None, None
+                self._started_at = datetime.now(UTC)
+                self._stop.clear()
+
     def _run(self) -> None:
         backoff = Backoff()
         while not self._stop.is_set():
@@ -215,7 +253,10 @@ class Job:
         if self._stop.is_set():
             return False
         if error.code == ColumnsWidenedError.code:
-            return True
+            if error.detail not in self._widened:
+                self._widened.add(error.detail)
+                return True
+            error = InternalError(f"{error.message}, which opening it again did not take in")
         try:
             self._spark()
         except SparkEndedError as gone:
@@ -278,6 +319,7 @@ class Job:
 
     def counted(self, figures: BatchFigures, seconds: float) -> None:
         """One batch is done."""
+        self._widened.clear()
         self._statistics.batch(figures, seconds)
         with self._moved:
             self._moved.notify_all()

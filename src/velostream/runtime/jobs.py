@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from velostream.connectors.properties import redact
 from velostream.errors import DuplicateNameError, JobError, UnknownNameError, UnsupportedError, did_you_mean
 from velostream.model.jobs import JobState
+from velostream.model.secrets import redact
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Properties, Query
 from velostream.model.uri import Uri
 from velostream.plan.plans import RowsPlan

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.connectors.properties import redact
 from velostream.connectors.registry import default_registry
 from velostream.model import statements as model
 from velostream.model.jobs import JobInfo, JobState, JobStats
+from velostream.model.secrets import redact
 from velostream.runtime.catalog import Catalog, Entry, schema_text
 from velostream.sql.functions import functions
 from velostream.sql.types import spark_ddl

@@ -128,9 +128,12 @@ _MOST_KEPT = 1000
 
 
 class ReaderOutput(JobOutput):
-    """A reader of a continuous SELECT: rows are handed over and not kept."""
+    """A reader of a continuous SELECT: rows are handed over and not kept.
 
-    def __init__(self, capacity: int = 1000) -> None:
+    A few batches wait for a slow reader; then the job does.
+    """
+
+    def __init__(self, capacity: int = 4) -> None:
         self.batches: queue.Queue[tuple[pa.Table, pa.Table | None]] = queue.Queue(capacity)
         self._offsets: SourceOffsets | None = None
         self._abandoned = Event()

@@ -21,6 +21,7 @@ from velostream.runtime.opening import common_options
 from velostream.runtime.outputs import JobOutput, ReaderOutput, TableOutput
 from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.work import ContinuousWork
+from velostream.serving.schemas import align
 from velostream.serving.store import TableStore
 from velostream.sql.parameters import with_values
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from velostream.serving.table import Table
 
 NAME = "select"
+FOLDER = "select-"
+"""How the names of folders begin in which SELECTs keep what they read."""
 
 
 class LiveSelect:
@@ -46,12 +49,16 @@ class LiveSelect:
     def __init__(
         self, site: Site, statement: SelectStatement, params: Params = None, *, once: bool = False
     ) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="velostream-select-"))
+        if site.tmp is not None:
+            site.tmp.mkdir(exist_ok=True, mode=0o700)
+        self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=site.tmp))
         self._store = TableStore(self._folder / "tables")
         self._site = replace(site, once=once)
         self._statement = statement
         self._query = with_values(statement.query, params)
         self._output: JobOutput | None = None
+        self._known: dict[str, pa.Schema] = {}
+        """Columns of sources that turned out wider than discovered."""
         self.schema: pa.Schema | None = None
         self.job = Job(
             NAME,
@@ -71,7 +78,7 @@ class LiveSelect:
             self._query,
             (),
             self._folder / "job",
-            known={},
+            known=self._known,
             table=True,
             reader=f"select-{self._folder.name}",
             stop=job.stopping,
@@ -86,9 +93,12 @@ class LiveSelect:
                 self._output = TableOutput(
                     self._store.create(opened.shape.spec(NAME, {}, "select", owner=NAME))
                 )
+        elif isinstance(self._output, TableOutput):
+            self._output.table.evolve(opened.shape.physical)
         pipeline = Pipeline(opened.spark, opened.plan, opened.shape, opened.inputs, self._output)
         letters = DeadLetters(self._store)
-        return ContinuousWork(NAME, pipeline, opened.inputs, self._output, options, letters, lambda *_: None)
+        widen = self._known.__setitem__
+        return ContinuousWork(NAME, pipeline, opened.inputs, self._output, options, letters, widen)
 
     @property
     def table(self) -> Table | None:
@@ -96,6 +106,7 @@ class LiveSelect:
         return self._output.table if isinstance(self._output, TableOutput) else None
 
     def __enter__(self) -> LiveSelect:
+        self._site.selects.add(self)
         self.job.start()
         try:
             self.job.wait(lambda job: job.state not in {JobState.STARTING, JobState.WAITING})
@@ -111,9 +122,14 @@ class LiveSelect:
     ) -> None:
         self._end()
 
-    def _end(self, timeout: float = 30.0) -> None:
+    def interrupt(self, timeout: float = 30.0) -> None:
+        """End the job, and with it what its reader gets; leaving the `with` does the rest."""
         self._drain()
         self.job.stop(timeout=timeout)
+
+    def _end(self, timeout: float = 30.0) -> None:
+        self.interrupt(timeout)
+        self._site.selects.discard(self)
         self._store.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -166,15 +182,22 @@ class LiveSelect:
         self.job.wait(lambda job: not job.state.alive or self._waiting_rows())
         if isinstance(self._output, TableOutput):
             self.job.wait(lambda job: not job.state.alive)
-            self._raise_failure()
+            self._raise_failure(whole=True)
             return self._output.table.snapshot()
         parts = [added for added, _ in self.batches()]
-        assert self.schema is not None
-        return pa.concat_tables(parts) if parts else self.schema.empty_table()
+        self._raise_failure(whole=True)
+        schema = self.schema
+        assert schema is not None
+        # Columns may have widened after the first rows.
+        return (
+            pa.concat_tables(align(part, schema, NAME) for part in parts) if parts else schema.empty_table()
+        )
 
     def _waiting_rows(self) -> bool:
         return isinstance(self._output, ReaderOutput) and not self._output.batches.empty()
 
-    def _raise_failure(self) -> None:
+    def _raise_failure(self, *, whole: bool = False) -> None:
         if self.job.state is JobState.FAILED:
             raise self.job.error or JobError("the SELECT failed")
+        if whole and self.job.stopping.is_set():
+            raise JobError("the SELECT was stopped before it had read everything")

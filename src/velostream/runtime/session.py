@@ -131,7 +131,7 @@ def _start(master: str, conf: Mapping[str, str], data_dir: Path) -> SparkSession
     else:
         command = gateway.cluster_command(settings)
     environment = _environment(java, local, settings, data_dir)
-    jvm = gateway.launch(command, environment, data_dir / "logs" / "spark.out", data_dir / "tmp")
+    jvm = gateway.launch(command, settings, environment, data_dir / "logs" / "spark.out", data_dir / "tmp")
     try:
         spark = _open(jvm, settings)
     except BaseException as exc:

@@ -53,7 +53,7 @@ class Stream:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         counter = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
         writer = counter.writeStream.foreachBatch(self._batch).queryName(self._name)
-        writer = writer.option("checkpointLocation", str(self._checkpoint))
+        writer = writer.option("checkpointLocation", f"file://{self._checkpoint.absolute()}")
         self._query = writer.trigger(processingTime=f"{self._work.trigger_seconds} seconds").start()
 
     def advance_to(self, end: SourceOffsets, stop: threading.Event) -> None:

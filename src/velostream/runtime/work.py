@@ -20,6 +20,7 @@ from velostream.model.jobs import BatchFigures
 from velostream.plan.merge import SumOverflowError
 from velostream.plan.spark import error_condition
 from velostream.runtime.cuts import VERSION, newest_cut
+from velostream.runtime.outputs import TableOutput
 from velostream.runtime.table_source import TableSource
 
 if TYPE_CHECKING:
@@ -112,6 +113,11 @@ class ContinuousWork:
             else:
                 progress, bad = self._fast(start, end, commit) or self._with_care(start, end, commit)
         except LaggingReaderError as exc:
+            if not isinstance(self.output, TableOutput):
+                raise JobError(
+                    f'"{self.job}" was stopped for too long: {exc.message}',
+                    hint="begin anew, into another sink, with CREATE OR REPLACE",
+                ) from exc
             progress, bad = self._rebuild(end, commit, exc), 0
         except InternalError as exc:
             # A step that answers differently over the same rows: ties, or doubles added in another order.
@@ -218,7 +224,9 @@ class ContinuousWork:
             wider = item.source.widen(start.get(key) if start else None, end[key])
             if wider is not None and wider != item.schema:
                 self.remember(key, wider)
-                raise ColumnsWidenedError(f"{item.description} has wider columns now")
+                raise ColumnsWidenedError(
+                    f"{item.description} has wider columns now", detail=f"{key}: {wider}"
+                )
 
     def _bad_rows(self, start: SourceOffsets | None, end: SourceOffsets) -> Iterator[BadRow]:
         for key, item in self.inputs.all.items():

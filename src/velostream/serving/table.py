@@ -389,7 +389,7 @@ class Table:
     def truncate(self, commit: Commit | None = None) -> int:
         """Delete all rows."""
         self._check_writable()
-        return self._writer.replace(self.spec.schema.empty_table(), commit or self._manual())
+        return self._writer.replace(self.spec.schema.empty_table(), commit or self.manual_commit())
 
     def evolve(self, schema: pa.Schema) -> None:
         """Widen the physical schema durably: wider types, new nullable columns. No digit may be lost."""
@@ -413,10 +413,10 @@ class Table:
         table = to_table(rows, self.spec)
         with self._writer.lock:
             if not self.spec.key:
-                self._writer.rows(table, None, self._manual())
+                self._writer.rows(table, None, self.manual_commit())
                 return int(table.num_rows)
             self.check_new(table)
-            self._writer.keyed(table, [], self._manual())
+            self._writer.keyed(table, [], self.manual_commit())
         return int(table.num_rows)
 
     def check_new(self, rows: pa.Table) -> None:
@@ -441,7 +441,8 @@ class Table:
         if not self.spec.key:
             raise self._keyless()
         table = to_table(rows, self.spec)
-        self._writer.keyed(table, [], self._manual())
+        with self._writer.lock:
+            self._writer.keyed(table, [], self.manual_commit())
         return int(table.num_rows)
 
     def update(self, key: Any, /, **columns: Any) -> int:
@@ -461,7 +462,7 @@ class Table:
             for name in changed.schema.names:
                 place = old.schema.get_field_index(name)
                 old = old.set_column(place, old.schema.field(place), changed.column(name))
-            self._writer.keyed(old, [], self._manual())
+            self._writer.keyed(old, [], self.manual_commit())
         return 1
 
     def delete(self, keys: Any) -> int:
@@ -470,18 +471,24 @@ class Table:
         with self._writer.lock:
             if not self.spec.key:
                 rows = to_table(keys, self.spec)
-                self._writer.rows(rows, np.full(rows.num_rows, -1, dtype=np.int64), self._manual())
+                self._writer.rows(rows, np.full(rows.num_rows, -1, dtype=np.int64), self.manual_commit())
                 return int(rows.num_rows)
             if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
                 keys = [keys]
             wanted = {_encoded(self._writer.codec, (key,)) for key in keys}
             known = [key for key in wanted if self._version.find(key) is not None]
-            self._writer.keyed(None, known, self._manual())
+            self._writer.keyed(None, known, self.manual_commit())
         return len(known)
 
-    def _manual(self) -> Commit:
+    def manual_commit(self, statement: str | None = None) -> Commit:
+        """The next commit by hand; `statement` identifies one that must not run twice.
+
+        Without one, the commit keeps that of the commit before: who has to know of it may not know yet.
+        """
         last = self._version.commit
-        return Commit("manual", last.batch + 1 if last else 1, {}, datetime.now(UTC))
+        mark = statement or (last.extra.get("statement") if last else None)
+        extra = {"statement": mark} if mark else {}
+        return Commit("manual", last.batch + 1 if last else 1, {}, datetime.now(UTC), extra)
 
     def _check_by_hand(self) -> None:
         self._check_writable()

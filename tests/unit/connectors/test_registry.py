@@ -13,10 +13,11 @@ from pydantic import Field
 
 from velostream.connectors import registry
 from velostream.connectors.base import Connector, Source, SourceContext
-from velostream.connectors.properties import build_options, redact, redact_uri, resolve_secrets
+from velostream.connectors.properties import build_options, resolve_secrets
 from velostream.connectors.registry import BUILT_IN, Registry
 from velostream.errors import ConfigError, PropertyError, UnknownNameError, UnsupportedError
 from velostream.model.options import Options
+from velostream.model.secrets import redact, redact_uri
 from velostream.model.uri import Uri
 
 if TYPE_CHECKING:

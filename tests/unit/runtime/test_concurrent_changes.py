@@ -9,6 +9,7 @@ import pytest
 
 import velostream
 from velostream.errors import KeyExistsError
+from velostream.runtime.catalog import Catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,3 +59,22 @@ def test_one_of_several_inserts_of_a_key_succeeds(database):
             errors = [future.exception() for future in [pool.submit(database.sql, each) for each in inserts]]
         assert errors.count(None) == 1
         assert all(error is None or isinstance(error, KeyExistsError) for error in errors)
+
+
+def test_a_statement_that_a_crash_kept_from_being_remembered_runs_once(tmp_path, monkeypatch):
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with velostream.connect(tmp_path / "data") as database:
+        database.sql("CREATE TABLE t (v BIGINT)")
+        first, second = database.check("INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)")
+        monkeypatch.setattr(Catalog, "mark_done", crash)
+        with pytest.raises(KeyboardInterrupt):
+            database.executor.run(first, identity="first")
+        monkeypatch.undo()
+        database.table("t").insert([{"v": 10}])
+        database.sql("UPDATE t SET v = v + 1 WHERE v = 10")
+    with velostream.connect(tmp_path / "data") as database:
+        for statement, identity in ((second, "second"), (first, "first"), (second, "second")):
+            database.executor.run(statement, identity=identity)
+        assert sorted(row.v for row in database.table("t").rows()) == [1, 2, 11]

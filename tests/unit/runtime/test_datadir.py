@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import velostream
 from velostream.errors import CorruptDataError, DataDirError
+from velostream.runtime import database, logs
 from velostream.runtime.catalog import remembered
 from velostream.runtime.datadir import DataDirectory, write_json
 
@@ -64,3 +68,46 @@ def test_a_catalogue_that_cannot_be_read(
     (tmp_path / "catalog.json").write_text(content)
     with pytest.raises(error, match=message):
         remembered(tmp_path)
+
+
+def test_a_free_directory_is_free_while_others_look(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    directory.hold()
+    directory.release()
+    looking = os.open(tmp_path / "lock", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    assert directory.holder() is None
+    holding = threading.Thread(target=directory.hold)
+    holding.start()
+    os.close(looking)
+    holding.join(10)
+    assert DataDirectory(tmp_path).holder() == os.getpid()
+    with pytest.raises(DataDirError, match=f"in use by process {os.getpid()}"):
+        DataDirectory(tmp_path).hold()
+    directory.release()
+
+
+def test_only_the_owner_may_read_statements(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.json"
+    for value in (1, 2):
+        write_json(path, value)
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_start_that_fails_lets_the_directory_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in (logs, database):
+        name = "log_to" if place is logs else "listen"
+        with monkeypatch.context() as patched:
+            patched.setattr(place, name, full)
+            with pytest.raises(OSError, match="No space left"):
+                velostream.connect(tmp_path)
+        assert DataDirectory(tmp_path).holder() is None
+    velostream.connect(tmp_path).close()
+
+
+def test_what_a_killed_select_had_read_is_removed(tmp_path: Path) -> None:
+    velostream.connect(tmp_path).close()
+    left = tmp_path / "tmp" / "select-left"
+    left.mkdir(parents=True)
+    velostream.connect(tmp_path).close()
+    assert not left.exists()

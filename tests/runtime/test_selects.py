@@ -1,0 +1,95 @@
+"""SELECT over sources: all rows, in their widest types, for as long as somebody reads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from velostream.errors import JobError
+from velostream.model.jobs import JobState
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def late_fraction(tmp_path: Path) -> Path:
+    """Whole numbers, and one that is not, beyond what discovery looks at."""
+    path = tmp_path / "numbers.csv"
+    rows = "".join(f"{number},xxxxxxxx\n" for number in range(200_000) if number != 60_000)
+    path.write_text(f"a,b\n{rows}1.5,x\n")
+    return path
+
+
+def test_a_column_that_widens_beyond_the_sample(database, late_fraction):
+    total = sum(range(200_000)) - 60_000 + Decimal("1.5")
+    assert database.sql(f"SELECT count(*) AS n, sum(a) AS s FROM file://{late_fraction}").rows() == [
+        (200_000, total)
+    ]
+    found = database.sql(f"SELECT a FROM file://{late_fraction}").arrow()
+    assert found.num_rows == 200_000
+    assert sum(found.column("a").to_pylist()) == total
+
+
+def test_rows_already_handed_over_widen_with_the_rest(database, tmp_path, wait_until):
+    path = tmp_path / "grows.csv"
+    path.write_text("a\n1\n")
+    with database.stream(f"SELECT a FROM file://{path} WITH ('file.debounce' = '50ms')") as live:
+        batches = live.batches()
+        assert next(batches)[0].column("a").to_pylist() == [1]
+        with path.open("a") as out:
+            out.write("2.5\n")
+        assert next(batches)[0].column("a").to_pylist() == [Decimal("2.5")]
+        with path.open("a") as out:
+            out.write("3\n")
+        assert next(batches)[0].column("a").to_pylist() == [Decimal("3.0")]
+
+
+def test_closing_the_database_ends_selects(opened, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("a\n1\n")
+    database = opened(tmp_path / "data")
+    with database.stream(f"SELECT a FROM file://{path}") as live:
+        batches = live.batches()
+        assert len(list((tmp_path / "data" / "tmp").glob("select-*"))) == 1
+        next(batches)
+        closing = threading.Thread(target=database.close)
+        closing.start()
+        assert list(batches) == []
+        closing.join(30)
+        assert live.job.state is JobState.STOPPED
+        with pytest.raises(JobError, match="stopped before it had read everything"):
+            live.everything()
+    assert not list((tmp_path / "data" / "tmp").glob("select-*"))
+
+
+PROGRAM = """
+import subprocess, sys, velostream
+password = "pä ss:\\\\wörd=😀#"
+with velostream.connect(sys.argv[1], conf={"spark.hadoop.my.password": password}) as database:
+    found = database.spark().sparkContext._jsc.hadoopConfiguration().get("my.password")
+    assert found == password, found
+    commands = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True).stdout
+    java = [command for command in commands.splitlines() if "deploy." + "SparkSubmit" in command]
+    assert java
+    assert not any("my.password" in command for command in java)
+"""
+
+
+def test_secret_settings_do_not_stand_in_the_command(tmp_path):
+    source = Path(__file__).parents[2] / "src"
+    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONUTF8": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not list((tmp_path / "data" / "tmp").glob("**/*.properties"))
