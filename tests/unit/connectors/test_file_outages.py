@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from files_model import keys, reader_of
 
-from velostream.connectors.file import tracker
+from velostream.connectors.file import growth
 from velostream.errors import SourceConfigError, SourceUnreadableError
 
 REASONS = [errno.EMFILE, errno.EIO, errno.EACCES]
@@ -145,7 +145,7 @@ def test_a_file_that_fails_in_the_middle_loses_and_doubles_nothing(folder, tmp_p
     path = folder / "x.csv"
     path.write_text("a,b\n" + "".join(f"{number},x\n" for number in range(2000)))
     reader = reader_of(f"{folder}/", tmp_path, buffer_size="4096", table=False)
-    real = tracker.read_at
+    real = growth.read_at
 
     def failing_late(stream, start, size):
         if start > 8000:
@@ -153,8 +153,27 @@ def test_a_file_that_fails_in_the_middle_loses_and_doubles_nothing(folder, tmp_p
         return real(stream, start, size)
 
     with monkeypatch.context() as patched:
-        patched.setattr(tracker, "read_at", failing_late)
+        patched.setattr(growth, "read_at", failing_late)
         with pytest.raises(SourceUnreadableError, match=str(path)):
             reader.step()
     reader.reopen()
     assert sum(reader.settle().values()) == 2001
+
+
+def test_a_folder_that_goes_away_while_it_is_looked_at(folder, tmp_path, monkeypatch):
+    reader = reader_of(folder / "**/*.csv", tmp_path)
+    reader.settle()
+    real = os.scandir
+
+    def late(path):
+        if folder.exists():
+            folder.rename(tmp_path / "away")
+        return real(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", late)
+        assert not reader.step()
+    assert reader.source.health()[0] == "file not found"
+    (tmp_path / "away").rename(folder)
+    assert keys(reader.settle()) == ["1", "3"]
+    assert reader.source.health() == ("healthy", None)

@@ -12,7 +12,7 @@ from files_model import AB, keys, open_source, reader_of
 
 from velostream.connectors import registry
 from velostream.connectors.base import SourceContext
-from velostream.connectors.file import draft, rewrite, tracker
+from velostream.connectors.file import draft, growth, rewrite, tracker
 from velostream.connectors.properties import build_options
 from velostream.errors import SourceStorageError
 from velostream.model.uri import Uri
@@ -165,7 +165,7 @@ def test_distant_edits_of_one_save_cost_their_own_rows(tmp_path):
 
 
 def test_a_large_load_comes_in_steps(tmp_path, monkeypatch):
-    monkeypatch.setattr(tracker, "STEP_BYTES", 20_000)
+    monkeypatch.setattr(growth, "STEP_BYTES", 20_000)
     path = tmp_path / "x.csv"
     path.write_text("a,b\n" + "".join(f"{number},x\n" for number in range(20_000)))
     reader = reader_of(path, tmp_path, buffer_size="10000")

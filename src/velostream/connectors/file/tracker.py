@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from velostream.connectors.base import log
-from velostream.connectors.file.content import compared, digest, extended, read_at, unchanged
+from velostream.connectors.file import growth
+from velostream.connectors.file.content import compared, read_at, unchanged
 from velostream.connectors.file.draft import Draft
-from velostream.connectors.file.headers import read_header
-from velostream.connectors.file.layout import Layout, layout_of
+from velostream.connectors.file.growth import HEAD, Growth, Look
+from velostream.connectors.file.layout import layout_of
 from velostream.connectors.file.paths import reading, why
 from velostream.connectors.file.renames import find_renames
 from velostream.connectors.file.rewrite import Rewriter
@@ -25,32 +26,14 @@ if TYPE_CHECKING:
 
     from velostream.connectors.file.options import FileOptions
     from velostream.connectors.file.paths import FileSet
-    from velostream.connectors.file.segments import PieceId
     from velostream.connectors.file.spool import Spool
-    from velostream.formats.records import Records
 
-STEP_BYTES = 256 * 1024 * 1024
-"""A look takes at most about this much, so that a long load shows progress."""
-_HEAD = 64 * 1024
 _VERIFIED_AT_ONCE = 4 * 1024 * 1024
 _VERIFIED_STEP = 64 * 1024 * 1024
 """A look compares about this much of a large file that is as it was, so that others need not wait for it."""
 _VERIFY_EVERY = timedelta(seconds=5)
 _CLOCK_GRAIN = timedelta(milliseconds=50)
 """A file may change again without a new time stamp for about this long (a kernel's tick, with a margin)."""
-_LONGEST_RECORD = 256 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class _Look:
-    """One file at one look."""
-
-    path: str
-    identity: Identity
-    layout: Layout
-    stream: IO[bytes]
-    quiet: bool
-    """Nothing was written to it for the debounce time, so that it is taken as it is."""
 
 
 class Tracker:
@@ -73,6 +56,7 @@ class Tracker:
         self._table = table
         self._clock = clock
         self._rewriter = Rewriter(table, options.buffer_size)
+        self._growth = Growth(self._rewriter, options.buffer_size)
         self._now = clock()
         self.passed = timedelta(0)
         """For how long it has looked; unlike the clock it never goes back."""
@@ -95,12 +79,13 @@ class Tracker:
     def poll(self) -> bool:
         """Take what is new; whether there is a new position."""
         self.unread = False
-        if not self._files.present():
+        found = self._files.look()
+        # Asked afterwards, so that a folder that has just gone does not seem empty.
+        if not found.files and not self._files.present():
             what = self._files.folder if self._files.several else self._files.path
             self.outage = f"{what} does not exist"
             return False
         self.outage = None
-        found = self._files.look()
         listing, self.unreadable = found.files, found.unreadable
         now = self._clock()
         self.passed += max(now - self._now, timedelta(0))
@@ -113,7 +98,7 @@ class Tracker:
             for path, identity in listing.items():
                 if self._done.get(path) == identity or path in waiting:
                     continue
-                if draft.bytes_added >= STEP_BYTES:
+                if draft.bytes_added >= growth.STEP_BYTES:
                     self.unread = True
                     break
                 self._look(path, identity, draft)
@@ -137,21 +122,21 @@ class Tracker:
         bad, extent = draft.bad_count, draft.extent
         try:
             with Path(path).open("rb") as stream:
-                look = _Look(path, identity, layout, stream, quiet)
+                look = Look(path, identity, layout, stream, quiet)
                 old = draft.file(path)
                 new = self._read(look, old, draft)
         except SourceDataError as exc:
             self._damaged(path, identity, quiet, exc, draft)
-            return
-        except FileNotFoundError:
-            self.unread = True
             return
         except OSError as exc:
             if draft.extent != extent:
                 # A part of it is in the draft, which cannot be kept without the rest.
                 with reading(path):
                     raise
-            self.unreadable[path] = why(exc)
+            if isinstance(exc, FileNotFoundError):
+                self.unread = True
+            else:
+                self.unreadable[path] = why(exc)
             return
         if new is None:
             self.unread = True
@@ -163,18 +148,20 @@ class Tracker:
             self._spool.files[path] = new
         self._finish(look, new, draft)
 
-    def _read(self, look: _Look, state: FileState | None, draft: Draft) -> FileState | None:
+    def _read(self, look: Look, state: FileState | None, draft: Draft) -> FileState | None:
         """The file's new state; None while it has to be waited for."""
         if state is not None and state.blocks and self._intact(look, state):
             return (
-                self._grow(look, state, draft) if not state.whole else replace(state, identity=look.identity)
+                self._growth.take(look, state, draft)
+                if not state.whole
+                else replace(state, identity=look.identity)
             )
-        head = read_at(look.stream, 0, _HEAD)
+        head = read_at(look.stream, 0, HEAD)
         whole = look.layout.binary or look.layout.packed is not None or wide_encoding(head) is not None
         whole = whole or (look.layout.format == "json" and holds_document(head))
         whole = whole or (state is not None and state.whole)
         if not whole and (state is None or not state.blocks):
-            return self._grow(look, state or FileState(look.identity), draft)
+            return self._growth.take(look, state or FileState(look.identity), draft)
         if not look.quiet:
             return None
         if not whole and state is not None and self._waits(look, state, draft):
@@ -184,9 +171,9 @@ class Tracker:
         new = self._rewriter.edited(
             look.path, look.identity, look.layout, look.stream, state or FileState(look.identity), draft
         )
-        return new if new.blocks else self._grow(look, new, draft)
+        return new if new.blocks else self._growth.take(look, new, draft)
 
-    def _waits(self, look: _Look, state: FileState, draft: Draft) -> bool:
+    def _waits(self, look: Look, state: FileState, draft: Draft) -> bool:
         """Whether a file that became shorter has nothing for a stream, which keeps the rows.
 
         It may be on its way to being written anew, and then the same rows must not be taken for new ones.
@@ -199,7 +186,7 @@ class Tracker:
         self._unverified.pop(look.path, None)
         return True
 
-    def _intact(self, look: _Look, state: FileState) -> bool:
+    def _intact(self, look: Look, state: FileState) -> bool:
         """Whether the file still begins with what was read of it.
 
         A whole file is intact only as it was. The prefix of a large one that grows is compared at its ends
@@ -224,7 +211,7 @@ class Tracker:
             self._unverified.setdefault(look.path, self.passed)
         return True
 
-    def _compare(self, look: _Look, state: FileState) -> bool:
+    def _compare(self, look: Look, state: FileState) -> bool:
         """Compare some more of a large file with what an earlier start read of it."""
         reached = compared(look.stream, state.blocks, self._compared[look.path], _VERIFIED_STEP)
         if reached is not None and reached < len(state.blocks):
@@ -236,13 +223,13 @@ class Tracker:
             del self._unverified[look.path]
         return reached is not None
 
-    def _finish(self, look: _Look, state: FileState, draft: Draft) -> None:
+    def _finish(self, look: Look, state: FileState, draft: Draft) -> None:
         """Decide whether the file needs another look before it changes."""
         if self._age(look.path, look.identity) < _CLOCK_GRAIN:
             self._unverified.setdefault(look.path, self.passed)
         elif not state.blocks:
             self._unverified.pop(look.path, None)
-        stepped = draft.bytes_added >= STEP_BYTES
+        stepped = draft.bytes_added >= growth.STEP_BYTES
         all_taken = state.consumed >= look.identity.size or (look.quiet and not stepped)
         if all_taken and look.path not in self._unverified:
             self._done[look.path] = look.identity
@@ -273,93 +260,6 @@ class Tracker:
     def _waited(self, path: str) -> timedelta:
         """How long a file has been as it is, as far as was seen."""
         return self.passed - self._first_seen[path][1]
-
-    # --- appended lines ------------------------------------------------------------------------------
-
-    def _grow(self, look: _Look, state: FileState, draft: Draft) -> FileState:
-        """Take the complete records after what was read, and what is left over when the file is quiet."""
-        if not state.blocks:
-            started = self._start(look, state, draft)
-            if started is None:
-                return replace(state, identity=look.identity)
-            state = started
-        size, chunk = look.identity.size, self._options.buffer_size
-        while state.settled < size and (state.consumed < size or state.provisional):
-            if draft.bytes_added >= STEP_BYTES:
-                break
-            raw = read_at(look.stream, state.settled, min(chunk, size - state.settled))
-            at_end = state.settled + len(raw) >= size
-            records = look.layout.split(raw, final=at_end and look.quiet)
-            if not records.consumed and not at_end and chunk < _LONGEST_RECORD:
-                chunk *= 2
-                continue
-            progress = records.consumed > 0 and state.settled + records.consumed >= state.consumed
-            if progress:
-                state = self._take(look, state, records, raw, draft)
-            if at_end or not progress:
-                break
-        return replace(state, identity=look.identity)
-
-    def _start(self, look: _Look, state: FileState, draft: Draft) -> FileState | None:
-        """The state of a file before its first record; None while its header is unfinished."""
-        head = read_at(look.stream, 0, min(look.identity.size, _HEAD))
-        header = read_header(look.layout, head, look.quiet)
-        if header is None and len(head) == _HEAD:
-            head = read_at(look.stream, 0, min(look.identity.size, _LONGEST_RECORD))
-            header = read_header(look.layout, head, look.quiet)
-        if header is None or not look.identity.size:
-            return None
-        # Of the very bytes that were looked at: the file may have another header by now.
-        taken = head[: header.data_start]
-        return replace(
-            state,
-            consumed=len(taken),
-            settled=len(taken),
-            columns=header.columns,
-            blocks=((len(taken), digest(taken)),) if taken else (),
-        )
-
-    def _take(self, look: _Look, state: FileState, records: Records, raw: bytes, draft: Draft) -> FileState:
-        pieces, known = self._settle_tail(look, state, records, draft)
-        new = records.part(known, records.rows)
-        if new.rows:
-            pieces = (*pieces, draft.add(look.path, state.columns, new, state.settled))
-        consumed = state.settled + records.consumed
-        for bad in records.bad:
-            # One that ended where the file did was reported then, unless it has become longer.
-            if state.settled + bad.start + len(bad.raw) > state.consumed:
-                draft.add_bad(look.path, state.settled + bad.start, bad.raw, bad.reason)
-        fresh = raw[state.consumed - state.settled : records.consumed]
-        blocks = extended(look.stream, state.blocks, fresh) if fresh else state.blocks
-        return replace(
-            state,
-            consumed=max(consumed, state.consumed),
-            settled=state.settled + records.settled,
-            provisional=records.provisional,
-            blocks=blocks,
-            pieces=pieces,
-        )
-
-    def _settle_tail(
-        self, look: _Look, state: FileState, records: Records, draft: Draft
-    ) -> tuple[tuple[PieceId, ...], int]:
-        """Keep the records that were taken without a visible end if they are as they were.
-
-        Returns the file's pieces, and how many of `records` they hold already.
-        """
-        if not state.provisional:
-            return state.pieces, 0
-        total = draft.rows(state.pieces)
-        tail = draft.last_records(state.pieces, state.provisional)
-        new = records.as_list()[: len(tail)]
-        same = 0
-        while same < len(new) and tail[same] == new[same]:
-            same += 1
-        if same == len(tail):
-            return state.pieces, same
-        lost = (total - len(tail) + same, total)
-        left = self._rewriter.take_back(look.path, state.pieces, [lost], draft, state.consumed)
-        return tuple(left[0]), same
 
     # --- several files -------------------------------------------------------------------------------
 
