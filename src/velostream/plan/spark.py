@@ -96,7 +96,25 @@ def error_condition(exc: BaseException) -> str | None:
     for match in _CONDITION.finditer(_text(exc)):
         if match[1] not in {"FAILED_READ_FILE.NO_HINT", "INTERNAL_ERROR"}:
             found = match[1]
+    if found is None and (given := getattr(exc, "getCondition", None)) is not None:
+        # What a Python function raised is told without Spark's name for it.
+        found = given()
     return found
+
+
+_STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})\b")
+
+
+def error_states(exc: BaseException) -> set[str]:
+    """The SQLSTATEs of all errors that Spark reports, the innermost and those around it."""
+    return set(_STATE.findall(_text(exc)))
+
+
+def of_statement(exc: BaseException) -> bool:
+    """Whether Spark refused the statement itself, before any row was read."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    return isinstance(exc, (AnalysisException, ParseException))
 
 
 def _text(exc: BaseException) -> str:

@@ -18,7 +18,7 @@ from velostream.errors import (
 )
 from velostream.model.jobs import BatchFigures
 from velostream.plan.merge import SumOverflowError
-from velostream.plan.spark import error_condition
+from velostream.plan.spark import error_condition, error_states, of_statement
 from velostream.runtime.cuts import VERSION, newest_cut
 from velostream.runtime.outputs import TableOutput
 from velostream.runtime.table_source import TableSource
@@ -37,22 +37,19 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("velostream.job")
 
-_BAD_DATA = (
+_DATA_EXCEPTION = "22"
+"""Class of SQLSTATE of all that a value can cause; the standard's own word for it is data exception."""
+_OF_ROWS = (
     "USER_RAISED_EXCEPTION",
-    "MALFORMED",
+    "PYTHON_EXCEPTION",
+    "FAILED_EXECUTE_UDF",
     "FAILED_READ_FILE",
-    "CANNOT_PARSE",
-    "CAST_INVALID_INPUT",
-    "CAST_OVERFLOW",
-    "NUMERIC_VALUE_OUT_OF_RANGE",
-    "ARITHMETIC_OVERFLOW",
-    "DIVIDE_BY_ZERO",
-    "REMAINDER_BY_ZERO",
-    "INVALID_ARRAY_INDEX",
-    "INTERVAL",
-    "DATETIME",
+    "MALFORMED_CSV_RECORD",
+    "MALFORMED_PROTOBUF_MESSAGE",
+    "DUPLICATED_MAP_KEY",
+    "COLLECTION_SIZE_LIMIT_EXCEEDED",
 )
-"""Beginnings of the names of Spark's errors that a row can cause."""
+"""Beginnings of the names of Spark's other errors that a row can cause, by itself or in a user's function."""
 
 
 class ColumnsWidenedError(JobError):
@@ -296,8 +293,11 @@ def data_error(exc: BaseException) -> bool:
         return True
     cause: BaseException | None = exc
     while cause is not None:
-        condition = error_condition(cause)
-        if condition is not None and condition.startswith(_BAD_DATA):
+        if of_statement(cause):
+            return False
+        if (error_condition(cause) or "").startswith(_OF_ROWS):
+            return True
+        if any(state.startswith(_DATA_EXCEPTION) for state in error_states(cause)):
             return True
         cause = cause.__cause__
     return False

@@ -1,0 +1,61 @@
+"""Which of Spark's errors are a row's fault: decided over the whole list that Spark ships."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from functools import cache
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+from velostream.runtime.gateway import SPARK_HOME
+from velostream.runtime.work import data_error
+
+
+@cache
+def conditions() -> dict[str, Any]:
+    (jar,) = (SPARK_HOME / "jars").glob("spark-common-utils_*.jar")
+    with zipfile.ZipFile(jar) as archive:
+        found: dict[str, Any] = json.loads(archive.read("error/error-conditions.json"))
+    return found
+
+
+def spark_error(condition: str) -> PySparkException:
+    text = f"[{condition}] Something about a value. SQLSTATE: {conditions()[condition]['sqlState']}"
+    return PySparkException(
+        f"Job aborted due to stage failure: Task 0 in stage 1.0 failed: {text}\n\tat X.java"
+    )
+
+
+def test_every_data_exception_is_a_rows_fault():
+    listed = [name for name, each in conditions().items() if each.get("sqlState", "").startswith("22")]
+    assert len(listed) > 100
+    assert [name for name in listed if not data_error(spark_error(name))] == []
+
+
+def test_errors_of_the_machine_and_of_statements_are_not():
+    ours = ("08", "42", "46", "53", "55", "58", "82", "0A", "XX")
+    listed = [name for name, each in conditions().items() if each.get("sqlState", "").startswith(ours)]
+    assert len(listed) > 100
+    wrong = [name for name in listed if data_error(spark_error(name))]
+    assert wrong == ["MALFORMED_PROTOBUF_MESSAGE"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["USER_RAISED_EXCEPTION", "PYTHON_EXCEPTION", "FAILED_EXECUTE_UDF", "DUPLICATED_MAP_KEY"],
+)
+def test_functions_that_raise_are(name):
+    assert data_error(spark_error(name))
+
+
+def test_a_statement_that_spark_refuses_is_not_a_rows_fault():
+    refused = AnalysisException(
+        "[INVALID_PARAMETER_VALUE.PATTERN] The value of x is invalid. SQLSTATE: 22023"
+    )
+    assert not data_error(refused)
+    wrapped = RuntimeError("refused")
+    wrapped.__cause__ = refused
+    assert not data_error(wrapped)
