@@ -145,9 +145,15 @@ def translate(exc: Exception) -> VelostreamError | None:
     return None
 
 
+_FROM_PYTHON = "An exception was thrown from the Python worker"
+"""How Spark begins the traceback of a Python function; its last line is what the function raised."""
+
+
 def first_line(exc: BaseException) -> str:
     """What Spark says, without its codes, plans and stack."""
     text = str(exc).strip()
+    if text.startswith(_FROM_PYTHON):
+        return text.splitlines()[-1].strip()
     matches = list(_CONDITION.finditer(text))
     if matches:
         text = matches[-1][2] or matches[-1][1]

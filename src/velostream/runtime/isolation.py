@@ -1,7 +1,8 @@
 """Finding the rows that a query cannot compute, when Spark only says that there is one.
 
-Rows are divided by a hash of their position, and the half that still fails is divided again. Clean input
-never pays for this; one bad row among a million costs some forty small runs.
+Clean input never pays for this. Where Spark can try the query on every row (`probing`), all such rows are
+found in one run. Elsewhere rows are divided by a hash of their position, and the half that still fails is
+divided again: one bad row among a million costs some forty small runs.
 """
 
 from __future__ import annotations
@@ -9,18 +10,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
+
 from velostream.errors import RowError
 from velostream.model.changes import BadRow
 from velostream.plan.planner import POSITION
 from velostream.plan.spark import first_line
+from velostream.runtime.probing import Probe, divided, probe_of, unshared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-_MOST_RUNS = 400
+log = structlog.get_logger("velostream.job")
+
+_MOST_RUNS = 5000
 """Beyond this the batch is not worth saving row by row: the job fails and says why."""
+_MOST_REASONS = 3
+"""For so many of the rows that were found in one run Spark is asked what is wrong with each."""
 _MOST_BITS = 48
 
 
@@ -44,6 +52,44 @@ class Search:
 
     def culprits(self, rows: DataFrame, is_data_error: Callable[[BaseException], bool]) -> Iterator[Culprit]:
         """The rows (which have `_position`) on which the query fails."""
+        probe = probe_of(self._sql)
+        found = None if probe is None else self._probed(rows, probe, is_data_error)
+        if probe is None or not found:
+            yield from self._divided(rows, is_data_error)
+            return
+        yield from found
+        with unshared(self._spark):
+            yield from self._divided(divided(self._spark, rows, probe)[1], is_data_error)
+
+    def _probed(
+        self, rows: DataFrame, probe: Probe, is_data_error: Callable[[BaseException], bool]
+    ) -> list[Culprit] | None:
+        """All rows that fail by themselves, found at once; None where Spark cannot try it."""
+        columns = ", ".join(f"`{name}`" for name in rows.columns if name != POSITION)
+        try:
+            failing, _ = divided(self._spark, rows, probe)
+            with unshared(self._spark):
+                found = failing.selectExpr(POSITION, f"to_json(struct({columns})) AS row").toArrow()
+        except Exception as exc:
+            log.debug("probe", reason=first_line(exc))
+            return None
+        culprits: list[Culprit] = []
+        reasons: list[str] = []
+        for position, text in zip(*(column.to_pylist() for column in found.columns), strict=True):
+            if len(reasons) < _MOST_REASONS:
+                failure = self._failure(rows.where(rows[POSITION] == position), is_data_error)
+                if failure is None:
+                    # The attempt is stricter than the query: nothing that it found can be trusted.
+                    return None
+                reasons.append(first_line(failure))
+            alike = len(set(reasons)) == 1
+            reason = reasons[len(culprits)] if len(culprits) < len(reasons) else reasons[-1]
+            if len(culprits) >= len(reasons) and not alike:
+                reason = f"cannot be computed, like others of its batch: {reasons[-1]}"
+            culprits.append(self._as_culprit(position, reason, text))
+        return culprits
+
+    def _divided(self, rows: DataFrame, is_data_error: Callable[[BaseException], bool]) -> Iterator[Culprit]:
         open_parts = [(0, 0)]
         while open_parts:
             bits, value = open_parts.pop()
@@ -76,8 +122,10 @@ class Search:
     def _culprit(self, part: DataFrame, position: str, failure: Exception) -> Culprit:
         columns = [name for name in part.columns if name != POSITION]
         text = part.selectExpr(f"to_json(struct({', '.join(f'`{c}`' for c in columns)})) AS row").first()
-        raw = str(text["row"]).encode() if text is not None else b""
-        return Culprit(position, BadRow(first_line(failure), self._source, self._source, position, raw))
+        return self._as_culprit(position, first_line(failure), text["row"] if text is not None else "")
+
+    def _as_culprit(self, position: str, reason: str, text: str) -> Culprit:
+        return Culprit(position, BadRow(reason, self._source, self._source, position, text.encode()))
 
     def _hopeless(self, failure: Exception) -> RowError:
         return RowError(

@@ -1,0 +1,86 @@
+"""Which rows a query fails on, found in one run: Spark itself tries the query's expressions on every row.
+
+Spark has an expression that is NULL where its child raises. It has no name in SQL, and cannot look into
+Python functions; queries that are more than one SELECT over one input are left to `isolation` as well.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlglot
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+_SHARED = "spark.sql.subexpressionElimination.enabled"
+_PARTS = {"kind", "expressions", "from_", "from", "where", "group"}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """An expression that raises for the rows on which a query does, and what the query calls its input."""
+
+    expression: str
+    name: str
+
+
+def probe_of(sql: str) -> Probe | None:
+    """The probe of a query, or None where there is none."""
+    tree = sqlglot.parse_one(sql, dialect="spark")
+    if not isinstance(tree, exp.Select) or any(
+        value for key, value in tree.args.items() if key not in _PARTS
+    ):
+        return None
+    if any(tree.find(kind) for kind in (exp.Subquery, exp.Window, exp.Explode, exp.UDTF, exp.Filter)):
+        return None
+    group = tree.args.get("group")
+    values: list[exp.Expr] = []
+    for each in (*tree.expressions, *(group.expressions if group is not None else ())):
+        value = each.unalias()
+        if value.is_star:
+            return None
+        aggregates = list(value.find_all(exp.AggFunc))
+        if not aggregates:
+            values.append(value)
+        for aggregate in aggregates:
+            values += [part for part in aggregate.iter_expressions() if not part.find(exp.Star, exp.Distinct)]
+    texts = [value.sql(dialect="spark") for value in values if not isinstance(value, exp.Literal)]
+    condition = tree.args["where"].this.sql(dialect="spark") if tree.args.get("where") else "true"
+    fields = ", ".join(f"'c{number}', {text}" for number, text in enumerate(texts))
+    table = tree.find(exp.Table)
+    if not texts or table is None:
+        return None
+    expression = f"named_struct('row', CASE WHEN {condition} THEN named_struct({fields}) END)"
+    return Probe(expression, table.alias_or_name)
+
+
+def divided(spark: SparkSession, rows: DataFrame, probe: Probe) -> tuple[DataFrame, DataFrame]:
+    """The rows on which the probe raises, and the others; to be read in `unshared`."""
+    from pyspark.sql import functions
+    from pyspark.sql.classic.column import Column
+
+    jvm = spark._jvm  # noqa: SLF001
+    assert jvm is not None
+    convert = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    child = convert.expression(functions.expr(probe.expression)._jc)  # noqa: SLF001
+    attempt = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(child)
+    failed = Column(convert.column(attempt)).isNull()
+    named = rows.alias(probe.name)
+    return named.where(failed), named.where(~failed)
+
+
+@contextmanager
+def unshared(spark: SparkSession) -> Iterator[None]:
+    """Keep Spark from computing what occurs twice in advance, outside of the attempt."""
+    before = spark.conf.get(_SHARED)
+    spark.conf.set(_SHARED, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_SHARED, before or "true")
