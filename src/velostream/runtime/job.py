@@ -155,7 +155,10 @@ class Job:
         """Begin, or begin again after a stop, pause or failure: now, or when the batch in hand is done."""
         with self._life:
             if self._thread is not None and self._thread.is_alive():
-                self._again = self._stop.is_set()
+                ended = not self._state.alive
+                self._again = ended or self._stop.is_set()
+                if ended:
+                    self._become(JobState.STARTING)
                 return
             self._stop.clear()
             self.error = None
@@ -282,14 +285,16 @@ class Job:
             try:
                 stream.start(self._spark())
                 self.tell(JobState.RUNNING, None)
-                self._watch(work, stream, backoff)
+                finished = self._watch(work, stream, backoff)
             finally:
                 stream.stop()
         finally:
             work.close()
+        if finished:
+            self._become(JobState.FINISHED)
 
-    def _watch(self, work: Work, stream: Stream, backoff: Backoff) -> None:
-        """Until the job is stopped or finished."""
+    def _watch(self, work: Work, stream: Stream, backoff: Backoff) -> bool:
+        """Until the job is stopped, or finished: then True."""
         while not self._stop.is_set():
             self._spark()
             have = work.offsets()
@@ -306,9 +311,9 @@ class Job:
                 self.quiet_looks += self._idle
                 self._moved.notify_all()
             if self._once or (have is not None and work.finished(have)):
-                self._become(JobState.FINISHED)
-                return
+                return True
             self._stop.wait(work.poll_seconds)
+        return False
 
     def _heal(self, work: Work) -> None:
         self.health, reason = work.health()

@@ -113,3 +113,23 @@ def test_columns_that_widen_to_the_same_again_fail_the_job(tmp_path):
     assert job.wait(lambda j: j.state is JobState.FAILED, 10)
     assert len(opened) == 2
     assert "did not take in" in str(job.info.reason)
+
+
+def test_a_start_at_the_moment_a_job_has_finished_is_not_lost(tmp_path, slow):
+    class Nothing(Endless):
+        def latest(self, _: object) -> None:  # type: ignore[override]
+            return None
+
+    opened: list[int] = []
+
+    def open_work(_: Job) -> Any:
+        opened.append(1)
+        return Nothing()
+
+    def start_again(job: Job) -> None:
+        if job.state is JobState.FINISHED and len(opened) == 1:
+            job.start()
+
+    job = Job("1", "orders", "table", "", tmp_path, lambda: None, open_work, once=True, on_change=start_again)  # type: ignore[arg-type, return-value]
+    job.start()
+    assert job.wait(lambda j: len(opened) == 2 and j.state is JobState.FINISHED, 10)
