@@ -25,7 +25,7 @@ check: setup ## format, lint, types, import contracts, and the tests that need n
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q tests/unit -m "not spark"
+	@$(BIN)/pytest -q -n 2 tests/unit -m "not spark"
 
 bench: prepare ## speed, beside hand-written PySpark
 	@$(BIN)/python -m benchmarks

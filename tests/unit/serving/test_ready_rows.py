@@ -135,7 +135,7 @@ def test_readers_see_whole_versions_while_a_writer_goes_on(
     ]
     for reader in readers:
         reader.start()
-    for number in range(1, rounds(60, 1000)):
+    for number in range(1, rounds(15, 1000)):
         table.commit_keyed(_numbered(number), _third() if number % 2 else None, commit(number))
     done.set()
     for reader in readers:
