@@ -111,8 +111,8 @@ PLACES = {
     "while spooling": 12,
     "before a snapshot": 1,
     "after a snapshot": 1,
-    "while the catalogue is written": 14,
-    "catalogue written": 14,
+    "while the catalogue is written": 8,
+    "catalogue written": 8,
     "dead letters kept, batch not": 2,
 }
 """Places to die at, and up to which number the time may be drawn."""

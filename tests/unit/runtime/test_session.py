@@ -119,7 +119,9 @@ import os, signal, sys, threading
 from pathlib import Path
 from velostream.runtime.session import start_session, stop_session
 
-handler = signal.getsignal(signal.SIGINT)
+# A shell starts what it puts in the background with SIGINT ignored.
+handler = signal.default_int_handler
+signal.signal(signal.SIGINT, handler)
 spark = start_session(None, {}, Path(sys.argv[1]))
 assert signal.getsignal(signal.SIGINT) is handler
 for bad in ("SELECT 1/0", "SELECT nothing FROM nowhere"):
