@@ -113,8 +113,7 @@ class DerivedFeed:
 
     def register(self, frames: Mapping[str, DataFrame]) -> None:
         """Make frames visible to SQL."""
-        for key, frame in frames.items():
-            frame.createOrReplaceTempView(f"`{key}`")
+        self._inputs.register(frames)
 
     def forget_excluded(self) -> None:
         """The same contents may be computed another time: they are tried again."""
