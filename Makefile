@@ -34,8 +34,7 @@ bench-tables: setup ## lookups and questions, beside a plain dict, DuckDB, SQLit
 	@$(BIN)/python -m benchmarks.tables
 
 soak: prepare ## the long random tests with full counts; the result goes to benchmarks/soak.txt
-	@mkdir -p benchmarks
-	@VELOSTREAM_SOAK=1 $(BIN)/pytest -q --durations=0 --durations-min=1 --timeout=7200 | tee benchmarks/soak.txt
+	@{ git log -1 --format='commit %h of %cs' && VELOSTREAM_SOAK=1 $(BIN)/pytest -q --durations=0 --durations-min=1 --timeout=7200; } | tee benchmarks/soak.txt
 
 setup: $(READY) ## the virtual environment, and Java where there is none
 

@@ -8,21 +8,20 @@ import sys
 from pyspark.sql import SparkSession
 
 from benchmarks.data import COLUMNS, query
-from benchmarks.measure import timed
+from benchmarks.measure import loads
 
 
 def main() -> None:
     path, price = sys.argv[1:3]
     spark = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
-    figures: dict[str, float] = {}
-    for name in ("cold", "warm"):
-        with timed(figures, name):
-            reader = spark.read.schema(COLUMNS.format(price=price))
-            frame = reader.json(path) if path.endswith("jsonl") else reader.option("header", "true").csv(path)
-            frame.createOrReplaceTempView("trades")
-            groups = spark.sql(query("trades")).toArrow()
-    assert groups.num_rows == 10_000
-    print(json.dumps(figures))
+
+    def load(_: int) -> None:
+        reader = spark.read.schema(COLUMNS.format(price=price))
+        frame = reader.json(path) if path.endswith("jsonl") else reader.option("header", "true").csv(path)
+        frame.createOrReplaceTempView("trades")
+        assert spark.sql(query("trades")).toArrow().num_rows == 10_000
+
+    print(json.dumps(loads(load)))
 
 
 main()

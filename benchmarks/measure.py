@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 HERE = Path(__file__).resolve().parent
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -46,6 +46,20 @@ def timed(figures: dict[str, float], name: str) -> Iterator[None]:
     yield
     figures[name] = time.perf_counter() - wall
     figures[f"{name} cpu"] = _processor_seconds() - cpu
+
+
+def loads(load: Callable[[int], None]) -> dict[str, float]:
+    """Seconds of the first load of a process (cold), and the median of three when Java has compiled (warm)."""
+    runs: list[dict[str, float]] = []
+    for number in range(5):
+        runs.append({})
+        with timed(runs[-1], "load"):
+            load(number)
+    warm = {name: median(run[name] for run in runs[2:]) for name in runs[0]}
+    named = {name: name.removeprefix("load") for name in warm}
+    return {f"cold{named[name]}": value for name, value in runs[0].items()} | {
+        f"warm{named[name]}": value for name, value in warm.items()
+    }
 
 
 def _processor_seconds() -> float:

@@ -14,6 +14,7 @@ from velostream.plan.nodes import Both, Each, Keyed, Node, Scan, walk
 from velostream.plan.plans import POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.spark import checked_cast, query_schema, show_empty
+from velostream.plan.sums import with_integer_sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +70,9 @@ def shape_of(
     if isinstance(plan, GroupsPlan):
         named = tuple(Output(f.name, o.column) for f, o in zip(visible, plan.outputs, strict=True))
         plan = replace(plan, outputs=named)
-        return plan, _groups_shape(spark, plan, visible)
+        shape = _groups_shape(spark, plan, visible)
+        types = {f.name: f.type for f in shape.state}
+        return replace(plan, partial_sql=with_integer_sums(plan.partial_sql, types)), shape
     declared = plan.key if isinstance(plan, UpsertPlan | RowsPlan) and plan.key else key
     physical = visible
     if isinstance(plan, RowsPlan) and plan.positioned:
