@@ -49,7 +49,7 @@ def timed(figures: dict[str, float], name: str) -> Iterator[None]:
 
 
 def loads(load: Callable[[int], None]) -> dict[str, float]:
-    """Seconds of the first load of a process (cold), and the median of three when Java has compiled (warm)."""
+    """Seconds of the first load of a process (cold), and the median of three with Java compiled (warm)."""
     runs: list[dict[str, float]] = []
     for number in range(5):
         runs.append({})
