@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import InternalError
+from velostream.serving.dictionaries import comparable
 from velostream.serving.index import numbered
 from velostream.serving.journal import Change
 from velostream.serving.values import KeyCodec, canonical
@@ -54,7 +55,7 @@ def keyed_change(
     gone = {key: at for key in deletes if key not in fresh and (at := version.find(key)) is not None}
     old = version.find_all(keys)
     known = np.flatnonzero(old >= 0)
-    same = _equal_rows(version.take(old[known]), upserts.take(pa.array(known)))
+    same = _equal_rows(version.stored(old[known]), upserts.take(pa.array(known)))
     if bool(same.any()):
         changed = np.ones(len(keys), dtype=bool)
         changed[known[same]] = False
@@ -68,7 +69,7 @@ def keyed_change(
     removed_ids = np.fromiter(overwritten.values(), np.int64, count=len(overwritten))
     removed_ids.sort()
     ones = np.ones(len(removed_ids), dtype=np.int64)
-    change = Change(version.take(removed_ids), removed_ids, ones, upserts)
+    change = Change(version.stored(removed_ids), removed_ids, ones, upserts)
     return KeyedChange(change, overwritten, fresh, list(gone))
 
 
@@ -91,6 +92,8 @@ def _equal_rows(left: pa.Table, right: pa.Table) -> Any:
 
 
 def _equal_column(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Any:
+    if pa.types.is_dictionary(left.type) or pa.types.is_dictionary(right.type):
+        left, right = comparable(left, right)
     if pa.types.is_nested(left.type):
         pairs = zip(canonical(left), canonical(right), strict=True)
         return np.fromiter((one == other for one, other in pairs), bool, count=len(left))
@@ -122,7 +125,7 @@ def rows_change(
     gone, ids, amounts = _taken_back(version, codec, index(), shrunk) if shrunk else ([], _NO_IDS, _NO_IDS)
     added = rows.take(pa.array([number for number, _ in grown], type=pa.int64()))
     counts = np.fromiter((weight for _, weight in grown), np.int64, count=len(grown))
-    return RowsChange(Change(version.take(ids), ids, amounts, added, counts), gone)
+    return RowsChange(Change(version.stored(ids), ids, amounts, added, counts), gone)
 
 
 def _taken_back(
@@ -186,4 +189,4 @@ def difference(version: TableVersion, codec: KeyCodec, rows: pa.Table) -> RowsCh
     amounts = np.array([taken[each] for each in ids.tolist()], dtype=np.int64)
     added = rows.take(pa.array([number for number, _ in grown], type=pa.int64()))
     weights = np.fromiter((weight for _, weight in grown), np.int64, count=len(grown))
-    return RowsChange(Change(version.take(ids), ids, amounts, added, weights), gone)
+    return RowsChange(Change(version.stored(ids), ids, amounts, added, weights), gone)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from velostream.errors import CorruptDataError
 from velostream.model.changes import WEIGHT, Commit
 from velostream.serving import description, recovery, snapshots
+from velostream.serving.dictionaries import for_disk, together
 from velostream.serving.log import Log, first_file, sync_folder
 from velostream.serving.schemas import align
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from velostream.model.tables import TableSpec
+    from velostream.serving.dictionaries import Dictionaries
     from velostream.serving.recovery import Recovered
     from velostream.serving.segments import Counts, Ids
     from velostream.serving.version import TableVersion
@@ -59,7 +61,8 @@ class Change:
         added = np.ones(count, dtype=np.int64) if self.added_counts is None else self.added_counts
         weights = np.concatenate([-self.removed_amounts, added])
         ids = np.concatenate([self.removed_ids, np.arange(limit, limit + count, dtype=np.int64)])
-        rows = pa.concat_tables([self.removed, self.added])
+        batches = [*self.removed.to_batches(), *self.added.to_batches()]
+        rows = for_disk(together(batches, self.added.schema))
         return rows.append_column(WEIGHT, pa.array(weights)).append_column(ROW_ID, pa.array(ids))
 
 
@@ -116,9 +119,9 @@ class Journal:
         aside.rename(folder)
         sync_folder(folder.parent)
 
-    def recover(self) -> Recovered:
+    def recover(self, dictionaries: Dictionaries) -> Recovered:
         """The newest version: the newest good snapshot, and the log since."""
-        recovered = recovery.recover(self.folder, self.spec, self._form)
+        recovered = recovery.recover(self.folder, self.spec, self._form, dictionaries)
         self._log.resume(recovered.replay, writing=not self.read_only)
         self._noted = recovered.closed
         self._written = recovered.weight

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.errors import TableError, UnknownNameError, did_you_mean
+from velostream.serving.dictionaries import plain
 from velostream.serving.hashing import hash_rows
 from velostream.serving.postings import equal_rows
 from velostream.serving.schemas import align
@@ -63,7 +64,7 @@ def _through_postings(views: Views, columns: tuple[str, ...], keys: pa.Table) ->
             numbers, places = numbers[live], places[live]
         if not len(places):
             continue
-        held = pa.Table.from_batches([segment.batch.select(columns).take(pa.array(places))])
+        held = plain(pa.Table.from_batches([segment.batch.select(columns).take(pa.array(places))]))
         places = places[equal_rows(held, keys.take(pa.array(numbers)))]
         found.append(np.unique(segment.all_ids()[places]))
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)

@@ -131,7 +131,7 @@ class QueryEngine:
         return cursor
 
     def _show(self, cursor: duckdb.DuckDBPyConnection, internal: str, version: TableVersion) -> None:
-        rows = version.snapshot()
+        rows = version.encoded
         shown = self._local.shown
         if shown.get(internal) is rows:
             return

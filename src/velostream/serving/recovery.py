@@ -14,15 +14,18 @@ import pyarrow as pa
 from velostream.errors import CorruptDataError
 from velostream.model.changes import WEIGHT, Commit
 from velostream.serving import description, snapshots
+from velostream.serving.dictionaries import joined, plain, together
 from velostream.serving.frames import corrupt
 from velostream.serving.log import Replay, files_in
+from velostream.serving.merging import compact
 from velostream.serving.schemas import align, to_batches
-from velostream.serving.segments import Counts, Ids, Segment, SegmentView, Views, compact, narrowed, subtract
+from velostream.serving.segments import Counts, Ids, Segment, SegmentView, Views, narrowed, subtract
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from velostream.model.tables import TableSpec
+    from velostream.serving.dictionaries import Dictionaries
 
 log = logging.getLogger("velostream.serving")
 
@@ -53,7 +56,13 @@ def weight_of(size: int) -> int:
     return size + RECORD_WEIGHT
 
 
-def recover(folder: Path, spec: TableSpec, form: int, end: tuple[Path, int] | None = None) -> Recovered:
+def recover(
+    folder: Path,
+    spec: TableSpec,
+    form: int,
+    dictionaries: Dictionaries,
+    end: tuple[Path, int] | None = None,
+) -> Recovered:
     """The newest version; raises CorruptDataError when what is on the disk does not lead to it.
 
     `end` tells, of a log that is being written, the newest file and how much of it counts.
@@ -67,10 +76,10 @@ def recover(folder: Path, spec: TableSpec, form: int, end: tuple[Path, int] | No
             damage = damage or exc
             damaged.append(path)
             continue
-        return since(folder, spec, form, snapshot, end, tuple(damaged))
+        return since(folder, spec, form, snapshot, dictionaries, end, tuple(damaged))
     if damage is not None and not _from_the_start(folder):
         raise damage
-    return since(folder, spec, form, None, end, tuple(damaged))
+    return since(folder, spec, form, None, dictionaries, end, tuple(damaged))
 
 
 def since(
@@ -78,6 +87,7 @@ def since(
     spec: TableSpec,
     form: int,
     snapshot: snapshots.Snapshot | None,
+    dictionaries: Dictionaries,
     end: tuple[Path, int] | None = None,
     damaged: tuple[Path, ...] = (),
 ) -> Recovered:
@@ -89,7 +99,9 @@ def since(
         version, limit, commit = header["version"], header["limit"], _commit_from(header["commit"])
         seq = snapshot.seq
         stored = [batch.select(physical(batch)) for batch in snapshot.batches]
-        aligned = [_one_batch(align(batch, spec.schema, spec.name)) for batch in stored]
+        aligned = [
+            _one_batch(dictionaries, align(batch, spec.schema, spec.name, stored=True)) for batch in stored
+        ]
         views = snapshots.to_views(snapshot, aligned)
     if form > 1 and not files_in(folder):
         raise corrupt(f'the log in "{folder}" is missing')
@@ -104,7 +116,7 @@ def since(
             bodies.append(rows)
         weight += weight_of(frame.end - frame.offset)
     closed = _check_end(folder, replay)
-    views = _applied(views, bodies, spec)
+    views = _applied(views, bodies, spec, dictionaries)
     return Recovered(version, limit, commit, views, replay, weight, closed, damaged)
 
 
@@ -130,7 +142,7 @@ def _check_end(folder: Path, replay: Replay) -> int:
     return closed
 
 
-def _applied(views: Views, bodies: list[pa.Table], spec: TableSpec) -> Views:
+def _applied(views: Views, bodies: list[pa.Table], spec: TableSpec, dictionaries: Dictionaries) -> Views:
     """All records at once: every added row, less every removal; row ids make the order irrelevant."""
     if not bodies:
         return compact(views)
@@ -149,10 +161,11 @@ def _applied(views: Views, bodies: list[pa.Table], spec: TableSpec) -> Views:
     pieces = []
     for run in runs:
         rows = run.filter(pa.array(alive[start : start + run.num_rows]))
-        pieces.append(align(rows.select(physical(rows)), spec.schema, spec.name))
+        pieces += align(rows.select(physical(rows)), spec.schema, spec.name, stored=True).to_batches()
         start += run.num_rows
     views = subtract(views, gone[~recent], amounts[~recent])
-    return compact(views + _segments(pa.concat_tables(pieces), fresh[counts > 0], counts[counts > 0]))
+    rows = dictionaries.encode(together(pieces, spec.schema))
+    return compact(views + _segments(rows, fresh[counts > 0], counts[counts > 0]))
 
 
 def _runs(bodies: list[pa.Table]) -> list[pa.Table]:
@@ -160,8 +173,9 @@ def _runs(bodies: list[pa.Table]) -> list[pa.Table]:
     try:
         return [pa.concat_tables(bodies).combine_chunks()]
     except pa.ArrowInvalid:
-        runs = groupby(bodies, key=lambda body: body.schema)
-        return [pa.concat_tables(list(run)) for _, run in runs]
+        # Or unless some hold codes where others hold texts.
+        runs = groupby(map(plain, bodies), key=lambda body: body.schema)
+        return [pa.concat_tables(list(run)).combine_chunks() for _, run in runs]
 
 
 def _segments(rows: pa.Table, ids: Ids, counts: Counts) -> Views:
@@ -181,8 +195,8 @@ def physical(rows: pa.Table | pa.RecordBatch) -> list[str]:
     return [name for name in rows.schema.names if name not in (WEIGHT, ROW_ID)]
 
 
-def _one_batch(rows: pa.Table) -> pa.RecordBatch:
-    return rows.combine_chunks().to_batches()[0]
+def _one_batch(dictionaries: Dictionaries, rows: pa.Table) -> pa.RecordBatch:
+    return joined(dictionaries.encode(rows).to_batches())
 
 
 def commit_to_json(commit: Commit) -> dict[str, Any]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 
 from velostream.errors import TableError
+from velostream.serving.dictionaries import CODES, plain_column
 
 
-def align(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, table: str) -> pa.Table:
+def align(
+    rows: pa.Table | pa.RecordBatch, schema: pa.Schema, table: str, *, stored: bool = False
+) -> pa.Table:
     """The rows with exactly the columns and types of `schema`; columns they lack are null.
 
+    In rows as they are `stored`, texts that are codes stay codes.
     Raises TableError naming the column when a value does not fit its type, a column is unknown, or a
     column that may not be null is missing.
     """
@@ -20,17 +24,22 @@ def align(rows: pa.Table | pa.RecordBatch, schema: pa.Schema, table: str) -> pa.
     unknown = [name for name in rows.schema.names if name not in schema.names]
     if unknown:
         raise TableError(f'table "{table}" has no column "{unknown[0]}"')
-    columns = []
+    columns, fields = [], []
     for field in schema:
-        if field.name in rows.schema.names:
-            columns.append(cast(rows.column(field.name), field, table))
+        if field.name not in rows.schema.names:
+            column = pa.chunked_array([pa.nulls(rows.num_rows, field.type)], type=field.type)
         else:
-            columns.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)], type=field.type))
-    return pa.Table.from_arrays(columns, schema=schema)
+            column = rows.column(field.name)
+            if not stored or column.type != CODES or field.type != CODES.value_type:
+                column = cast(column, field, table)
+        columns.append(column)
+        fields.append(field.with_type(column.type))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
 def cast(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.ChunkedArray:
     """The column in the field's type, without losing a digit."""
+    column = plain_column(column)
     if column.type.equals(field.type):
         return column
     try:

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from velostream.model.tables import SHOWN
 from velostream.serving.cells import cell_reader
-from velostream.serving.postings import Places, Postings, merge_postings
+from velostream.serving.dictionaries import equal_to, together
+from velostream.serving.postings import Places, Postings
 from velostream.serving.values import small_integers
 
 if TYPE_CHECKING:
@@ -40,12 +41,9 @@ _OFTEN = 48
 _EQUALITIES = 8192
 """Constants whose places a segment remembers."""
 
-_MERGE_BYTES = 1 << 30
-"""Segments are not merged past this, so that text columns keep 32-bit offsets."""
-
 
 class Segment:
-    """Rows with ascending ids; never changed after it is made."""
+    """Rows with ascending ids; never changed after it is made. Texts that repeat are held as codes."""
 
     __slots__ = (
         "_asked",
@@ -105,8 +103,7 @@ class Segment:
             postings = self.postings((wanted.column,))
             known = postings.with_hash(wanted.hash)
             if len(known):
-                held = self.batch.column(wanted.column).take(pa.array(known))
-                same = np.asarray(pc.equal(held, wanted.scalar).fill_null(False))
+                same = compared(self.batch.column(wanted.column).take(pa.array(known)), wanted)
                 known = known if bool(same.all()) else known[same]
             if len(self._equal) >= _EQUALITIES:
                 self._equal.clear()
@@ -239,6 +236,15 @@ class SegmentView:
 Views = tuple[SegmentView, ...]
 
 
+def compared(column: pa.Array, wanted: Comparison) -> npt.NDArray[np.bool_]:
+    """For each value whether the comparison holds; for null it never does."""
+    if pa.types.is_dictionary(column.type):
+        if wanted.op == "equal":
+            return equal_to(column, wanted.value)
+        column = column.dictionary_decode()
+    return np.asarray(pc.call_function(wanted.op, [column, wanted.scalar]).fill_null(False))
+
+
 def locate(views: Views, ids: Ids) -> Ids:
     """For each row id the number of the view that holds it."""
     starts = np.fromiter((view.segment.first for view in views), dtype=np.int64, count=len(views))
@@ -246,7 +252,7 @@ def locate(views: Views, ids: Ids) -> Ids:
 
 
 def take(views: Views, ids: Ids, schema: pa.Schema) -> pa.Table:
-    """The physical rows with these ids, in this order; an id below 0 gives a row of nulls."""
+    """The physical rows with these ids, as stored, in this order; an id below 0 gives a row of nulls."""
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     absent = int(np.searchsorted(ordered, 0))
@@ -256,7 +262,7 @@ def take(views: Views, ids: Ids, schema: pa.Schema) -> pa.Table:
         segment = views[number].segment
         wanted = ordered[absent:][holders == number]
         pieces.append(segment.batch.take(pa.array(segment.positions(wanted))))
-    found = pa.Table.from_batches(pieces, schema=schema)
+    found = together(pieces, schema)
     if absent == 0 and bool(np.all(order[:-1] < order[1:])):
         return found
     place = np.empty(len(ids), dtype=np.int64)
@@ -308,62 +314,3 @@ def narrowed(counts: Counts) -> Counts | None:
     if largest > np.iinfo(np.int8).max:
         return counts
     return None if largest == 1 and bool(np.all(counts == 1)) else counts.astype(np.int8)
-
-
-def compact(views: Views) -> Views:
-    """Fewer, fuller segments with the same rows.
-
-    Neighbours merge while the newer has at least half the rows of the older, so a table of n rows has
-    about log2(n) segments and each row is copied about as often; a segment that is mostly dead is rewritten.
-    """
-    kept: list[SegmentView] = []
-    for view in views:
-        kept.append(view)
-        while len(kept) > 1 and _worth_merging(kept[-2], kept[-1]):
-            newer, older = kept.pop(), kept.pop()
-            kept.append(_merge(older, newer))
-    return tuple(_rewritten(view) if _mostly_dead(view) else view for view in kept)
-
-
-def _worth_merging(older: SegmentView, newer: SegmentView) -> bool:
-    size = older.segment.nbytes + newer.segment.nbytes
-    return 2 * newer.live >= older.live and size < _MERGE_BYTES
-
-
-def _mostly_dead(view: SegmentView) -> bool:
-    return bool(2 * view.live < view.segment.batch.num_rows)
-
-
-def _rewritten(view: SegmentView) -> SegmentView:
-    ids = view.live_ids()
-    segment = Segment(view.live_batch(), int(ids[0]), ids)
-    _carry_indexes((view,), segment)
-    return SegmentView(segment, view.live_counts())
-
-
-def _merge(older: SegmentView, newer: SegmentView) -> SegmentView:
-    ids = np.concatenate([older.live_ids(), newer.live_ids()])
-    batch = pa.concat_batches([older.live_batch(), newer.live_batch()])
-    first = int(ids[0])
-    dense = int(ids[-1]) - first + 1 == len(ids)
-    counts = [view.live_counts() for view in (older, newer)]
-    if counts[0] is None and counts[1] is None:
-        merged = None
-    else:
-        merged = np.concatenate(
-            [
-                np.ones(view.live, dtype=np.int8) if each is None else each
-                for view, each in zip((older, newer), counts, strict=True)
-            ]
-        )
-    segment = Segment(batch, first, None if dense else ids)
-    _carry_indexes((older, newer), segment)
-    return SegmentView(segment, merged)
-
-
-def _carry_indexes(views: Views, segment: Segment) -> None:
-    """Index the segment that `views` merged into like the largest of them, without hashing it again."""
-    kept = [None if view.counts is None else view.counts != 0 for view in views]
-    for columns in list(views[0].segment.indexes):
-        parts = [view.segment.postings(columns) for view in views]
-        segment.indexes[columns] = merge_postings(list(zip(parts, kept, strict=True)))

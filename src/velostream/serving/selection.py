@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from velostream.serving.dictionaries import plain_column
+from velostream.serving.segments import compared
 from velostream.serving.values import EXACT, to_python
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _filtered(segment: Segment, places: Places | None, where: tuple[Comparison, 
     for each in where:
         column = batch.column(each.column)
         column = column if places is None else column.take(pa.array(places))
-        kept &= np.asarray(pc.call_function(each.op, [column, each.scalar]).fill_null(False))
+        kept &= compared(column, each)
     found: Places = np.flatnonzero(kept) if places is None else places[kept]
     return found
 
@@ -75,7 +76,9 @@ def column_of(version: TableVersion, question: SimpleQuestion, *, indexed: bool)
         places = select(view, question, indexed=indexed)
         if places is None or len(places):
             pieces.append(column if places is None else column.take(pa.array(places)))
-    return pa.chunked_array(pieces, type=version.spec.schema.field(question.column).type)
+    kind = version.spec.schema.field(question.column).type
+    texts = [piece for each in pieces for piece in plain_column(pa.chunked_array([each])).chunks]
+    return pa.chunked_array(texts, type=kind)
 
 
 def values_of(version: TableVersion, question: SimpleQuestion, *, indexed: bool) -> list[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.errors import CorruptDataError
+from velostream.serving.dictionaries import for_disk
 from velostream.serving.frames import FrameFile, corrupt, encode
 from velostream.serving.log import sync_folder
 from velostream.serving.segments import Segment, SegmentView, Views, narrowed
@@ -110,7 +111,7 @@ def _pieces(view: SegmentView) -> Iterator[pa.Table]:
             live = counts != 0
             rows, here, counts = rows.filter(pa.array(live)), here[live], counts[live]
         if len(here):
-            table = pa.Table.from_batches([rows])
+            table = for_disk(pa.Table.from_batches([rows]))
             yield table.append_column(ROW_ID, pa.array(here)).append_column(COUNT, pa.array(counts))
 
 

@@ -19,6 +19,7 @@ from velostream.errors import KeyExistsError, TableError, UnknownNameError, did_
 from velostream.model.changes import Commit
 from velostream.model.tables import HIDDEN, SHOWN, TableSpec
 from velostream.serving.asking import Asker
+from velostream.serving.dictionaries import plain, plain_column
 from velostream.serving.memory import MemoryUse, memory_of
 from velostream.serving.record import Row, row_class
 from velostream.serving.rows import to_table
@@ -241,7 +242,7 @@ class Table:
         """One column as Arrow, of the rows for which the SQL condition holds."""
         name = self._resolve(column)
         if where is None:
-            return self._version.snapshot().column(name)
+            return plain_column(self._version.encoded.column(name))
         return self._asker.column(self._version, name, where)
 
     def column_values(self, column: str, where: str | None = None) -> list[Any]:
@@ -285,6 +286,10 @@ class Table:
 
     def stream(self, where: str | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of one version as record batches of bounded size."""
+        for batch in self._stored(where):
+            yield from plain(pa.Table.from_batches([batch])).to_batches()
+
+    def _stored(self, where: str | None) -> Iterator[pa.RecordBatch]:
         version = self._version
         if where is not None:
             yield from self._questions.ask(version, "*", where).to_batches(max_chunksize=_BATCH_ROWS)
@@ -302,7 +307,7 @@ class Table:
 
     def rows(self, where: str | None = None) -> Iterator[Row]:
         """The rows of one version, one by one."""
-        for batch in self.stream(where):
+        for batch in self._stored(where):
             make = row_class(tuple(batch.schema.names))
             for values in zip(*(to_python(column) for column in batch.columns), strict=True):
                 yield make(values)

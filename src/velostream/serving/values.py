@@ -30,7 +30,6 @@ EXACT: Final = Context(prec=80)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_WORTH_SHARING = 64
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -78,6 +77,9 @@ def _large(kind: pa.DataType) -> pa.DataType:
 
 def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
     """The values that readers see, one per row, None for null."""
+    if pa.types.is_dictionary(array.type):
+        pieces = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        return [text for piece in pieces for text in _coded_texts(piece)]
     array = decoded(array)
     kind = array.type
     if pa.types.is_decimal128(kind):
@@ -91,17 +93,16 @@ def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
     return _plain(array)
 
 
-def shared_texts(column: pa.ChunkedArray) -> list[Any]:
-    """The readable values, where texts that repeat are one object."""
-    if not pa.types.is_string(column.type) or len(column) < _WORTH_SHARING:
-        return to_python(column)
-    encoded = column.combine_chunks().dictionary_encode()
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    if 4 * len(encoded.dictionary) > len(column):
-        return to_python(column)
-    texts = [*(intern(text) for text in encoded.dictionary.to_pylist()), None]
-    codes = np.asarray(encoded.indices.fill_null(len(texts) - 1))
-    return [texts[code] for code in codes.tolist()]
+def _coded_texts(array: pa.DictionaryArray) -> list[str | None]:
+    codes, texts = array.indices, array.dictionary
+    if len(texts) > len(codes):
+        # Only those that occur.
+        used = codes.dictionary_encode()
+        codes, texts = used.indices, texts.take(used.dictionary)
+    shared: list[str | None] = [*map(intern, texts.to_pylist()), None]
+    if codes.null_count:
+        codes = codes.cast(pa.int32()).fill_null(len(shared) - 1)
+    return list(map(shared.__getitem__, codes.to_numpy(zero_copy_only=False).tolist()))
 
 
 def _decimals(array: pa.Array) -> list[Any]:

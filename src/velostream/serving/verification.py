@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from velostream.errors import CorruptDataError, DataDirError, TableError
 from velostream.serving import description, recovery, snapshots
+from velostream.serving.dictionaries import Dictionaries, plain, together
 from velostream.serving.frames import REMEDY, FrameFile, corrupt
 from velostream.serving.log import LogFile, files_in
 from velostream.serving.values import canonical
@@ -89,7 +90,7 @@ def verify(folder: Path, end: tuple[Path, int] | None = None) -> TableReport:
     try:
         spec, form = description.read_spec(folder)
         name = spec.name
-        recovered = recovery.recover(folder, spec, form, end)
+        recovered = recovery.recover(folder, spec, form, Dictionaries(spec), end)
         _compare(folder, spec, form, recovered, end)
     except (DataDirError, TableError) as exc:
         told = exc.message + (f" ({exc.detail})" if exc.detail else "")
@@ -178,7 +179,7 @@ def _compare(
     for path in snapshots.paths(folder)[1:]:
         try:
             snapshot = snapshots.read(path)
-            other = recovery.since(folder, spec, form, snapshot, end)
+            other = recovery.since(folder, spec, form, snapshot, Dictionaries(spec), end)
         except DataDirError:
             # Reported with its file; the newest snapshot does not need it.
             continue
@@ -196,7 +197,7 @@ def _rows(views: Views, spec: TableSpec) -> pa.Table:
     if not views:
         empty = pa.array([], pa.int64())
         return spec.schema.empty_table().append_column("_id", empty).append_column("_count", empty)
-    rows = pa.Table.from_batches([view.live_batch() for view in views], schema=spec.schema)
+    rows = plain(together([view.live_batch() for view in views], spec.schema))
     counts = [view.live_counts() for view in views]
     weights = [
         np.ones(view.live, np.int64) if each is None else each.astype(np.int64)

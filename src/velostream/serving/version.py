@@ -5,15 +5,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
 
 from velostream.model.tables import SHOWN, TableSpec
+from velostream.serving.dictionaries import plain, together
 from velostream.serving.matching import matching_ids
 from velostream.serving.record import Row, row_class
 from velostream.serving.segments import Counts, Ids, Views, counts_of, take
-from velostream.serving.values import shared_texts, to_python
+from velostream.serving.values import to_python
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -50,6 +52,7 @@ class TableVersion:
         self.link = link
         self.answers: dict[tuple[str, str | None], Any] = {}
         """Scalars already computed, by expression and condition."""
+        self._snapshot: ref[pa.Table] | None = None
         self.lists: dict[tuple[str, str], list[Any]] = {}
         """Column values already made, by column and condition; to be copied."""
 
@@ -74,18 +77,22 @@ class TableVersion:
         return sum(view.segment.nbytes for view in self.views)
 
     def snapshot(self) -> pa.Table:
-        """The rows that readers see; the same object each time."""
-        return self._snapshot
+        """The rows that readers see; the same object as long as somebody holds it."""
+        held = None if self._snapshot is None else self._snapshot()
+        if held is None:
+            held = plain(self.encoded)
+            self._snapshot = ref(held)
+        return held
 
     @cached_property
-    def _snapshot(self) -> pa.Table:
-        batches = [view.visible for view in self.views]
-        return pa.Table.from_batches(batches, schema=self.spec.visible_schema)
+    def encoded(self) -> pa.Table:
+        """The same rows as they are stored, texts that repeat as codes."""
+        return together([view.visible for view in self.views], self.spec.visible_schema)
 
     def slice(self, offset: int, limit: int) -> pa.Table:
         """Up to `limit` rows after the first `offset`; the rest is not touched."""
-        if SHOWN in self.spec.schema.names or "_snapshot" in self.__dict__:
-            return self.snapshot().slice(offset, limit)
+        if SHOWN in self.spec.schema.names or "encoded" in self.__dict__:
+            return plain(self.encoded.slice(offset, limit))
         pieces = []
         for view in self.views:
             if offset < view.total and limit > 0:
@@ -93,11 +100,11 @@ class TableVersion:
                 pieces.append(piece)
                 limit -= piece.num_rows
             offset = max(0, offset - view.total)
-        return pa.Table.from_batches(pieces, schema=self.spec.visible_schema)
+        return plain(together(pieces, self.spec.visible_schema))
 
     def physical(self) -> pa.Table:
         """All rows with all columns, hidden ones included."""
-        return pa.Table.from_batches([view.physical for view in self.views], schema=self.spec.schema)
+        return plain(together([view.physical for view in self.views], self.spec.schema))
 
     # --- by key -------------------------------------------------------------------------------------
 
@@ -113,6 +120,10 @@ class TableVersion:
 
     def take(self, ids: Ids) -> pa.Table:
         """Physical rows by id."""
+        return plain(self.stored(ids))
+
+    def stored(self, ids: Ids) -> pa.Table:
+        """The same as they are stored, texts that repeat as codes."""
         return take(self.views, ids, self.spec.schema)
 
     def fetch_where(self, columns: Sequence[str], keys: pa.Table) -> pa.Table:
@@ -151,11 +162,11 @@ class TableVersion:
 
     def rows(self, ids: Ids) -> list[Row | None]:
         """The rows with these ids, which must be there, as readers see them."""
-        return self._made(self.take(ids))[1]
+        return self._made(self.stored(ids))[1]
 
     def _made(self, taken: pa.Table) -> tuple[list[list[Any]], list[Row | None]]:
         """The visible columns as Python values, and the rows."""
-        columns = [shared_texts(taken.column(name)) for name in self._names]
+        columns = [to_python(taken.column(name)) for name in self._names]
         made: list[Row | None] = list(map(self._make, zip(*columns, strict=True)))
         if SHOWN in taken.schema.names:
             shown = to_python(taken.column(SHOWN))

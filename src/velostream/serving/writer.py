@@ -10,11 +10,13 @@ import numpy as np
 from velostream.errors import InternalError
 from velostream.serving import changes
 from velostream.serving.compaction import Compaction
+from velostream.serving.dictionaries import Dictionaries, joined
 from velostream.serving.index import KeyIndex, Link, RowIndex
 from velostream.serving.journal import Change, Journal, with_schema
+from velostream.serving.merging import compact
 from velostream.serving.ready import ReadyRows
 from velostream.serving.schemas import align, check_evolution, to_batches
-from velostream.serving.segments import Counts, Views, compact, make_views, subtract
+from velostream.serving.segments import Counts, Views, make_views, subtract
 from velostream.serving.values import KeyCodec
 from velostream.serving.verification import TableReport, verify
 from velostream.serving.version import TableVersion
@@ -43,7 +45,7 @@ class Writer:
         self.lock = RLock()
         """Held during a commit; readers never take it."""
         self._set_codec(journal.spec)
-        recovered = journal.recover()
+        recovered = journal.recover(self._dictionaries)
         index = KeyIndex(self.codec, recovered.views) if journal.spec.key else None
         self._version = TableVersion(
             journal.spec,
@@ -61,6 +63,7 @@ class Writer:
 
     def _set_codec(self, spec: TableSpec) -> None:
         self.codec = KeyCodec(spec.schema, spec.key or spec.schema.names)
+        self._dictionaries = Dictionaries(spec)
 
     def _first_link(self) -> Link:
         return Link(ReadyRows(), plain=self.codec.plain)
@@ -145,7 +148,7 @@ class Writer:
         schema = self._version.spec.schema
         if rows is None:
             return schema.empty_table()
-        return align(rows, schema, self._version.spec.name)
+        return self._dictionaries.encode(align(rows, schema, self._version.spec.name))
 
     # --- the steps of a commit ----------------------------------------------------------------------
 
@@ -206,13 +209,13 @@ class Writer:
                 return
             check_evolution(before.spec.schema, schema, before.spec.key, before.spec.name)
             spec = with_schema(before.spec, schema)
-            rows = [align(view.segment.batch, schema, spec.name) for view in before.views]
-            views = tuple(
-                view.with_batch(each.combine_chunks().to_batches()[0])
-                for view, each in zip(before.views, rows, strict=True)
-            )
+            rows = [align(view.segment.batch, schema, spec.name, stored=True) for view in before.views]
             self._journal.write_spec(spec)
             self._set_codec(spec)
+            views = tuple(
+                view.with_batch(joined(self._dictionaries.encode(each).to_batches()))
+                for view, each in zip(before.views, rows, strict=True)
+            )
             self._row_index = None
             index = KeyIndex(self.codec, views) if spec.key else None
             before.link.newest = False
