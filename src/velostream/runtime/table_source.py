@@ -79,7 +79,7 @@ class TableSource(Source):
         """The visible rows at a position whose columns are one of the keys, by position; null equals null."""
         version = self._at(offset[PARTITION])
         found = [_where(version, columns, some) for some in by_nulls(keys.rename_columns(list(columns)))]
-        return pa.concat_tables(found) if found else version.snapshot().slice(0, 0)
+        return pa.concat_tables(found) if found else version.spec.visible_schema.empty_table()
 
     @property
     def loaded(self) -> bool:
