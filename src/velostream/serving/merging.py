@@ -1,7 +1,12 @@
-"""Fewer, fuller segments with the same rows."""
+"""Fewer, fuller segments with the same rows.
+
+Neighbours merge while the newer has at least half the rows of the older, so a table of n rows has about
+log2(n) segments and each row is copied about as often; a segment that is mostly dead is written afresh.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,76 +14,126 @@ import pyarrow as pa
 
 from velostream.serving.dictionaries import joined, text_bytes
 from velostream.serving.postings import merge_postings
-from velostream.serving.segments import Segment, SegmentView
+from velostream.serving.segments import Segment, SegmentView, narrowed
 
 if TYPE_CHECKING:
-    from velostream.serving.segments import Views
+    from collections.abc import Container
+
+    from velostream.serving.segments import Counts, Views
 
 _MERGE_BYTES = 1 << 30
 """Segments are not merged past this, so that text columns keep 32-bit offsets."""
 
 
-def compact(views: Views) -> Views:
-    """Fewer, fuller segments with the same rows.
+def compact(views: Views, *, most: int | None = None, leave: Container[Segment] = ()) -> Views:
+    """The same rows in fewer segments: what is worth merging, but nothing of more than `most` rows, nor
+    any of the segments in `leave`."""
+    after: list[SegmentView] = []
+    for group in _groups(views, leave):
+        if group.worth_merging and (most is None or group.live <= most):
+            after.append(merge(group.views))
+        else:
+            after += group.views
+    return tuple(after)
 
-    Neighbours merge while the newer has at least half the rows of the older, so a table of n rows has
-    about log2(n) segments and each row is copied about as often; a segment that is mostly dead is rewritten.
-    """
-    kept: list[SegmentView] = []
+
+def large_group(views: Views, most: int, leave: Container[Segment] = ()) -> Views:
+    """The oldest neighbours that are worth merging and have more than `most` rows; empty when none are."""
+    for group in _groups(views, leave):
+        if group.worth_merging and group.live > most:
+            return group.views
+    return ()
+
+
+def _groups(views: Views, leave: Container[Segment]) -> list[_Group]:
+    """The views in groups of neighbours, each of which should become one segment."""
+    groups: list[_Group] = []
     for view in views:
-        kept.append(view)
-        while len(kept) > 1 and _worth_merging(kept[-2], kept[-1]):
-            newer, older = kept.pop(), kept.pop()
-            kept.append(_merge(older, newer))
-    return tuple(_rewritten(view) if _mostly_dead(view) else view for view in kept)
+        groups.append(_Group.of(view, fixed=view.segment in leave))
+        while len(groups) > 1 and groups[-2].takes(groups[-1]):
+            newer, older = groups.pop(), groups.pop()
+            groups.append(older.with_newer(newer))
+    return groups
 
 
-def _worth_merging(older: SegmentView, newer: SegmentView) -> bool:
-    if 2 * newer.live < older.live:
-        return False
-    batches = [older.segment.batch, newer.segment.batch]
-    size = older.segment.nbytes + newer.segment.nbytes
-    for columns in zip(*(batch.columns for batch in batches), strict=True):
-        if columns[0].type != columns[1].type:
-            # A column that turned out not to repeat: its codes become texts again.
-            size += sum(text_bytes(column) for column in columns if pa.types.is_dictionary(column.type))
-    return size < _MERGE_BYTES
+@dataclass(frozen=True)
+class _Group:
+    views: Views
+    live: int
+    nbytes: int
+    fixed: bool
+    """To be left as it is."""
+
+    @staticmethod
+    def of(view: SegmentView, *, fixed: bool) -> _Group:
+        return _Group((view,), view.live, view.segment.nbytes, fixed)
+
+    @property
+    def worth_merging(self) -> bool:
+        """Whether it has several segments, or one that is mostly dead."""
+        if self.fixed:
+            return False
+        return len(self.views) > 1 or 2 * self.live < self.views[0].segment.batch.num_rows
+
+    def takes(self, newer: _Group) -> bool:
+        if self.fixed or newer.fixed or 2 * newer.live < self.live:
+            return False
+        return self.nbytes + newer.nbytes + self._texts_with(newer) < _MERGE_BYTES
+
+    def _texts_with(self, newer: _Group) -> int:
+        """Bytes of texts for codes, of columns that turned out not to repeat and become texts again."""
+        schemas = [view.segment.batch.schema for view in self.views + newer.views]
+        mixed = [
+            place
+            for place, field in enumerate(schemas[0])
+            if any(schema.field(place).type != field.type for schema in schemas)
+        ]
+        columns = (view.segment.batch.column(place) for view in self.views + newer.views for place in mixed)
+        return sum(text_bytes(column) for column in columns if pa.types.is_dictionary(column.type))
+
+    def with_newer(self, newer: _Group) -> _Group:
+        return _Group(
+            self.views + newer.views, self.live + newer.live, self.nbytes + newer.nbytes, fixed=False
+        )
 
 
-def _mostly_dead(view: SegmentView) -> bool:
-    return bool(2 * view.live < view.segment.batch.num_rows)
-
-
-def _rewritten(view: SegmentView) -> SegmentView:
-    ids = view.live_ids()
-    segment = Segment(view.live_batch(), int(ids[0]), ids)
-    _carry_indexes((view,), segment)
-    return SegmentView(segment, view.live_counts())
-
-
-def _merge(older: SegmentView, newer: SegmentView) -> SegmentView:
-    ids = np.concatenate([older.live_ids(), newer.live_ids()])
-    batch = joined([older.live_batch(), newer.live_batch()])
+def merge(views: Views) -> SegmentView:
+    """One segment with the rows of several that follow each other."""
+    ids = np.concatenate([view.live_ids() for view in views])
     first = int(ids[0])
     dense = int(ids[-1]) - first + 1 == len(ids)
-    counts = [view.live_counts() for view in (older, newer)]
-    if counts[0] is None and counts[1] is None:
-        merged = None
-    else:
-        merged = np.concatenate(
-            [
-                np.ones(view.live, dtype=np.int8) if each is None else each
-                for view, each in zip((older, newer), counts, strict=True)
-            ]
-        )
-    segment = Segment(batch, first, None if dense else ids)
-    _carry_indexes((older, newer), segment)
-    return SegmentView(segment, merged)
+    segment = Segment(joined([view.live_batch() for view in views]), first, None if dense else ids)
+    _carry_indexes(views, segment)
+    return SegmentView(segment, narrowed(np.concatenate([_live_counts(view) for view in views])))
+
+
+def _live_counts(view: SegmentView) -> Counts:
+    counts = view.live_counts()
+    return np.ones(view.live, dtype=np.int8) if counts is None else counts
+
+
+def brought_up_to_date(merged: SegmentView, then: Views, now: Views) -> SegmentView:
+    """What `then` merged into, as a version sees it in which `now` stand for the same segments.
+
+    Rows can only have gone meanwhile; a segment that lost all of them is not there any more.
+    """
+    held = {view.segment: view for view in now}
+    counts: list[Counts] = []
+    for before in then:
+        after = held.get(before.segment)
+        if after is None:
+            counts.append(np.zeros(before.live, dtype=np.int8))
+        elif after.counts is None:
+            counts.append(np.ones(before.live, dtype=np.int8))
+        else:
+            counts.append(after.counts if before.counts is None else after.counts[before.counts != 0])
+    return SegmentView(merged.segment, narrowed(np.concatenate(counts)))
 
 
 def _carry_indexes(views: Views, segment: Segment) -> None:
     """Index the segment that `views` merged into like the largest of them, without hashing it again."""
     kept = [None if view.counts is None else view.counts != 0 for view in views]
-    for columns in list(views[0].segment.indexes):
+    largest = max(views, key=lambda view: view.live)
+    for columns in list(largest.segment.indexes):
         parts = [view.segment.postings(columns) for view in views]
         segment.indexes[columns] = merge_postings(list(zip(parts, kept, strict=True)))

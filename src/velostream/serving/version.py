@@ -56,6 +56,19 @@ class TableVersion:
         self.lists: dict[tuple[str, str], list[Any]] = {}
         """Column values already made, by column and condition; to be copied."""
 
+    def with_commit(self, commit: Commit) -> TableVersion:
+        """The same rows, and a later commit that did not change them."""
+        return self._same_rows(self.views, commit)
+
+    def with_views(self, views: Views) -> TableVersion:
+        """The same rows in other segments, in the same order."""
+        return self._same_rows(views, self.commit)
+
+    def _same_rows(self, views: Views, commit: Commit | None) -> TableVersion:
+        same = TableVersion(self.spec, self.number, views, self.limit, commit, self.index, self.link)
+        same.answers, same.lists = self.answers, self.lists
+        return same
+
     def __len__(self) -> int:
         return self.visible_count
 

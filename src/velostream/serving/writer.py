@@ -13,7 +13,7 @@ from velostream.serving.compaction import Compaction
 from velostream.serving.dictionaries import Dictionaries, joined
 from velostream.serving.index import KeyIndex, Link, RowIndex
 from velostream.serving.journal import Change, Journal, with_schema
-from velostream.serving.merging import compact
+from velostream.serving.merger import Merger
 from velostream.serving.ready import ReadyRows
 from velostream.serving.schemas import align, check_evolution, to_batches
 from velostream.serving.segments import Counts, Views, make_views, subtract
@@ -58,6 +58,7 @@ class Writer:
         )
         publish(self._version)
         budget.enter(self)
+        self._merger = Merger(self.lock, lambda: self._version.views, self._rearrange)
         self._compaction = Compaction(journal, self.lock, lambda: self._version)
         self._compaction.after_commit()
 
@@ -174,27 +175,23 @@ class Writer:
         views += make_views(to_batches(change.added), before.limit, change.added_counts)
         limit = before.limit + change.added.num_rows
         number = before.number + 1
-        views = compact(views)
-        self._replace(before.spec, number, views, limit, commit, before.index, link)
+        views = self._merger.at_once(views)
+        self._replace(TableVersion(before.spec, number, views, limit, commit, before.index, link))
+        self._merger.after_commit()
         return number
 
     def _move_on(self, commit: Commit) -> int:
         """Only offsets changed: the same version, with the newer commit."""
-        at = self._version
-        self._replace(at.spec, at.number, at.views, at.limit, commit, at.index, at.link)
-        return at.number
+        self._replace(self._version.with_commit(commit))
+        return self._version.number
 
-    def _replace(
-        self,
-        spec: TableSpec,
-        number: int,
-        views: Views,
-        limit: int,
-        commit: Commit | None,
-        index: KeyIndex | None,
-        link: Link,
-    ) -> None:
-        self._version = TableVersion(spec, number, views, limit, commit, index, link)
+    def _rearrange(self, views: Views) -> None:
+        """The same rows in other segments."""
+        self._version = self._version.with_views(views)
+        self._publish(self._version)
+
+    def _replace(self, version: TableVersion) -> None:
+        self._version = version
         self._unapplied = False
         self._publish(self._version)
         self._compaction.after_commit()
@@ -219,7 +216,10 @@ class Writer:
             self._row_index = None
             index = KeyIndex(self.codec, views) if spec.key else None
             before.link.newest = False
-            self._replace(spec, before.number, views, before.limit, before.commit, index, self._first_link())
+            self._merger.forget()
+            link = self._first_link()
+            number, limit, made_by = before.number, before.limit, before.commit
+            self._replace(TableVersion(spec, number, views, limit, made_by, index, link))
 
     def snapshot(self) -> None:
         """Write a snapshot now and shorten the log."""
@@ -235,5 +235,6 @@ class Writer:
     def close(self, *, dropped: bool) -> None:
         """Let go of files, once no snapshot is being written; one of a dropped table is given up."""
         self._compaction.stop(give_up=dropped)
+        self._merger.stop()
         with self.lock:
             self._journal.close(dropped=dropped)

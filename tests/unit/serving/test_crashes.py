@@ -206,7 +206,7 @@ def test_a_commit_that_is_durable_but_not_applied_stops_the_table(
         table = store.create(TableSpec("trades", TRADES, ("symbol",)))
         table.commit_keyed(trades(("A", "1.00", 1)), None, commit(1))
         with monkeypatch.context() as patched:
-            patched.setattr("velostream.serving.writer.compact", failing)
+            patched.setattr("velostream.serving.writer.make_views", failing)
             with pytest.raises(MemoryError):
                 table.commit_keyed(trades(("B", "1.00", 1)), None, commit(2))
         with pytest.raises(InternalError, match="applied"):
