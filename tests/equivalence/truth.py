@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+import sqlglot
+
 from velostream.plan.spark import arrow_frame, private_session, rows_of
 
 if TYPE_CHECKING:
@@ -65,3 +68,25 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(one) and math.isnan(other))
     return bool(one == other)
+
+
+class SecondOpinion:
+    """The same queries on DuckDB, written for it by sqlglot; it says nothing of those that it cannot run."""
+
+    def __init__(self, relations: Mapping[str, pa.Table]) -> None:
+        self._duckdb = duckdb.connect()
+        for name, rows in relations.items():
+            self._duckdb.register(name, rows)
+        self.asked = 0
+        self.refused: list[str] = []
+
+    def differences(self, found: pa.Table, sql: str) -> list[str]:
+        """As `differences`, of a result and DuckDB's own; its types of numbers may be others."""
+        (text,) = sqlglot.transpile(sql, read="spark", write="duckdb")
+        self.asked += 1
+        try:
+            wanted = self._duckdb.sql(text).to_arrow_table()
+        except duckdb.Error as exc:
+            self.refused.append(f"{text}: {exc}")
+            return []
+        return differences(found, wanted.rename_columns(found.schema.names).cast(found.schema))

@@ -2,8 +2,9 @@
 
 Commands come on standard input, one per line, and each is answered with one line: `idle` waits until every
 job has taken in what there is, `jobs` gives their states and reasons as JSON, `java` the process id of the
-JVM, `quit` closes the database. VELOSTREAM_TEST_KILL = "place number" ends the process with SIGKILL when that
-place is reached for the given time; see `PLACES`.
+JVM, `sql …` executes a statement, `dump …` writes every table into a folder, `snapshot` lets every table
+write its own, `quit` closes the database. `die place number`, or VELOSTREAM_TEST_KILL = "place number" from
+the start, ends the process with SIGKILL when that place is reached for the given time; see `PLACES`.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def _half_written(number: int) -> Callable[..., Any]:
     return instead
 
 
-def place(name: str, number: int) -> None:
-    """Arrange for the end."""
+def place(kill: str) -> None:
+    """Arrange for the end, at "place number"."""
     from velostream.connectors.file.draft import Draft
     from velostream.connectors.file.source import FileSource
     from velostream.connectors.file.spool import Spool
@@ -96,8 +97,9 @@ def place(name: str, number: int) -> None:
         "catalogue written": (catalog, "write_json", _after),
         "dead letters kept, batch not": (DeadLetters, "keep", _after),
     }
+    name, _, number = kill.rpartition(" ")
     owner, function, when = places[name]
-    _replace(owner, function, when(number))
+    _replace(owner, function, when(int(number)))
 
 
 PLACES = {
@@ -121,14 +123,15 @@ PLACES = {
 def main() -> None:
     """Run the application until standard input ends."""
     data_dir, app = sys.argv[1:]
+    import pyarrow.parquet as pq
+
     import velostream
     from velostream.runtime import session
     from velostream.runtime.application import Application
 
     kill = os.environ.get("VELOSTREAM_TEST_KILL")
     if kill:
-        name, _, number = kill.rpartition(" ")
-        place(name, int(number))
+        place(kill)
     database = velostream.connect(data_dir)
     Application(database, Path(app).read_text(), app).start()
     print("ready", flush=True)
@@ -139,6 +142,16 @@ def main() -> None:
         elif command == "snapshot":
             for table in database.store.tables().values():
                 table.checkpoint()
+            print("done", flush=True)
+        elif command.startswith("sql "):
+            database.sql(command.removeprefix("sql "))
+            print("done", flush=True)
+        elif command.startswith("die "):
+            place(command.removeprefix("die "))
+            print("done", flush=True)
+        elif command.startswith("dump "):
+            for name, table in database.store.tables().items():
+                pq.write_table(table.snapshot(), Path(command.removeprefix("dump ")) / f"{name}.parquet")
             print("done", flush=True)
         elif command == "jobs":
             told = {job.name: [job.state, job.reason] for job in database.jobs()}

@@ -594,3 +594,18 @@ def test_mistakes_are_told_at_creation(database, trades, name):
     with pytest.raises((SqlError, TypeMismatchError, JobError)):
         database.sql(f"CREATE TABLE {name} AS SELECT date_add(price, 'x') AS y FROM file://{trades}")
     assert database.catalog.get(name) is None
+
+
+def test_a_dropped_table_leaves_nothing_behind(database, trades, name):
+    """Java holds our function by its query: a query that we went on holding would never be freed."""
+    import gc
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    database.sql(f"CREATE TABLE {name} AS SELECT * FROM file://{trades} {QUICK}")
+    job = next(job for job in database.jobs() if job.name == name)
+    assert job.state == "running"
+    database.sql(f"DROP TABLE {name}")
+    gc.collect()
+    queries = [item for item in gc.get_objects() if isinstance(item, StreamingQuery)]
+    assert name not in [query.name for query in queries]

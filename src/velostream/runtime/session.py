@@ -43,6 +43,8 @@ STREAMING = {
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.streaming.ui.enabled": "false",
     "spark.scheduler.mode": "FAIR",
+    # Every small side of a join takes a whole page: by default 64 MB for three rows.
+    "spark.buffer.pageSize": "2m",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
 }

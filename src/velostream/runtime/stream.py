@@ -68,8 +68,7 @@ class Stream:
                 raise self._failure
 
     def _ended(self) -> VelostreamError:
-        assert self._query is not None
-        exception = self._query.exception()
+        exception = self._query.exception() if self._query is not None else None
         translated = translate(exception) if exception is not None else None
         return translated or JobError(f'the stream of "{self._name}" ended by itself')
 
@@ -104,3 +103,5 @@ class Stream:
         if self._query is not None:
             with suppress(SparkEndedError, ConnectionError), translated():
                 self._query.stop()
+            # Java holds our function by its query, and we would hold the query: neither would ever be freed.
+            self._query = None
