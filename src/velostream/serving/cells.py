@@ -21,10 +21,37 @@ if TYPE_CHECKING:
     """From the place of a row to its value, as readers see it."""
 
 
-def cell_reader(array: pa.Array) -> Cell:
-    """A function from place to value. It keeps the array alive."""
-    if pa.types.is_dictionary(array.type):
-        return _coded_text(array)
+class CodedTexts:
+    """The texts of a column that is held as codes, each made once; one object for all segments."""
+
+    def __init__(self, texts: pa.Array) -> None:
+        self._read = _text(texts)
+        self._made: list[str | None] = [None] * (len(texts) + 1)
+        """By code. The last stays None: the text of code -1, which stands for null."""
+
+    def text(self, code: int) -> str:
+        """The text of one code."""
+        text = self._made[code]
+        if text is None:
+            text = self._made[code] = intern(self._read(code))
+        return text
+
+    def texts(self, codes: pa.Array) -> list[str | None]:
+        """The texts of many codes, None for null."""
+        wanted = codes.fill_null(-1).to_numpy(zero_copy_only=False).tolist()
+        made = self._made
+        found = list(map(made.__getitem__, wanted))
+        if None in found:
+            for code in {code for code in wanted if code >= 0 and made[code] is None}:
+                self.text(code)
+            found = list(map(made.__getitem__, wanted))
+        return found
+
+
+def cell_reader(array: pa.Array, texts: CodedTexts | None = None) -> Cell:
+    """A function from place to value. It keeps the array alive; `texts` are those of an array of codes."""
+    if texts is not None:
+        return _coded_text(array, texts)
     kind = array.type
     make = _maker(array)
     if make is None:
@@ -69,20 +96,14 @@ def _text(array: pa.Array) -> Cell:
     return read
 
 
-def _coded_text(array: pa.DictionaryArray) -> Cell:
-    code_at = cell_reader(array.indices)
-    text_at = _text(array.dictionary)
-    made: list[str | None] = [None] * len(array.dictionary)
+def _coded_text(array: pa.DictionaryArray, texts: CodedTexts) -> Cell:
+    code_at, text = cell_reader(array.indices), texts.text
+    if not array.null_count:
+        return lambda place: text(code_at(place))
 
     def read(place: int) -> str | None:
         code = code_at(place)
-        if code is None:
-            return None
-        text = made[code]
-        if text is None:
-            # One object for all rows, whichever segment they are in.
-            text = made[code] = intern(text_at(code))
-        return text
+        return None if code is None else text(code)
 
     return read
 

@@ -190,7 +190,8 @@ class Table:
             raise self._keyless()
         if not version.link.newest and not next(self._turns) % _BURST:
             sleep(_COURTESY)
-        return version.lookup(_encoded(version.index.codec, key))
+        codec = version.index.codec
+        return version.lookup(key[0] if codec.alone and len(key) == 1 else _encoded(codec, key))
 
     def get_many(self, keys: Iterable[Any]) -> list[Row | None]:
         """The rows of several keys, in their order, all of one version; None where there is none."""
@@ -198,7 +199,7 @@ class Table:
         if version.index is None:
             raise self._keyless()
         codec = version.index.codec
-        if codec.plain and len(codec.columns) == 1:
+        if codec.alone:
             return version.lookup_many(keys if isinstance(keys, list) else list(keys))
         return version.lookup_many([_encoded(codec, (key,)) for key in keys])
 

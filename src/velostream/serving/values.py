@@ -311,6 +311,8 @@ class KeyCodec:
         self._encoders = [encoder(schema.field(name)) for name in self.columns]
         self.plain = all(encodes_itself(schema.field(name)) for name in self.columns)
         """Whether the canonical key is the key as a caller writes it; a tuple for several columns."""
+        self.alone = self.plain and len(self.columns) == 1
+        """Whether it is one value as a caller writes it."""
 
     def encode(self, values: Sequence[Any]) -> Hashable:
         """The key of one row from its key values, in the order of the key columns."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from velostream.model.changes import Commit
     from velostream.serving.index import KeyIndex, Link
+    from velostream.serving.segments import Segment, SegmentView
 
 
 class TableVersion:
@@ -167,24 +168,29 @@ class TableVersion:
     def row(self, row_id: int) -> Row | None:
         """The row as readers see it, None when it is hidden."""
         segment = self.views[bisect_right(self._starts, row_id) - 1].segment
-        place = segment.place(row_id)
+        return self._row_at(segment, segment.place(row_id))
+
+    def _row_at(self, segment: Segment, place: int, key: Hashable = None) -> Row | None:
         cells = segment.cells
         if SHOWN in cells and not cells[SHOWN](place):
             return None
-        return self._make(cells[name](place) for name in self._names)
+        if type(key) is str and self._text_key is not None:
+            # The caller's text is the row's: one object less, and one to compare with less.
+            own = self._text_key
+            return self._make([key if name == own else cells[name](place) for name in self._names])
+        return self._make([cells[name](place) for name in self._names])
 
     def rows(self, ids: Ids) -> list[Row | None]:
         """The rows with these ids, which must be there, as readers see them."""
-        return self._made(self.stored(ids))[1]
-
-    def _made(self, taken: pa.Table) -> tuple[list[list[Any]], list[Row | None]]:
-        """The visible columns as Python values, and the rows."""
+        taken = self.stored(ids)
         columns = [to_python(taken.column(name)) for name in self._names]
+        return self._made(columns, to_python(taken.column(SHOWN)) if SHOWN in taken.schema.names else None)
+
+    def _made(self, columns: list[list[Any]], shown: list[bool] | None) -> list[Row | None]:
         made: list[Row | None] = list(map(self._make, zip(*columns, strict=True)))
-        if SHOWN in taken.schema.names:
-            shown = to_python(taken.column(SHOWN))
+        if shown is not None:
             made = [row if there else None for row, there in zip(made, shown, strict=True)]
-        return columns, made
+        return made
 
     def lookup(self, key: Hashable) -> Row | None:
         """The row with this canonical key, None when there is none."""
@@ -198,7 +204,13 @@ class TableVersion:
         # A row that was ready is this version's when the key still has this version's row.
         if made is not None and index.slots.get(key) == row_id:
             return made
-        return self._ready_block(row_id) if self._often(row_id) else self._ready_row(key, row_id)
+        view = self.views[bisect_right(self._starts, row_id) - 1]
+        place = view.segment.place(row_id)
+        if link.newest and view.segment.asked(place):
+            self._ready_block(view, place)
+        row = self._row_at(view.segment, place, key)
+        link.ready.keep(link, key, row)
+        return row
 
     def lookup_many(self, keys: list[Hashable]) -> list[Row | None]:
         """The rows with these canonical keys, None where there is none."""
@@ -227,21 +239,12 @@ class TableVersion:
             for key, row in zip(keys, found, strict=True)
         ]
 
-    def _ready_row(self, key: Hashable, row_id: int) -> Row | None:
-        row = self.row(row_id)
-        self.link.ready.keep(self.link, key, row)
-        return row
-
-    def _often(self, row_id: int) -> bool:
-        """Whether rows near this one were asked for so often that making all of them pays."""
-        segment = self.views[bisect_right(self._starts, row_id) - 1].segment
-        return self.link.newest and segment.asked(row_id)
-
-    def _ready_block(self, row_id: int) -> Row | None:
+    def _ready_block(self, view: SegmentView, place: int) -> None:
+        """Make all rows around one, when so many of them were asked for that it pays."""
         assert self.index is not None
-        view = self.views[bisect_right(self._starts, row_id) - 1]
-        block, ids = view.block(row_id)
-        columns, rows = self._made(block)
+        block = view.block(place)
+        columns = [view.segment.values(name, block.column(name)) for name in self._names]
+        rows = self._made(columns, to_python(block.column(SHOWN)) if SHOWN in block.schema.names else None)
         codec = self.index.codec
         if codec.plain and set(codec.columns) <= set(self._names):
             parts = [columns[self._names.index(name)] for name in codec.columns]
@@ -249,11 +252,16 @@ class TableVersion:
         else:
             keys = codec.encode_columns(block)
         self.link.ready.keep_many(self.link, keys, rows)
-        return rows[int(np.searchsorted(ids, row_id))]
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
         return self.spec.visible
+
+    @cached_property
+    def _text_key(self) -> str | None:
+        """The key column, where it is one column of texts."""
+        key = self.spec.key
+        return key[0] if len(key) == 1 and self.spec.schema.field(key[0]).type == pa.string() else None
 
     @cached_property
     def _make(self) -> type[Row]:
