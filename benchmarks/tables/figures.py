@@ -2,78 +2,35 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
 import tempfile
-import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.tables import workload
+from benchmarks.measure import in_process
+from benchmarks.tables import workload, writing
 from benchmarks.tables.contenders import CONTENDERS, Contender, Ours
+from benchmarks.tables.stopwatch import Stopwatch, resident, timed
+from benchmarks.tables.writing import UPSERT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-UPSERT = 10_000
 HOT = 100
 PAGE = 1000
 _SOME = 20
 """Texts asked between two looks at the clock, until a contender has shown that it is fast."""
 
 
-class Stopwatch:
-    """Wall and CPU seconds of each figure; several tries give the median."""
-
-    def __init__(self) -> None:
-        self.figures: dict[str, dict[str, float]] = {}
-
-    def note(self, name: str, count: float, walls: list[float], cpus: list[float]) -> None:
-        self.figures[name] = {"count": count, "wall": median(walls), "cpu": median(cpus)}
-
-    def measure(
-        self,
-        name: str,
-        count: float,
-        work: Callable[[], Any],
-        tries: int = 3,
-        before: Callable[[], Any] | None = None,
-    ) -> None:
-        walls, cpus = [], []
-        for _ in range(tries):
-            if before is not None:
-                before()
-            with _timed(walls, cpus):
-                work()
-        self.note(name, count, walls, cpus)
-
-
-@contextmanager
-def _timed(walls: list[float], cpus: list[float]) -> Iterator[None]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    yield
-    cpus.append(time.process_time() - cpu)
-    walls.append(time.perf_counter() - wall)
-
-
-def _resident() -> int:
-    gc.collect()
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
 class Figures:
     """Runs the workload on one contender."""
 
-    def __init__(self, kind: type[Contender], rows: int, folder: Path) -> None:
-        self.kind = kind
+    def __init__(self, name: str, rows: int, folder: Path) -> None:
+        self.name = name
+        self.kind = CONTENDERS[name]
         self.rows = rows
         self.folder = folder
         self.watch = Stopwatch()
@@ -81,22 +38,27 @@ class Figures:
 
     def run(self) -> dict[str, dict[str, float]]:
         given = workload.batches(self.rows)
-        before = _resident()
+        before = resident()
         held = self._loaded("load", given)
+        self.watch.note_bytes("memory when loaded", self.rows, resident() - before)
+        if isinstance(held, Ours):
+            self.watch.note_bytes("memory of the columns", self.rows, held.table.stats().memory.columns)
         self._lookups(held)
-        self.watch.figures["memory"] = {"count": self.rows, "bytes": (_resident() - before) / self.rows}
+        self.watch.note_bytes("memory, all rows ready", self.rows, resident() - before)
         self._questions(held)
         self._reading(held)
         self._upserts(held)
         if isinstance(held, Ours):
-            self._threads(held)
+            writing.upserts_in_a_row(self.watch, held, self.rows)
+            writing.writer_and_readers(self.watch, held, self.rows)
         held.close()
         del held
         if "load durable and indexed" not in self.kind.cannot:
             durable = self._durable(given)
+            self.watch.note_bytes("disk", self.rows, durable.disk_bytes())
             durable.close()
-            if isinstance(durable, Ours):
-                self._recovery(durable)
+            del given
+            self._recovery(durable.folder)
         return self.watch.figures
 
     def _loaded(self, name: str, given: list[Any]) -> Contender:
@@ -121,7 +83,9 @@ class Figures:
         # The first time rows are asked for may make them ready; the figure without that is given too.
         self.watch.measure("get, first time", count, lambda: _ask_each(get, wanted), tries=1)
         if isinstance(held, Ours):
-            held.get_many([workload.key(number) for number in range(self.rows)])
+            for first in range(0, self.rows, workload.BATCH):
+                last = min(first + workload.BATCH, self.rows)
+                held.get_many([workload.key(number) for number in range(first, last)])
         others = workload.random_keys(self.rows, count, seed=4)
         self.watch.measure("get random keys", count, lambda: _ask_each(get, others))
         hot = workload.random_keys(self.rows, HOT) * max(1, count // HOT)
@@ -174,7 +138,7 @@ class Figures:
                 before()
             until = time.perf_counter() + 1
             asked = 0
-            with _timed(walls, cpus):
+            with timed(walls, cpus):
                 for text in texts:
                     ask(*text)
                     asked += 1
@@ -201,7 +165,7 @@ class Figures:
         for _ in range(2):
             change()
             started = time.perf_counter()
-            with _timed(walls, cpus):
+            with timed(walls, cpus):
                 while time.perf_counter() - started < seconds / 2:
                     for text in texts[:_SOME] if asked < len(texts) else texts:
                         ask(*text)
@@ -222,71 +186,15 @@ class Figures:
         given = [workload.changed(self.rows, UPSERT, 1000 + number) for number in range(9)]
         upcoming = iter(given)
         if isinstance(held, Ours):
-            # Else the snapshot that the changes so far made due would run beside: once in about 80 of these.
+            # Else the snapshot that the changes so far made due would run beside; see `writing` for that.
             held.table.checkpoint()
         self.watch.measure("upsert of 10,000", UPSERT, lambda: held.upsert(next(upcoming)), tries=len(given))
 
-    # --- ours alone ---------------------------------------------------------------------------------
-
-    def _threads(self, held: Ours) -> None:
-        """The writer alone, then beside four readers; and how long a reader ever waited."""
-        size = min(100_000, self.rows)
-        alone = self._written(held, size, 5000)
-        stop = threading.Event()
-        waits: list[tuple[float, float]] = []
-        keys = workload.random_keys(self.rows, 10_000, seed=6)
-        readers = [threading.Thread(target=_read_on, args=(held.table, keys, stop, waits)) for _ in range(4)]
-        for reader in readers:
-            reader.start()
-        beside = self._written(held, size, 6000)
-        stop.set()
-        for reader in readers:
-            reader.join()
-        self.watch.note(
-            "longest wait of a reader", 1, [max(wall for wall, _ in waits)], [max(cpu for _, cpu in waits)]
-        )
-        # The same without a writer: what threads wait for each other, and for the machine.
-        stop.clear()
-        waits.clear()
-        readers = [threading.Thread(target=_read_on, args=(held.table, keys, stop, waits)) for _ in range(4)]
-        for reader in readers:
-            reader.start()
-        stop.wait(sum(beside))
-        stop.set()
-        for reader in readers:
-            reader.join()
-        self.watch.note(
-            "longest wait without a writer",
-            1,
-            [max(wall for wall, _ in waits)],
-            [max(cpu for _, cpu in waits)],
-        )
-        self.watch.note("writer alone", size, alone, alone)
-        self.watch.note("writer beside 4 readers", size, beside, beside)
-
-    def _written(self, held: Ours, size: int, first: int) -> list[float]:
-        walls: list[float] = []
-        for number in range(5):
-            given = workload.changed(self.rows, size, first + number)
-            with _timed(walls, []):
-                held.upsert(given)
-        return walls
-
-    def _recovery(self, held: Ours) -> None:
-        walls, cpus = [], []
-        with _timed(walls, cpus):
-            reopened = type(held)(held.folder)
-            reopened.table = reopened.store.open("transactions")
-            reopened.table.scalar("SUM(amount)", "status = 'active'")
-        self.watch.note("recovery to SQL", self.rows, walls, cpus)
-        with _timed(walls, cpus):
-            reopened.table.get("txn_00000007")
-        self.watch.note("recovery to get", self.rows, [sum(walls)], [sum(cpus)])
-        self.watch.figures["disk"] = {
-            "count": self.rows,
-            "bytes": reopened.table.stats().disk_bytes / self.rows,
-        }
-        reopened.close()
+    def _recovery(self, folder: Path) -> None:
+        """In a process of its own, which knows nothing of the table."""
+        found = in_process("tables.recovery", self.name, str(folder))
+        for figure, (wall, cpu) in found.items():
+            self.watch.note(figure, self.rows, [wall], [cpu])
 
 
 def _ask_each(get: Callable[[str], Any], keys: list[str]) -> None:
@@ -307,22 +215,10 @@ def _exhaust(items: Iterator[Any]) -> None:
         pass
 
 
-def _read_on(table: Any, keys: list[str], stop: threading.Event, waits: list[tuple[float, float]]) -> None:
-    longest, longest_cpu = 0.0, 0.0
-    wall, cpu = time.perf_counter, time.process_time
-    while not stop.is_set():
-        for key in keys:
-            started, spent = wall(), cpu()
-            table.get(key)
-            longest = max(longest, wall() - started)
-            longest_cpu = max(longest_cpu, cpu() - spent)
-    waits.append((longest, longest_cpu))
-
-
 def main() -> None:
     name, rows = sys.argv[1], int(sys.argv[2])
     with tempfile.TemporaryDirectory(prefix="velostream-bench-", dir=os.environ.get("TMPDIR")) as folder:
-        found = Figures(CONTENDERS[name], rows, Path(folder)).run()
+        found = Figures(name, rows, Path(folder)).run()
     print(json.dumps(found))
 
 

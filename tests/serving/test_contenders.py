@@ -46,3 +46,19 @@ def test_contenders_agree(tmp_path: Path, name: str) -> None:
     assert len(ours.page(100, 1950)) == len(theirs.page(100, 1950)) == 50
     ours.close()
     theirs.close()
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, kind in CONTENDERS.items() if "recovery to SQL" not in kind.cannot]
+)
+def test_contenders_find_their_rows_again(tmp_path: Path, name: str) -> None:
+    loaded = CONTENDERS[name](tmp_path)
+    loaded.load_durable(workload.batches(ROWS))
+    expected = loaded.scalar("SUM(amount)", "status = 'active'")
+    loaded.close()
+    assert loaded.disk_bytes() > 10 * ROWS
+    again = CONTENDERS[name](tmp_path)
+    again.reopen()
+    assert again.scalar("SUM(amount)", "status = 'active'") == expected
+    assert again.getter()(workload.key(7))[1] == 7
+    again.close()

@@ -1,0 +1,97 @@
+"""What is measured on our table alone: commits beside snapshots, merging and readers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.tables import workload
+from benchmarks.tables.stopwatch import Stopwatch, timed
+
+if TYPE_CHECKING:
+    from benchmarks.tables.contenders import Ours
+
+UPSERT = 10_000
+READERS = 4
+_COMMITS = 40
+"""Enough that segments merge and a snapshot comes due among them, at a million rows."""
+
+
+def upserts_in_a_row(watch: Stopwatch, held: Ours, rows: int) -> None:
+    """The longest of many commits, and commits while a snapshot is written; CPU is the writer's own."""
+    walls: list[float] = []
+    cpus: list[float] = []
+    for number in range(_COMMITS):
+        given = workload.changed(rows, UPSERT, 2000 + number)
+        with timed(walls, cpus, time.thread_time):
+            held.upsert(given)
+    watch.note("upsert of 10,000, longest of 40", UPSERT, [max(walls)], [max(cpus)])
+    walls, cpus = [], []
+    given = [workload.changed(rows, UPSERT, 3000 + number) for number in range(20)]
+    snapshot = threading.Thread(target=held.table.checkpoint)
+    snapshot.start()
+    for number, changed in enumerate(given):
+        if number and not snapshot.is_alive():
+            break
+        with timed(walls, cpus, time.thread_time):
+            held.upsert(changed)
+    snapshot.join()
+    watch.note("upsert of 10,000 beside a snapshot", UPSERT, walls, cpus)
+
+
+def writer_and_readers(watch: Stopwatch, held: Ours, rows: int) -> None:
+    """The writer alone, then beside four readers; and how long a reader ever waited for a row."""
+    size = min(100_000, rows)
+    alone = _written(held, rows, size, 5000)
+    readers = _Readers(held, rows)
+    beside = _written(held, rows, size, 6000)
+    watch.note("longest wait of a reader", 1, *readers.stopped())
+    # The same without a writer: what threads wait for each other, and for the machine.
+    readers = _Readers(held, rows)
+    readers.wait(sum(beside))
+    watch.note("longest wait without a writer", 1, *readers.stopped())
+    watch.note("writer alone", size, alone, alone)
+    watch.note("writer beside 4 readers", size, beside, beside)
+
+
+def _written(held: Ours, rows: int, size: int, first: int) -> list[float]:
+    walls: list[float] = []
+    for number in range(5):
+        given = workload.changed(rows, size, first + number)
+        with timed(walls, []):
+            held.upsert(given)
+    return walls
+
+
+class _Readers:
+    """Threads that ask for one key after the other."""
+
+    def __init__(self, held: Ours, rows: int) -> None:
+        self._stop = threading.Event()
+        self._waits: list[tuple[float, float]] = []
+        keys = workload.random_keys(rows, 10_000, seed=6)
+        self._threads = [threading.Thread(target=self._read, args=(held.table, keys)) for _ in range(READERS)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self, table: Any, keys: list[str]) -> None:
+        longest, longest_cpu = 0.0, 0.0
+        wall, cpu = time.perf_counter, time.process_time
+        while not self._stop.is_set():
+            for key in keys:
+                started, spent = wall(), cpu()
+                table.get(key)
+                longest = max(longest, wall() - started)
+                longest_cpu = max(longest_cpu, cpu() - spent)
+        self._waits.append((longest, longest_cpu))
+
+    def wait(self, seconds: float) -> None:
+        self._stop.wait(seconds)
+
+    def stopped(self) -> tuple[list[float], list[float]]:
+        """The longest wait of all; in CPU seconds: what the process did meanwhile."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        return [max(wall for wall, _ in self._waits)], [max(cpu for _, cpu in self._waits)]
