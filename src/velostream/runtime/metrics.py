@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from velostream.runtime.database import Database
-    from velostream.serving.table import TableStats
+    from velostream.serving.stats import TableStats
 
 _COUNTERS = {
     "records_in": "Rows read from the sources of a job",

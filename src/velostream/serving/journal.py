@@ -203,6 +203,7 @@ class Journal:
         }
         snapshots.write(self.folder, header, at.views, stopped)
         self._snapshot_seqs = sorted({*self._snapshot_seqs, cut.seq})
+        self._check_the_one_before(cut.seq, stopped)
         for path in self._damaged:
             if path != snapshots.path_of(self.folder, cut.seq):
                 path.unlink(missing_ok=True)
@@ -211,6 +212,23 @@ class Journal:
         self._covered = cut.written
         self._not_below = 0
         self._trim(at.number)
+
+    def _check_the_one_before(self, seq: int, stopped: Callable[[], bool]) -> None:
+        """Read back the snapshot that is to stand in for this one, before an older one is let go for it.
+
+        Nobody reads it otherwise, unless the newest is damaged. It costs less than writing one, and nobody
+        waits. One that is damaged goes; those around it and the log since stay, so that two ways are left.
+        """
+        before = [each for each in self._snapshot_seqs if each < seq]
+        if not before:
+            return
+        path = snapshots.path_of(self.folder, before[-1])
+        try:
+            snapshots.check(path, stopped)
+        except (CorruptDataError, OSError) as exc:
+            log.warning("%s; the snapshot before it is kept instead", exc)
+            self._snapshot_seqs.remove(before[-1])
+            path.unlink(missing_ok=True)
 
     def snapshot_failed(self, nbytes: int) -> None:
         """Try again when the log has grown by a quarter of what calls for a snapshot."""

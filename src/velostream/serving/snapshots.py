@@ -115,13 +115,20 @@ def _pieces(view: SegmentView) -> Iterator[pa.Table]:
             yield table.append_column(ROW_ID, pa.array(here)).append_column(COUNT, pa.array(counts))
 
 
-def read(path: Path) -> Snapshot:
+def check(path: Path, stopped: Callable[[], bool]) -> None:
+    """Raise CorruptDataError when a snapshot is damaged; StoppedError soon after `stopped` says so."""
+    read(path, stopped)
+
+
+def read(path: Path, stopped: Callable[[], bool] = lambda: False) -> Snapshot:
     """Read and check a snapshot; raises CorruptDataError naming the file and the byte."""
     header: dict[str, Any] | None = None
     batches: list[pa.RecordBatch] = []
     ended = False
     reader = FrameFile(path)
     for frame in reader.frames():
+        if stopped():
+            raise StoppedError
         kind = frame.header["kind"]
         if kind == "snapshot":
             header = frame.header

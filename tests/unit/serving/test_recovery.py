@@ -149,6 +149,33 @@ def test_a_damaged_snapshot_is_replaced_when_the_table_is_opened(
     assert content(tmp_path) == expected
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_snapshot_that_went_bad_is_found_when_the_next_is_written(
+    tmp_path: Path, rng: random.Random, caplog: pytest.LogCaptureFixture, gone: bool
+) -> None:
+    with TableStore(tmp_path) as store:
+        table = store.create(TableSpec("trades", TRADES, ("symbol",)))
+        for number in range(1, 5):
+            table.commit_keyed(
+                trades(("A", f"{number}.00", number), (f"k{number}", "1.00", 1)), None, commit(number)
+            )
+            if number == 4:
+                *_, good, bad = sorted((tmp_path / "trades").glob("snapshot-*"))
+                whole = bad.read_bytes()
+                # Replaced, not changed: rows in memory may be those of the file.
+                bad.unlink()
+                if not gone:
+                    bad.write_bytes(flipped(whole, rng.randrange(len(whole)), rng))
+            table.checkpoint()
+    expected = content(tmp_path)
+    assert bad.name in caplog.text
+    newest = max((tmp_path / "trades").glob("snapshot-*"))
+    assert sorted((tmp_path / "trades").glob("snapshot-*")) == [good, newest]
+    assert verify(tmp_path / "trades").good
+    newest.write_bytes(flipped(newest.read_bytes(), 100, rng))
+    assert content(tmp_path) == expected
+
+
 def test_without_a_good_snapshot_the_log_tells_all_or_the_table_is_refused(tmp_path: Path) -> None:
     with TableStore(tmp_path) as store:
         table = store.create(TableSpec("trades", TRADES, ("symbol",)))
