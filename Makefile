@@ -30,7 +30,7 @@ check: setup ## format, lint, types, import contracts, and the tests that need n
 bench: prepare ## speed, beside hand-written PySpark
 	@$(BIN)/python -m benchmarks
 
-bench-tables: setup ## lookups and questions, beside a plain dict, DuckDB, SQLite and polars
+bench-tables: prepare ## lookups and questions, beside a plain dict, DuckDB, SQLite and polars
 	@$(BIN)/python -m benchmarks.tables
 
 soak: prepare ## the long random tests with full counts; the result goes to benchmarks/soak.txt

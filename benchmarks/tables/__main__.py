@@ -20,6 +20,7 @@ from benchmarks.tables.contenders import CONTENDERS
 from benchmarks.tables.goals import OURS, goals
 
 Figures = dict[str, dict[str, float]]
+SMALL_TABLE = 10_000
 _REPEATED_UPTO = 1_000_000
 """Rows up to which a size is run several times; ten million take minutes."""
 
@@ -97,6 +98,20 @@ def show_goals(rows: int, found: dict[str, Figures]) -> dict[str, bool]:
     return reached
 
 
+def join_costs(large: int) -> dict[str, Any]:
+    """What a batch of a stream costs when it is joined to a small table and to a large one."""
+    found = {}
+    for rows in (SMALL_TABLE, large):
+        print(f"a stream joined to {rows:,} rows …", file=sys.stderr)
+        found[f"{rows:,} rows"] = in_process("tables.joins", str(rows))
+    small, other = found.values()
+    times = {part: other[part] / small[part] for part in small}
+    print(f"\nA batch of a stream joined to {large:,} rows, beside {SMALL_TABLE:,}; at most 1.5 × is to hold")
+    for part, value in times.items():
+        print(f"{part:<34}{small[part] * 1000:>14,.0f} ms{other[part] * 1000:>14,.0f} ms{value:>10.2f} ×")
+    return {"seconds per batch": found, "times the small table's": times}
+
+
 def _ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
 
@@ -111,13 +126,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "tables.json")
     arguments = parser.parse_args()
     kept: dict[str, Any] = {"python": platform.python_version(), "rounds": arguments.rounds, "rows": {}}
-    for rows in (int(each) for each in arguments.rows.split(",")):
+    sizes = [int(each) for each in arguments.rows.split(",")]
+    for rows in sizes:
         found = run(rows, arguments.rounds if rows <= _REPEATED_UPTO else 1)
         compared = ratios(found)
         show(rows, found, compared)
         reached = show_goals(rows, found)
         kept["rows"][str(rows)] = {"figures": found, "times as fast as": compared, "goals that hold": reached}
         arguments.out.write_text(json.dumps(kept, indent=1) + "\n")
+    kept["stream joined to a table"] = join_costs(max(sizes))
+    arguments.out.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":
