@@ -46,7 +46,7 @@ def plan_query(
     the columns (casefolded) of the one relation that the query reads directly, where they are known, and
     `columns` those of each input that the query uses.
     """
-    _refuse_later_features(query)
+    refuse_later_features(query)
     if not query.sources:
         return _over_tables(query, key, inputs, columns or {})
     tree = query.tree
@@ -101,7 +101,8 @@ def recompute_plan(query: Query, key: tuple[str, ...], inputs: frozenset[str], r
     return recompute(tree, reason)
 
 
-def _refuse_later_features(query: Query) -> None:
+def refuse_later_features(query: Query) -> None:
+    """Raise UnsupportedError for what is checked now and executed later."""
     if query.window is not None:
         raise UnsupportedError(
             f"{query.window.kind} windows are not executed in this version",

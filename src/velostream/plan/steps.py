@@ -10,6 +10,7 @@ class StepKind(StrEnum):
     """How a step is kept right when its input changes."""
 
     SOURCE = "source"
+    CLOCK = "by the clock"
     STATELESS = "stateless"
     MERGE = "merge"
     AFFECTED_KEYS = "affected keys"

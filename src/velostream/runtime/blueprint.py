@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,15 +11,18 @@ from sqlglot import exp
 
 from velostream.errors import SqlError
 from velostream.model.secrets import redact_uri
+from velostream.plan.ageing import ageing
 from velostream.plan.exactness import refuse_cut_digits
-from velostream.plan.planner import NeedsColumns, plan_query, recompute_plan
+from velostream.plan.planner import POSITION, NeedsColumns, plan_query, recompute_plan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.shape import one_row_each
 from velostream.plan.spark import private_session
+from velostream.runtime.ageing import LiveInput, LiveSource, open_live
 from velostream.runtime.inputs import Input, Inputs
 from velostream.runtime.opening import connector_for, open_source, wait_for, wait_for_tables
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
+from velostream.serving.store import TableStore
 from velostream.sql.types import spark_ddl
 from velostream.sql.usage import column_usage
 
@@ -33,9 +37,9 @@ if TYPE_CHECKING:
     from velostream.connectors.base import Source
     from velostream.model.options import CommonOptions
     from velostream.model.statements import Query
+    from velostream.plan.ageing import Ageing
     from velostream.plan.plans import Plan
     from velostream.runtime.select import LiveSelect
-    from velostream.serving.store import TableStore
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class Site:
     """Where a SELECT keeps what it read while it runs; None: the system's own folder for such things."""
     selects: set[LiveSelect] = field(default_factory=set, compare=False)
     """The SELECTs that run now."""
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """What time it is, for rows that come and go by it."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +66,29 @@ class Opened:
     plan: Plan
     shape: ResultShape
     inputs: Inputs
+    live: tuple[LiveInput, ...] = ()
+    """Rows that come and go by the clock, which the query reads like tables."""
+    store: TableStore | None = None
+    """Where those rows are kept."""
+
+    @property
+    def read(self) -> Mapping[str, Input]:
+        """What is read of what the statement names."""
+        own = {key: item for key, item in self.inputs.all.items() if not isinstance(item.source, LiveSource)}
+        return own | {key: item for each in self.live for key, item in each.inputs.all.items()}
 
     @property
     def columns(self) -> Mapping[str, pa.Schema]:
         """What each source turned out to have."""
-        return {key: item.schema for key, item in self.inputs.all.items()}
+        return {key: item.schema for key, item in self.read.items()}
+
+    def close(self) -> None:
+        """Let go of everything that was opened."""
+        for inputs in (self.inputs, *(each.inputs for each in self.live)):
+            for item in inputs.all.values():
+                item.source.close()
+        if self.store is not None:
+            self.store.close()
 
 
 def open_query(
@@ -99,6 +123,11 @@ def open_query(
             sources[name] = TableSource(site.store.open(name), reader)
         if query.sources and query.tables:
             wait_for_tables([site.store.open(name) for name in query.tables], options, stop, tell)
+        if table:
+            schemas = _schemas(sources, known)
+            aged = ageing(query, {name: schema.names for name, schema in schemas.items()})
+            if aged is not None:
+                return _over_live(site, query, aged, key, sources, known, declared, folder, reader)
         return _plan(site, query, key, sources, known, declared, table=table)
     except BaseException:
         for source in sources.values():
@@ -116,11 +145,7 @@ def _plan(
     *,
     table: bool,
 ) -> Opened:
-    # A table knows its columns better than what was remembered of it: they may have become wider.
-    schemas = {
-        name: source.discover() if isinstance(source, TableSource) else known.get(name) or source.discover()
-        for name, source in sources.items()
-    }
+    schemas = _schemas(sources, known)
     if declared:
         query = replace(query, tree=_declared_types(query.tree, declared))
     own_key = key or (_own_key(query, sources) if table else ())
@@ -151,6 +176,68 @@ def _plan(
         plan = recompute_plan(query, own_key, names, str(exc))
         plan, shape = shape_of(spark, plan, views, own_key)
     return Opened(spark, plan, shape, Inputs(spark, inputs))
+
+
+def _schemas(sources: Mapping[str, Source], known: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
+    """The columns of each input. A table knows its own better than what was remembered: they may be wider."""
+    return {
+        name: source.discover() if isinstance(source, TableSource) else known.get(name) or source.discover()
+        for name, source in sources.items()
+    }
+
+
+def _over_live(
+    site: Site,
+    query: Query,
+    aged: Ageing,
+    key: tuple[str, ...],
+    sources: Mapping[str, Source],
+    known: Mapping[str, pa.Schema],
+    declared: tuple[tuple[str, pa.DataType], ...],
+    folder: Path,
+    reader: str,
+) -> Opened:
+    """The plan of what is left of a query, over tables of the rows that pass its filters on the clock."""
+    schemas = _schemas(sources, known)
+    names = {each.id: schemas[each.relation].names for each in aged.live}
+    usage = column_usage(aged.query, {**{n: s.names for n, s in schemas.items()}, **names})
+    store = TableStore(folder / "live")
+    store.budget = site.store.budget
+    try:
+        live: list[LiveInput] = []
+        rest: dict[str, Source] = {name: sources[name] for name in aged.query.tables if name in sources}
+        for number, each in enumerate(aged.live, start=1):
+            source = sources[each.relation]
+            if isinstance(source, TableSource):
+                source = TableSource(site.store.open(each.relation), f"{reader}#{number}")
+            schema = schemas[each.relation]
+            columns = _stored_columns(usage.get(each.id), schema, position=bool(key) and source.positioned)
+            item = Input(
+                each.relation, source, schema, each.used | set(columns), *_described(query, each.relation)
+            )
+            views = {each.relation: _with_named(schema, item.columns or frozenset())}
+            live.append(open_live(site.spark(), each, item, views, columns, store, reader))
+            rest[each.id] = LiveSource(live[-1].output.table, reader, source.key)
+        opened = _plan(site, aged.query, key, rest, {}, declared, table=True)
+        for each in aged.live:
+            opened.inputs.all[each.id].description = _described(query, each.relation)[0]
+        return replace(opened, live=tuple(live), store=store)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _stored_columns(used: frozenset[str] | None, schema: pa.Schema, *, position: bool) -> list[str]:
+    """The columns that live rows keep: what the query uses of them, at least one."""
+    folded = {name.casefold() for name in (schema.names if used is None else used)}
+    plain = [name for name in schema.names if name.casefold() in folded]
+    system = [name for name in sorted(used or ()) if name in SYSTEM_TYPES and name not in plain]
+    return [*(plain or schema.names[:1]), *system, *([POSITION] if position else [])]
+
+
+def _with_named(schema: pa.Schema, named: frozenset[str]) -> pa.Schema:
+    """A source's columns, with the system columns that are named."""
+    return pa.schema([f for f in _with_system_columns(schema) if f.name in schema.names or f.name in named])
 
 
 def _input_names(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> frozenset[str]:

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -73,6 +74,7 @@ class Database:
         read_only: bool = False,
         tell: Callable[[str], None] = lambda _: None,
         on_job: Callable[[Job], None] = lambda _: None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.settings = settings
         self.directory = DataDirectory(settings.data_dir)
@@ -99,7 +101,7 @@ class Database:
             if not read_only:
                 self._remove_orphans()
             tmp = None if read_only else self.directory.tmp
-            site = Site(settings, self.store, self.spark, once, tmp)
+            site = Site(settings, self.store, self.spark, once, tmp, clock=clock)
             self.dead_letters = None if read_only else DeadLetters(self.store)
             self.jobs_by_name = Jobs(site, self.directory, self.catalog, self.dead_letters, self._job_changed)
             self._on_job = on_job

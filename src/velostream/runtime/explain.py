@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model import statements as model
+from velostream.plan.ageing import ageing, steps_of
 from velostream.plan.planner import NeedsColumns, plan_query
 from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
 from velostream.plan.steps import Step, StepKind
@@ -15,6 +16,8 @@ from velostream.sql.usage import column_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from velostream.plan.ageing import Ageing
 
 
 def explain(statement: model.Statement, columns: Mapping[str, Sequence[str]] | None = None) -> list[str]:
@@ -32,9 +35,12 @@ def explain(statement: model.Statement, columns: Mapping[str, Sequence[str]] | N
         return lines
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
     try:
-        plan = plan_query(
-            query, key, only_grows=_only_grows(statement, query), columns=_used(query, columns or {})
+        aged = (
+            ageing(query, _known(query, columns or {})) if isinstance(statement, model.CreateTable) else None
         )
+        left = aged.query if aged is not None else query
+        known = {**(columns or {}), **_live_columns(aged, columns or {})}
+        plan = plan_query(left, key, only_grows=_only_grows(statement, left), columns=_used(left, known))
     except NeedsColumns:
         return [*lines, "step: the kind is chosen once every input has told its columns"]
     except UnsupportedError as exc:
@@ -43,7 +49,7 @@ def explain(statement: model.Statement, columns: Mapping[str, Sequence[str]] | N
             f"not executed in this version: {exc.message}",
             *([f"  {exc.hint}"] if exc.hint else []),
         ]
-    for number, step in enumerate(plan.steps, start=1):
+    for number, step in enumerate((*steps_of(aged), *plan.steps), start=1):
         lines += _step(number, step)
     return [*lines, *_output(statement, plan, query)]
 
@@ -75,6 +81,9 @@ def _executable(statement: model.Statement, query: model.Query) -> None:
         return
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
     with suppress(NeedsColumns):
+        if isinstance(statement, model.CreateTable):
+            aged = ageing(query, _known(query, {}))
+            query = aged.query if aged is not None else query
         grows = _only_grows(statement, query)
         plan_query(query, key, only_grows=grows, columns=_used(query, {}))
 
@@ -83,6 +92,17 @@ def _only_grows(statement: model.Statement, query: model.Query) -> bool:
     """Whether rows of a stream that is joined to tables can be taken back, as those of a watched file."""
     watched = any(connector_for(ref.uri).name == "file" for ref in query.sources)
     return not (query.tables and watched and isinstance(statement, model.CreateTable))
+
+
+def _known(query: model.Query, columns: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str] | None]:
+    """All columns of each input, where they are known."""
+    declared = {ref.id: tuple(column.name for column in ref.columns) or None for ref in query.sources}
+    return {**declared, **{name: columns.get(name) for name in query.tables}}
+
+
+def _live_columns(aged: Ageing | None, columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    live = aged.live if aged is not None else ()
+    return {each.id: columns[each.relation] for each in live if each.relation in columns}
 
 
 def _used(query: model.Query, columns: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str] | None]:

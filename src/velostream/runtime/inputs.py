@@ -100,7 +100,8 @@ class Inputs:
             return self.snapshot(end, extra, careful=careful)
         rows = self.arrow_where(item.id, end[item.id], columns, keys)
         wanted = [name for name in item.wanted(extra) or item.schema.names if name in rows.schema.names]
-        return {item.id: self._arrow_frame(rows.select(wanted), POSITION in extra)}
+        positioned = POSITION in extra and POSITION not in wanted
+        return {item.id: self._arrow_frame(rows.select(wanted), positioned)}
 
     @property
     def descriptions(self) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ from velostream.model.secrets import redact
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Properties, Query
 from velostream.model.uri import Uri
 from velostream.plan.plans import RowsPlan
+from velostream.runtime.ageing import AgeingWork, LiveInput
 from velostream.runtime.blueprint import Opened, Site, open_query
 from velostream.runtime.job import Job, Work
 from velostream.runtime.opening import common_options, key_of, open_sink, sole_place
@@ -142,8 +143,8 @@ class Jobs:
             opened = self._open(entry, stop, tell)
             yield replace(entry, columns=opened.columns, result=opened.shape.visible), opened
         except BaseException:
-            for item in opened.inputs.all.values() if opened is not None else ():
-                item.source.close()
+            if opened is not None:
+                opened.close()
             self.remove(entry)
             raise
 
@@ -228,25 +229,27 @@ class Jobs:
         def widen(source_id: str, schema: pa.Schema) -> None:
             self._update(job_id, columns={**self._entry(job_id).columns, source_id: schema})
 
-        pipeline = Pipeline(opened.spark, opened.plan, opened.shape, opened.inputs, output)
         options = common_options(_continuous(entry).properties)
-        return ContinuousWork(
-            entry.name,
-            pipeline,
-            opened.inputs,
-            output,
-            options,
-            self._dead_letters,
-            widen,
-            patient=not self.site.once,
-        )
+        letters, patient = self._dead_letters, not self.site.once
+
+        def continuous(part: Opened | LiveInput, output: JobOutput) -> ContinuousWork:
+            pipeline = Pipeline(part.spark, part.plan, part.shape, part.inputs, output)
+            return ContinuousWork(
+                entry.name, pipeline, part.inputs, output, options, letters, widen, patient=patient
+            )
+
+        work = continuous(opened, output)
+        if opened.store is None:
+            return work
+        live = [continuous(each, each.output) for each in opened.live]
+        return AgeingWork(live, work, self.site.clock, opened.store)
 
     # --- results ----------------------------------------------------------------------------------------
 
     def _make_output(self, entry: Entry, opened: Opened) -> JobOutput:
         """The output of a new job; a table is made."""
         if isinstance(entry.statement, CreateTable):
-            kind = ", ".join(sorted({item.kind for item in opened.inputs.all.values()}))
+            kind = ", ".join(sorted({item.kind for item in opened.read.values()}))
             options = {}
             if self.site.settings.memory_per_table:
                 options["memory.budget"] = str(self.site.settings.memory_per_table)

@@ -61,6 +61,10 @@ class TableOutput(JobOutput):
         weights = pa.array([1] * added.num_rows + [-1] * removed.num_rows, pa.int64())
         self.table.commit_rows(pa.concat_tables([added, removed]), weights, commit)
 
+    def replace_all(self, rows: pa.Table, commit: Commit) -> None:
+        """Make these rows the whole content."""
+        self.table.replace_all(rows, commit)
+
 
 class SinkOutput(JobOutput):
     """A sink outside; what it contains is kept in a journal beside the checkpoint."""
@@ -161,6 +165,11 @@ class ReaderOutput(JobOutput):
 
 def table_of(output: JobOutput) -> Table:
     """The table behind an output that must be one."""
+    return table_output(output).table
+
+
+def table_output(output: JobOutput) -> TableOutput:
+    """The output, which must be a table."""
     if not isinstance(output, TableOutput):
         raise InternalError("this plan needs a table to merge into")
-    return output.table
+    return output

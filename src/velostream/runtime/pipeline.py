@@ -29,7 +29,7 @@ from velostream.runtime.grouping import (
 from velostream.runtime.isolation import Search
 from velostream.runtime.lookups import LookupFeed
 from velostream.runtime.multisets import net
-from velostream.runtime.outputs import JobOutput, TableOutput, table_of
+from velostream.runtime.outputs import JobOutput, TableOutput, table_of, table_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,7 +111,7 @@ class Pipeline:
             rows = self._finisher.finished(plan, checked_cast(found, self._shape.state))
         else:
             rows = self._shape.stored(in_order(found) if isinstance(plan, UpsertPlan) else found)
-        table_of(self._output).replace_all(rows, commit)
+        table_output(self._output).replace_all(rows, commit)
         return Progress(found.num_rows, rows.num_rows)
 
     # --- sums that outgrow their type -------------------------------------------------------------------
@@ -259,7 +259,7 @@ class Pipeline:
     def _recompute(self, plan: RecomputePlan, end: SourceOffsets, commit: Commit) -> Progress:
         self.feed.register(self.feed.snapshot(end))
         rows = self._shape.stored(rows_of(self._spark, plan.sql))
-        table_of(self._output).replace_all(rows, commit)
+        table_output(self._output).replace_all(rows, commit)
         return Progress(rows.num_rows, rows.num_rows)
 
     def _upsert(

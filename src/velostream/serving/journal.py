@@ -257,9 +257,9 @@ class Journal:
             self._save_readers()
 
     def release(self, reader: str) -> None:
-        """Stop keeping changes for `reader`."""
+        """Stop keeping changes for `reader`, and for its parts, which are named `reader#…`."""
         with self._readers_lock:
-            self._readers = {name: at for name, at in self._readers.items() if name != reader}
+            self._readers = {n: at for n, at in self._readers.items() if n.partition("#")[0] != reader}
             self._save_readers()
 
     def _save_readers(self) -> None:

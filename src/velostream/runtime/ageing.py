@@ -1,0 +1,224 @@
+"""Statements with filters on the clock: the query reads the rows that are there now, kept beside the job.
+
+One job does both. A step first brings the live rows to the newest positions of their inputs and to the clock,
+in a commit of their own, then the result to the live rows. A crash between the two leaves the result behind
+tables that are complete, and the next start goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.errors import TypeMismatchError, UnknownNameError
+from velostream.model.jobs import BatchFigures
+from velostream.model.tables import TableSpec
+from velostream.plan.planner import POSITION
+from velostream.plan.plans import RowsPlan
+from velostream.plan.spark import private_session, query_schema
+from velostream.runtime.inputs import Input, Inputs
+from velostream.runtime.live import LiveOutput, live_schema, micros, moment
+from velostream.runtime.shapes import ResultShape, shape_of
+from velostream.runtime.table_source import TableSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from pyspark.sql import SparkSession
+
+    from velostream.model.changes import Commit, SourceOffsets
+    from velostream.plan.ageing import LiveRows
+    from velostream.runtime.work import ContinuousWork
+    from velostream.serving.store import TableStore
+    from velostream.serving.table import Table
+
+CLOCK = "clock"
+RESULT = "result"
+_SHORTEST_WAIT = 0.01
+
+
+@dataclass(frozen=True)
+class LiveInput:
+    """Live rows, ready to be kept: what they are read from, and the table that holds them."""
+
+    spark: SparkSession
+    plan: RowsPlan
+    shape: ResultShape
+    inputs: Inputs
+    output: LiveOutput
+
+
+class LiveSource(TableSource):
+    """The table of live rows as an input of the statement; the key and order are those of what it holds."""
+
+    def __init__(self, table: Table, reader: str, key: tuple[str, ...]) -> None:
+        super().__init__(table, reader)
+        self.key = key if set(key) <= set(table.spec.visible) else ()
+
+    def discover(self) -> pa.Schema:
+        """The columns that the statement knows; the position only orders them."""
+        schema = super().discover()
+        return pa.schema([each for each in schema if each.name != POSITION])
+
+
+def open_live(
+    spark: SparkSession,
+    live: LiveRows,
+    item: Input,
+    views: Mapping[str, pa.Schema],
+    columns: Sequence[str],
+    store: TableStore,
+    owner: str,
+) -> LiveInput:
+    """Plan how the rows are kept, and open or make their table; `views` are for Spark's analysis."""
+    session = private_session(spark)
+    sql = live.sql(columns)
+    steps = (live.step,) if live.step is not None else ()
+    plan, shape = shape_of(session, RowsPlan(sql, steps=steps), views)
+    assert isinstance(plan, RowsPlan)
+    _check_types(session, live)
+    schema = live_schema(shape.physical)
+    try:
+        table = store.open(live.id)
+    except UnknownNameError:
+        table = store.create(TableSpec(live.id, schema, owner=owner))
+    if table.spec.schema != schema:
+        table.evolve(schema)
+    inputs = Inputs(session, {item.id: item})
+    return LiveInput(session, plan, shape, inputs, LiveOutput(table))
+
+
+def _check_types(spark: SparkSession, live: LiveRows) -> None:
+    """What is compared with the clock must be of a type that Spark compares as a time."""
+    for bound in live.bounds:
+        text = bound.value.sql(dialect="spark")
+        relation = f"`{live.relation}` AS `{live.alias}`"
+        kind = query_schema(spark, f"SELECT {text} AS value FROM {relation}").field(0).type
+        if bound.kind == "seconds":
+            fits, wanted = pa.types.is_integer(kind), "BIGINT"
+        else:
+            fits, wanted = pa.types.is_timestamp(kind) or pa.types.is_date(kind), "TIMESTAMP"
+        if not fits:
+            raise TypeMismatchError(
+                f"{text} is compared with the clock and is {kind}",
+                hint=f"make it a {wanted}: CAST({text} AS {wanted})",
+            )
+
+
+@dataclass
+class AgeingWork:
+    """The work of a statement over live rows; see `job.Work` for the contract of its methods."""
+
+    live: Sequence[ContinuousWork]
+    """What keeps each set of live rows; their outputs are LiveOutput."""
+    result: ContinuousWork
+    clock: Callable[[], datetime]
+    store: TableStore
+
+    def offsets(self) -> SourceOffsets | None:
+        """What the live rows and the result contain."""
+        found = {str(number): work.offsets() or {} for number, work in enumerate(self.live)}
+        return {**found, RESULT: self.result.offsets() or {}}
+
+    def latest(self, after: SourceOffsets | None) -> SourceOffsets | None:
+        """Where the next step goes; `after` when no input moved, no row is due and the result is complete."""
+        now = self._time()
+        ends = {}
+        for number, work in enumerate(self.live):
+            have = work.offsets()
+            end = work.latest(have)
+            if (end is not None and end != have) or _due(work, now):
+                ends[str(number)] = end or have or {}
+        if not ends and not self._behind():
+            return after
+        return {**ends, CLOCK: {"at": now}}
+
+    def _time(self) -> int:
+        """The clock, which never goes back."""
+        known = [output.clock for output in map(_output, self.live) if output.clock is not None]
+        return max([micros(self.clock()), *known])
+
+    def _behind(self) -> bool:
+        have = self.result.offsets()
+        newest = self.result.latest(have)
+        return newest is not None and newest != have
+
+    def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
+        """Live rows first, then the result."""
+        at = moment(end[CLOCK]["at"])
+        figures = []
+        for number, work in enumerate(self.live):
+            target = end.get(str(number))
+            if target is None:
+                continue
+            have, step = work.offsets(), replace(commit, offsets=target, at=at)
+            if target == have:
+                _output(work).age(step)
+            else:
+                figures.append(work.advance(have, target, step))
+        have = self.result.offsets()
+        newest = self.result.latest(have)
+        rows_out = 0
+        if newest is not None and newest != have:
+            last = self.result.advance(have, newest, replace(commit, offsets=newest, at=at))
+            figures.append(replace(last, records_in=0))
+            rows_out = last.records_out
+        return BatchFigures(
+            sum(each.records_in for each in figures),
+            rows_out,
+            sum(each.bad_rows for each in figures),
+            sum(each.rows_looked_up for each in figures),
+        )
+
+    def settled(self) -> bool:
+        """Whether no input and no clock leaves anything to a later look."""
+        return all(work.settled() for work in (*self.live, self.result)) and not any(
+            _due(work, self._time()) for work in self.live
+        )
+
+    def health(self) -> tuple[str, str | None]:
+        """The first input that is not healthy, or healthy."""
+        told = [work.health() for work in (*self.live, self.result)]
+        return next((each for each in told if each[0] != "healthy"), told[0])
+
+    def finished(self, offsets: SourceOffsets) -> bool:
+        """Whether nothing can come, and no row will come or go."""
+        if not all(isinstance(item.source, LiveSource) for item in self.result.inputs.all.values()):
+            return False
+        ends = [(work, work.offsets()) for work in self.live]
+        return all(
+            have is not None and work.finished(have) and _output(work).next_due is None for work, have in ends
+        )
+
+    @property
+    def poll_seconds(self) -> float:
+        """As often as the inputs ask for, and in time for the next row that is due."""
+        waits = [work.poll_seconds for work in (*self.live, self.result)]
+        due = [each for each in (_output(work).next_due for work in self.live) if each is not None]
+        if due:
+            waits.append(max(_SHORTEST_WAIT, (min(due) - self._time()) / 1_000_000))
+        return min(waits)
+
+    @property
+    def trigger_seconds(self) -> float:
+        """The statement's `trigger.interval`."""
+        return self.result.trigger_seconds
+
+    def close(self) -> None:
+        """Close inputs, live rows and output."""
+        for work in (*self.live, self.result):
+            work.close()
+        self.store.close()
+
+
+def _output(work: ContinuousWork) -> LiveOutput:
+    assert isinstance(work.output, LiveOutput)
+    return work.output
+
+
+def _due(work: ContinuousWork, now: int) -> bool:
+    due = _output(work).next_due
+    return due is not None and due <= now

@@ -1,0 +1,157 @@
+"""Rows that come and go by the clock: a table that holds each row from when it is known until it is due.
+
+A row's moments stand in hidden columns, in microseconds: `__from` (a row that is not there yet is stored, and
+hidden by `__shown`) and `__until`. The clock of a version is the time of its commit, so that what a restart
+finds is what was there, and rows that were due meanwhile go with the next commit.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.model.tables import SHOWN
+from velostream.plan.ageing import FROM, UNTIL
+from velostream.runtime.outputs import TableOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from velostream.model.changes import Commit
+    from velostream.serving.table import Table
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def micros(at: datetime) -> int:
+    """A time in microseconds since 1970, exactly."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment(at: int) -> datetime:
+    """The time of these microseconds."""
+    return _EPOCH + timedelta(microseconds=at)
+
+
+def live_schema(schema: pa.Schema) -> pa.Schema:
+    """What is stored of rows that have moments."""
+    return schema.append(pa.field(SHOWN, pa.bool_())) if FROM in schema.names else schema
+
+
+class LiveOutput(TableOutput):
+    """A multiset of rows with moments. Every commit moves it to the commit's time; none goes back."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        names = [name for name in (FROM, UNTIL) if name in table.spec.schema.names]
+        self._due = {name: _Queue() for name in names}
+        self._remember(table.version_object.physical())
+
+    @property
+    def clock(self) -> int | None:
+        """The time that the rows are of; None before the first commit."""
+        last = self.table.last_commit
+        return micros(last.at) if last is not None else None
+
+    @property
+    def next_due(self) -> int | None:
+        """When the next row comes or goes, if one does."""
+        firsts = [queue.first for queue in self._due.values() if queue.first is not None]
+        return min(firsts, default=None)
+
+    def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
+        """Add rows and take rows back; those whose time has come or gone by the commit's time move too.
+
+        A row that is taken back after it has gone by itself changes nothing: it is not there any more.
+        """
+        at = micros(commit.at)
+        due = {name: queue.take(at) for name, queue in self._due.items()}
+        try:
+            self._move(at, due, added, removed, commit)
+        except BaseException:
+            for name, moments in due.items():
+                self._due[name].add(moments)
+            raise
+
+    def _move(
+        self, at: int, due: dict[str, list[int]], added: pa.Table, removed: pa.Table | None, commit: Commit
+    ) -> None:
+        came = [self._present(added, at)]
+        gone, turned = self._stored(UNTIL, due), self._stored(FROM, due)
+        # A row that comes and goes at once is among those that go.
+        turned = self._not_gone(turned, at)
+        if turned.num_rows:
+            came.append(self._present(turned.drop_columns([SHOWN]), at))
+        went = [self._present(removed, at)] if removed is not None else []
+        super().rows(pa.concat_tables(came), pa.concat_tables([*went, gone, turned]), commit)
+        self._remember(came[0])
+
+    def replace_all(self, rows: pa.Table, commit: Commit) -> None:
+        """Make these rows, as far as they have not gone, the whole content."""
+        present = self._present(rows, micros(commit.at))
+        super().replace_all(present, commit)
+        self._remember(present)
+
+    def age(self, commit: Commit) -> None:
+        """Move on to the commit's time, without anything new."""
+        nothing = self.table.spec.schema.empty_table()
+        self.rows(nothing.drop_columns([SHOWN]) if FROM in self._due else nothing, None, commit)
+
+    def _present(self, rows: pa.Table, at: int) -> pa.Table:
+        """Rows that have not gone at a time, and whether they are there yet."""
+        rows = self._not_gone(rows, at)
+        if FROM in self._due:
+            shown = pc.fill_null(pc.less_equal(rows.column(FROM), at), True)
+            rows = rows.append_column(pa.field(SHOWN, pa.bool_()), shown)
+        return rows.select(self.table.spec.schema.names)
+
+    def _not_gone(self, rows: pa.Table, at: int) -> pa.Table:
+        if UNTIL not in self._due:
+            return rows
+        return rows.filter(pc.fill_null(pc.greater(rows.column(UNTIL), at), True))
+
+    def _stored(self, name: str, due: dict[str, list[int]]) -> pa.Table:
+        """The stored rows with one of these moments."""
+        version = self.table.version_object
+        if not due.get(name):
+            return version.spec.schema.empty_table()
+        return version.physical_where((name,), pa.table({name: pa.array(due[name], pa.int64())}))
+
+    def _remember(self, rows: pa.Table) -> None:
+        for name, queue in self._due.items():
+            coming = rows.filter(pc.invert(rows.column(SHOWN))) if name == FROM else rows
+            queue.add(np.unique(coming.column(name).drop_null().to_numpy()).tolist())
+
+
+class _Queue:
+    """Moments in order, each once. One whose rows have all gone stays until it is due, and finds none."""
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+        self._known: set[int] = set()
+
+    @property
+    def first(self) -> int | None:
+        return self._heap[0] if self._heap else None
+
+    def add(self, moments: Iterable[int]) -> None:
+        new = [each for each in moments if each not in self._known]
+        self._known.update(new)
+        if len(new) > len(self._heap) // 8:
+            self._heap += new
+            heapify(self._heap)
+            return
+        for each in new:
+            heappush(self._heap, each)
+
+    def take(self, at: int) -> list[int]:
+        taken = []
+        while self._heap and self._heap[0] <= at:
+            taken.append(heappop(self._heap))
+        self._known.difference_update(taken)
+        return taken
