@@ -6,13 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlglot import exp, parse_one
 
+from equivalence.stopped import EPOCH, micros, stopped
 from velostream.connectors.registry import default_registry
 from velostream.model.location import SourceText
 from velostream.model.statements import CreateTable
 from velostream.plan.ageing import FROM, UNTIL, ageing
-from velostream.plan.calls import call_name, clock_call
 from velostream.sql import EmptyCatalog, check_script
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOON = datetime(2026, 5, 1, 12, 30, 15, 250_000, tzinfo=UTC)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 FORMS = [
     "ts > now() - INTERVAL 1 HOUR",
@@ -60,25 +58,6 @@ FORMS = [
     "coalesce(ts, until_ts) > now() - INTERVAL 20 MINUTES AND day <= current_date()",
 ]
 COLUMNS = "id BIGINT, ts TIMESTAMP, until_ts TIMESTAMP, day DATE, seconds BIGINT, n BIGINT"
-
-
-def at(condition: str, clock: datetime) -> str:
-    """The condition with the clock stopped."""
-    stamp, micros = clock.strftime("%Y-%m-%d %H:%M:%S.%f"), (clock - EPOCH) // timedelta(microseconds=1)
-
-    def stopped(node: exp.Expr) -> exp.Expr:
-        if not clock_call(node):
-            return node
-        name = call_name(node)
-        if name in {"current_date", "curdate"}:
-            return parse_one(f"DATE '{stamp[:10]}'", dialect="spark")
-        if name == "unix_timestamp":
-            return parse_one(f"CAST({micros // 1_000_000} AS BIGINT)", dialect="spark")
-        kind = "TIMESTAMP_NTZ" if name == "localtimestamp" else "TIMESTAMP"
-        return parse_one(f"CAST('{stamp}' AS {kind})", dialect="spark")
-
-    tree = _query(condition).tree.args["where"].this
-    return str(tree.transform(stopped).sql(dialect="spark"))
 
 
 def _query(condition: str):
@@ -129,12 +108,12 @@ def test_a_row_passes_between_its_moments(spark: SparkSession, rng: random.Rando
         clocks += [EPOCH + timedelta(microseconds=each + off) for off in (-1, 0)]
     wanted = spark.sql(
         " UNION ALL ".join(
-            f"SELECT {number} AS clock, id FROM t WHERE {at(condition, clock)}"
+            f"SELECT {number} AS clock, id FROM t WHERE {stopped(condition, clock)}"
             for number, clock in enumerate(clocks)
         )
     ).collect()
     for number, clock in enumerate(clocks):
-        now = (clock - EPOCH) // timedelta(microseconds=1)
+        now = micros(clock)
         passing = {
             key
             for key, row in moments.items()

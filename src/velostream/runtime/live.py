@@ -95,6 +95,7 @@ class LiveOutput(TableOutput):
         """Make these rows, as far as they have not gone, the whole content."""
         present = self._present(rows, micros(commit.at))
         super().replace_all(present, commit)
+        self._due = {name: _Queue() for name in self._due}
         self._remember(present)
 
     def age(self, commit: Commit) -> None:

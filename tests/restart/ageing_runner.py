@@ -1,0 +1,30 @@
+"""A database whose clock stands in a file: `ageing_runner.py data-directory clock-file place number`.
+
+It resumes what is in the data directory, prints `ready` and runs until it is killed: by itself, with SIGKILL,
+before or after the record of the given number is appended to the log of a table.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from runner import _after, _before, _replace
+
+
+def main() -> None:
+    data, clock_file, when, number = sys.argv[1:]
+    from velostream.config import load
+    from velostream.runtime.database import Database
+    from velostream.serving.log import Log
+
+    _replace(Log, "append", {"before": _before, "after": _after}[when](int(number)))
+    clock = Path(clock_file)
+    Database(load(None, data_dir=Path(data)), clock=lambda: datetime.fromisoformat(clock.read_text()))
+    print("ready", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

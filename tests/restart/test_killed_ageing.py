@@ -1,0 +1,103 @@
+"""kill -9 while rows come and go by the clock: what is left is what the clock and the file say."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from velostream.config import load
+from velostream.runtime.database import Database
+
+if TYPE_CHECKING:
+    import random
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+RUNNER = Path(__file__).with_name("ageing_runner.py")
+HOUR = timedelta(hours=1)
+
+
+class World:
+    """A file of events and a clock, both changed at random."""
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        self._rng = rng
+        self.now = datetime(2026, 5, 1, 12, tzinfo=UTC)
+        self.clock, self.file = folder / "clock", folder / "events.csv"
+        self.events = [(n, "ab"[n % 2], self.now - timedelta(minutes=n)) for n in range(5)]
+        self.forward(0)
+        self._write()
+
+    def forward(self, minutes: int) -> None:
+        self.now += timedelta(minutes=minutes)
+        new = self.clock.with_suffix(".new")
+        new.write_text(self.now.isoformat())
+        new.replace(self.clock)
+
+    def change(self) -> None:
+        self.forward(self._rng.randint(1, 15))
+        number = self.events[-1][0] + 1
+        self.events.append(
+            (number, self._rng.choice("abc"), self.now + timedelta(minutes=self._rng.randint(-70, 20)))
+        )
+        if self._rng.random() < 0.3:
+            del self.events[self._rng.randrange(len(self.events) - 1)]
+        self._write()
+
+    def _write(self) -> None:
+        lines = [f"{number},{kind},{at:%Y-%m-%d %H:%M:%S}\n" for number, kind, at in self.events]
+        new = self.file.with_suffix(".new")
+        new.write_text("".join(["id,kind,ts\n", *lines]))
+        new.replace(self.file)
+
+    def live(self) -> list[tuple[int, str]]:
+        return [(number, kind) for number, kind, at in self.events if self.now - HOUR < at <= self.now]
+
+
+@pytest.mark.timeout(3600)
+def test_live_rows_survive_kills(spark, tmp_path, rng, rounds):
+    world = World(tmp_path, rng)
+    settings = load(None, data_dir=tmp_path / "data")
+    source = f"file://{world.file}"
+    window = "WHERE ts BETWEEN now() - INTERVAL 1 HOUR + INTERVAL 1 SECOND AND now()"
+    debounce = 'WITH ("file.debounce" = "20ms")'
+    with Database(settings, clock=lambda: world.now) as database:
+        database.sql(f"CREATE TABLE rows AS SELECT id, kind FROM {source} {window} {debounce}")
+        counted = f"SELECT kind, COUNT(*) AS c FROM {source} {window} GROUP BY kind"
+        database.sql(f"CREATE TABLE counts AS {counted} {debounce}")
+        database.sql("CREATE TABLE above AS SELECT c, COUNT(*) AS kinds FROM counts GROUP BY c")
+        assert database.wait_idle(120)
+    killed = 0
+    for _ in range(rounds(2, 20)):
+        place = (rng.choice(["before", "after"]), str(rng.randint(1, 8)))
+        command = [sys.executable, str(RUNNER), str(settings.data_dir), str(world.clock), *place]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            deadline = time.monotonic() + 90
+            while process.poll() is None and time.monotonic() < deadline:
+                world.change()
+                try:
+                    process.wait(rng.uniform(0.1, 2))
+                except subprocess.TimeoutExpired:
+                    continue
+            process.kill()
+            _, errors = process.communicate()
+        assert process.returncode == -signal.SIGKILL, errors
+        killed += time.monotonic() < deadline
+    assert killed
+    with Database(settings, clock=lambda: world.now) as database:
+        assert database.wait_idle(120), database.jobs()
+        world.change()
+        assert database.wait_idle(120), database.jobs()
+        assert Counter(map(tuple, database.table("rows").rows())) == Counter(world.live())
+        counts = Counter(kind for _, kind in world.live())
+        assert {tuple(row) for row in database.table("counts").rows()} == set(counts.items())
+        assert {tuple(row) for row in database.table("above").rows()} == set(Counter(counts.values()).items())
