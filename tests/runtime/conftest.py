@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 import velostream
+from velostream.config import load
+from velostream.runtime.database import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from velostream.runtime.database import Database
 
     Open = Callable[[Path], Database]
 
@@ -36,3 +37,36 @@ def database(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databa
     """One database for a whole module: its tests use names of their own."""
     with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
         yield shared
+
+
+class Clock:
+    """A clock that a test moves; it begins at noon."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """What time it is for databases of `clocked`."""
+    return Clock()
+
+
+@pytest.fixture
+def clocked(spark, clock: Clock) -> Iterator[Open]:
+    """Open data directories whose clock is the test's."""
+    databases: list[Database] = []
+
+    def connect(folder: Path) -> Database:
+        databases.append(Database(load(None, data_dir=folder), clock=clock))
+        return databases[-1]
+
+    yield connect
+    for database in databases:
+        database.close()

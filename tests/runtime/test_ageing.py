@@ -3,55 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from velostream.config import load
 from velostream.errors import TypeMismatchError, UnsupportedError
-from velostream.runtime.database import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from velostream.runtime.database import Database
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = NOON
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def forward(self, **by: float) -> None:
-        self.now += timedelta(**by)
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def opened(spark, clock: Clock) -> Iterator[Callable[[Path], Database]]:
-    databases: list[Database] = []
-
-    def connect(folder: Path) -> Database:
-        databases.append(Database(load(None, data_dir=folder), clock=clock))
-        return databases[-1]
-
-    yield connect
-    for database in databases:
-        database.close()
-
-
-@pytest.fixture
-def database(opened, tmp_path: Path) -> Database:
-    return opened(tmp_path / "data")
+def database(clocked, tmp_path: Path) -> Database:
+    return clocked(tmp_path / "data")
 
 
 def rows(database: Database, name: str) -> list[tuple[Any, ...]]:
@@ -186,10 +155,10 @@ def test_rows_that_a_file_loses_before_and_after_they_left(database, clock, tmp_
     wait_until(lambda: rows(database, "t") == [("b", 1)])
 
 
-def test_rows_that_became_due_while_stopped_leave_at_the_next_start(opened, clock, tmp_path, wait_until):
+def test_rows_that_became_due_while_stopped_leave_at_the_next_start(clocked, clock, tmp_path, wait_until):
     path = tmp_path / "e.csv"
     uri = events(path, *((n, "ab"[n % 2], n, at(-10 * n)) for n in range(5)))
-    database = opened(tmp_path / "data")
+    database = clocked(tmp_path / "data")
     database.sql(
         f"CREATE TABLE t AS SELECT kind, SUM(n) AS s FROM {uri} "
         "WHERE ts > now() - INTERVAL 1 HOUR GROUP BY kind"
@@ -199,7 +168,7 @@ def test_rows_that_became_due_while_stopped_leave_at_the_next_start(opened, cloc
     wait_until(lambda: rows(database, "top") == [("a",), ("b",)])
     database.close()
     clock.forward(minutes=35)
-    database = opened(tmp_path / "data")
+    database = clocked(tmp_path / "data")
     wait_until(lambda: rows(database, "t") == [("a", 2), ("b", 1)])
     wait_until(lambda: rows(database, "top") == [])
     append(path, (7, "b", 7, at(30)))
@@ -232,6 +201,31 @@ def test_the_last_row_of_a_key_among_those_that_are_there(database, clock, tmp_p
     clock.forward(minutes=25)
     wait_until(lambda: database.table("t").get(1) is None)
     assert database.table("t").get(2)["n"] == 20
+
+
+def test_columns_that_widen_and_appear_later(database, clock, tmp_path, wait_until):
+    path = tmp_path / "e.jsonl"
+    path.write_text(f'{{"id": 1, "ts": "{at(-50)}"}}\n')
+    database.sql(f"CREATE TABLE t AS SELECT * FROM file://{path} WHERE ts > now() - INTERVAL 1 HOUR")
+    wait_until(lambda: [row["id"] for row in database.table("t").rows()] == [1])
+    with path.open("a") as file:
+        file.write(f'{{"id": 2.5, "ts": "{at(-1)}", "note": "new"}}\n')
+    wait_until(lambda: sorted(row["id"] for row in database.table("t").rows()) == [1, Decimal("2.5")])
+    clock.forward(minutes=20)
+    wait_until(lambda: [row["note"] for row in database.table("t").rows()] == ["new"])
+
+
+def test_bad_rows_are_kept_aside(database, clock, tmp_path, wait_until):
+    uri = events(tmp_path / "e.csv", (1, "a", 5, at(-30)), (2, "a", 0, at(-20)), (3, "a", "x", at(-5)))
+    database.sql(
+        f"CREATE TABLE t AS SELECT id, 10 / n AS q FROM file('{uri[7:]}') "
+        "WHERE ts > now() - INTERVAL 1 HOUR AND 100 / n > 1 "
+        """WITH ("schema" = "id BIGINT, kind STRING, n INT, ts TIMESTAMP")"""
+    )
+    wait_until(lambda: [row["id"] for row in database.table("t").rows()] == [1])
+    wait_until(lambda: len(database.sql("SELECT * FROM dead_letters").rows()) == 2)
+    clock.forward(hours=1)
+    wait_until(lambda: rows(database, "t") == [])
 
 
 def test_generated_rows_leave_and_the_job_ends_after_the_last(database, clock, wait_until):

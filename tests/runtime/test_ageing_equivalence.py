@@ -35,6 +35,8 @@ QUERIES = {
     "WHERE ts > now() - INTERVAL 9 MINUTES",
     "without": "SELECT p.k FROM p WHERE NOT EXISTS "
     "(SELECT 1 FROM o WHERE o.k = p.k AND o.ts > now() - INTERVAL 4 MINUTES)",
+    "old": "SELECT k, COUNT(*) AS c FROM o WHERE ts <= now() - INTERVAL 5 MINUTES GROUP BY k",
+    "diamond": "SELECT g.k, g.c, h.c AS d FROM grouped g JOIN old h ON g.k = h.k",
     "above": "SELECT c, COUNT(*) AS groups FROM grouped GROUP BY c",
 }
 

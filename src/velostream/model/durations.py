@@ -1,4 +1,4 @@
-"""Durations as users write them: `100ms 30s 5m 2h 1d`."""
+"""Durations as users write them: `100ms 30s 5m 2h 1d`, or in words: `1 hour`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ _UNITS = {
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
 }
-_FORM = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)")
+_WORDS = {
+    "millisecond": "ms",
+    "second": "s",
+    "minute": "m",
+    "hour": "h",
+    "day": "d",
+}
+_FORM = re.compile(rf"(\d+(?:\.\d+)?)\s*(?:({'|'.join(_WORDS)})s?\b\s*|(us|ms|s|m|h|d))")
 
 
 def parse_duration(text: str) -> timedelta:
@@ -25,7 +32,7 @@ def parse_duration(text: str) -> timedelta:
     for match in _FORM.finditer(stripped):
         if match.start() != position:
             break
-        total += float(match[1]) * _UNITS[match[2]]
+        total += float(match[1]) * _UNITS[_WORDS.get(match[2]) or match[3]]
         position = match.end()
     if not stripped or position != len(stripped):
         raise ValueError(f'"{text}" is not a duration; write it like 100ms, 30s, 5m, 2h or 1d')

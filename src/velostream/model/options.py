@@ -72,7 +72,10 @@ class CommonOptions(Options):
     state_ttl: Duration | None = Field(
         None, alias="state.ttl", description="forget state not touched for this long"
     )
-    retention: Duration | None = Field(None, description="rows of the table age out after this long")
+    retention: Duration | None = Field(
+        None,
+        description="rows leave the table this long after their event time, or after they were last written",
+    )
     join_wait: Duration = Field(
         timedelta(seconds=30), alias="join.wait", description="how long a stream waits for its tables to load"
     )

@@ -35,6 +35,33 @@ class TableSpec:
         return pa.schema([self.schema.field(name) for name in self.visible])
 
 
+@dataclass(frozen=True)
+class Retention:
+    """How long rows stay in a table: `micros` after their event time, or after they were last written."""
+
+    micros: int
+    column: str | None = None
+    """The event time; rows in which it is null stay."""
+    unit: int = 1
+    """Microseconds that the column counts, if it is a whole number."""
+
+    def options(self) -> dict[str, str]:
+        """As options of a table."""
+        found = {"retention": str(self.micros), "retention.unit": str(self.unit)}
+        return found | ({"retention.column": self.column} if self.column is not None else {})
+
+    @classmethod
+    def of(cls, spec: TableSpec) -> Retention | None:
+        """What the options of a table say."""
+        micros = spec.options.get("retention")
+        if micros is None:
+            return None
+        return cls(int(micros), spec.options.get("retention.column"), int(spec.options["retention.unit"]))
+
+
+EXPIRES = "__expires"
+"""Hidden column of a table with a retention: when the row leaves, in microseconds; null where it stays."""
+
 HIDDEN = "__"
 """Prefix of physical columns that readers do not see."""
 

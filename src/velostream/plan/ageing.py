@@ -52,8 +52,11 @@ class LiveRows:
     written: tuple[str, ...] = ()
     """The filters on the clock as they stand in the query."""
 
-    def sql(self, columns: Sequence[str]) -> str:
-        """The query of these columns of the rows that pass at some time, and from when until when they do."""
+    def sql(self, columns: Sequence[str], since: int | None = None) -> str:
+        """The query of these columns of the rows that pass at some time, and from when until when they do.
+
+        Rows that do not pass after `since`, in microseconds, are left out: the clock never goes back.
+        """
         first = _extreme("greatest", [bound.moment for bound in self.bounds if bound.begins])
         last = _extreme("least", [bound.moment for bound in self.bounds if not bound.begins])
         alias = _quoted(self.alias)
@@ -63,6 +66,7 @@ class LiveRows:
         conditions = [each.sql(dialect=SPARK) for each in self.conditions]
         conditions += [f"{bound.moment} IS NOT NULL" for bound in self.bounds]
         conditions += [f"{first} < {last}"] if first and last else []
+        conditions += [f"{last} > {since}"] if last and since is not None else []
         where = f" WHERE {' AND '.join(f'({each})' for each in conditions)}" if conditions else ""
         return f"SELECT {', '.join(items)} FROM {_quoted(self.relation)} AS {alias}{where}"
 

@@ -134,7 +134,8 @@ def _refuse_volatile(tree: exp.Expr) -> None:
         raise UnsupportedError(
             f"{name}() gives another answer when a row is taken back",
             detail="the input can shrink, and a row that leaves must compute to what it was when it came",
-            hint="keep the value in the data; _timestamp is when a row came",
+            hint="keep the value in the data; _timestamp is when a row came; "
+            "CREATE TABLE follows filters such as ts > now() - INTERVAL 1 HOUR",
         )
 
 

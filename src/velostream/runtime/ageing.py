@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from velostream.errors import TypeMismatchError, UnknownNameError
 from velostream.model.jobs import BatchFigures
+from velostream.model.moments import micros, moment
 from velostream.model.tables import TableSpec
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import RowsPlan
 from velostream.plan.spark import private_session, query_schema
 from velostream.runtime.inputs import Input, Inputs
-from velostream.runtime.live import LiveOutput, live_schema, micros, moment
+from velostream.runtime.live import LiveOutput, live_schema
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from velostream.serving.table import Table
 
 CLOCK = "clock"
-RESULT = "result"
+RESULT = "__result"
+"""Name of the table that holds what a query gives as a whole, where rows of its table age."""
 _SHORTEST_WAIT = 0.01
 
 
@@ -72,23 +74,31 @@ def open_live(
     columns: Sequence[str],
     store: TableStore,
     owner: str,
+    now: int,
 ) -> LiveInput:
-    """Plan how the rows are kept, and open or make their table; `views` are for Spark's analysis."""
+    """Plan how the rows are kept, and open or make their table; `views` are for Spark's analysis.
+
+    Of rows that have gone by `now` nothing is read: a long file is mostly these.
+    """
     session = private_session(spark)
-    sql = live.sql(columns)
-    steps = (live.step,) if live.step is not None else ()
-    plan, shape = shape_of(session, RowsPlan(sql, steps=steps), views)
-    assert isinstance(plan, RowsPlan)
+    plan = RowsPlan(live.sql(columns, now), steps=(live.step,) if live.step is not None else ())
+    _, shape = shape_of(session, plan, views)
     _check_types(session, live)
     schema = live_schema(shape.physical)
-    try:
-        table = store.open(live.id)
-    except UnknownNameError:
-        table = store.create(TableSpec(live.id, schema, owner=owner))
-    if table.spec.schema != schema:
-        table.evolve(schema)
+    table = open_or_make(store, TableSpec(live.id, schema, owner=owner))
     inputs = Inputs(session, {item.id: item})
-    return LiveInput(session, plan, shape, inputs, LiveOutput(table))
+    return LiveInput(session, plan, shape, inputs, LiveOutput(table, now))
+
+
+def open_or_make(store: TableStore, spec: TableSpec) -> Table:
+    """A table of the job's own; columns that widened since widen it."""
+    try:
+        table = store.open(spec.name)
+    except UnknownNameError:
+        return store.create(spec)
+    if table.spec.schema != spec.schema:
+        table.evolve(spec.schema)
+    return table
 
 
 def _check_types(spark: SparkSession, live: LiveRows) -> None:
@@ -114,14 +124,15 @@ class AgeingWork:
 
     live: Sequence[ContinuousWork]
     """What keeps each set of live rows; their outputs are LiveOutput."""
-    result: ContinuousWork
+    then: Sequence[ContinuousWork]
+    """What is made of them, each of what the one before made: the last is the result."""
     clock: Callable[[], datetime]
     store: TableStore
 
     def offsets(self) -> SourceOffsets | None:
         """What the live rows and the result contain."""
         found = {str(number): work.offsets() or {} for number, work in enumerate(self.live)}
-        return {**found, RESULT: self.result.offsets() or {}}
+        return {**found, RESULT: {str(n): work.offsets() or {} for n, work in enumerate(self.then)}}
 
     def latest(self, after: SourceOffsets | None) -> SourceOffsets | None:
         """Where the next step goes; `after` when no input moved, no row is due and the result is complete."""
@@ -132,7 +143,7 @@ class AgeingWork:
             end = work.latest(have)
             if (end is not None and end != have) or _due(work, now):
                 ends[str(number)] = end or have or {}
-        if not ends and not self._behind():
+        if not ends and not any(_newest(work) for work in self.then):
             return after
         return {**ends, CLOCK: {"at": now}}
 
@@ -140,11 +151,6 @@ class AgeingWork:
         """The clock, which never goes back."""
         known = [output.clock for output in map(_output, self.live) if output.clock is not None]
         return max([micros(self.clock()), *known])
-
-    def _behind(self) -> bool:
-        have = self.result.offsets()
-        newest = self.result.latest(have)
-        return newest is not None and newest != have
 
     def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
         """Live rows first, then the result."""
@@ -159,44 +165,52 @@ class AgeingWork:
                 _output(work).age(step)
             else:
                 figures.append(work.advance(have, target, step))
-        have = self.result.offsets()
-        newest = self.result.latest(have)
         rows_out = 0
-        if newest is not None and newest != have:
-            last = self.result.advance(have, newest, replace(commit, offsets=newest, at=at))
-            figures.append(replace(last, records_in=0))
-            rows_out = last.records_out
+        for work in self.then:
+            newest = _newest(work)
+            rows_out = 0
+            if newest is not None:
+                last = work.advance(work.offsets(), newest, replace(commit, offsets=newest, at=at))
+                figures.append(
+                    last if not self.live and work is self.then[0] else replace(last, records_in=0)
+                )
+                rows_out = last.records_out
         return BatchFigures(
             sum(each.records_in for each in figures),
             rows_out,
             sum(each.bad_rows for each in figures),
             sum(each.rows_looked_up for each in figures),
+            sum(each.lookup_misses for each in figures),
         )
 
     def settled(self) -> bool:
         """Whether no input and no clock leaves anything to a later look."""
-        return all(work.settled() for work in (*self.live, self.result)) and not any(
+        return all(work.settled() for work in (*self.live, *self.then)) and not any(
             _due(work, self._time()) for work in self.live
         )
 
     def health(self) -> tuple[str, str | None]:
         """The first input that is not healthy, or healthy."""
-        told = [work.health() for work in (*self.live, self.result)]
+        told = [work.health() for work in (*self.live, *self.then)]
         return next((each for each in told if each[0] != "healthy"), told[0])
 
     def finished(self, offsets: SourceOffsets) -> bool:
         """Whether nothing can come, and no row will come or go."""
-        if not all(isinstance(item.source, LiveSource) for item in self.result.inputs.all.values()):
+        if any(_output(work).next_due is not None for work in self.live):
             return False
-        ends = [(work, work.offsets()) for work in self.live]
-        return all(
-            have is not None and work.finished(have) and _output(work).next_due is None for work, have in ends
-        )
+        for work in (*self.live, *self.then):
+            have = work.offsets()
+            outside = [
+                key for key, item in work.inputs.all.items() if not isinstance(item.source, LiveSource)
+            ]
+            if have is None or not all(work.inputs.all[key].source.finished(have[key]) for key in outside):
+                return False
+        return True
 
     @property
     def poll_seconds(self) -> float:
         """As often as the inputs ask for, and in time for the next row that is due."""
-        waits = [work.poll_seconds for work in (*self.live, self.result)]
+        waits = [work.poll_seconds for work in (*self.live, *self.then)]
         due = [each for each in (_output(work).next_due for work in self.live) if each is not None]
         if due:
             waits.append(max(_SHORTEST_WAIT, (min(due) - self._time()) / 1_000_000))
@@ -205,11 +219,11 @@ class AgeingWork:
     @property
     def trigger_seconds(self) -> float:
         """The statement's `trigger.interval`."""
-        return self.result.trigger_seconds
+        return self.then[-1].trigger_seconds
 
     def close(self) -> None:
         """Close inputs, live rows and output."""
-        for work in (*self.live, self.result):
+        for work in (*self.live, *self.then):
             work.close()
         self.store.close()
 
@@ -217,6 +231,13 @@ class AgeingWork:
 def _output(work: ContinuousWork) -> LiveOutput:
     assert isinstance(work.output, LiveOutput)
     return work.output
+
+
+def _newest(work: ContinuousWork) -> SourceOffsets | None:
+    """The newest position, if it is not what the work has."""
+    have = work.offsets()
+    newest = work.latest(have)
+    return None if newest == have else newest
 
 
 def _due(work: ContinuousWork, now: int) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
+from velostream.model.tables import HIDDEN
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,11 +21,15 @@ _MOST_TRIES = 1000
 
 
 def bases_of(commit: Commit | None) -> dict[str, int]:
-    """The version of every table, however far below, that a commit contains."""
+    """The version of every table, however far below, that a commit contains.
+
+    Tables that a job keeps for itself are left out: others have some of the same name.
+    """
     found: dict[str, int] = {}
     for name, offset in (commit.offsets if commit is not None else {}).items():
         if VERSION in offset:
-            found |= {name: int(offset[VERSION]), **offset.get(BASES, {})}
+            own = {} if name.startswith(HIDDEN) else {name: int(offset[VERSION])}
+            found |= {**own, **offset.get(BASES, {})}
     return found
 
 

@@ -27,6 +27,7 @@ from velostream.runtime.dead_letters import DeadLetters
 from velostream.runtime.executor import Executor
 from velostream.runtime.jobs import Jobs
 from velostream.runtime.results import Result
+from velostream.runtime.retention import Retainer
 from velostream.runtime.select import FOLDER, LiveSelect
 from velostream.runtime.udfs import Udfs
 from velostream.serving.rows import infer_schema
@@ -95,7 +96,9 @@ class Database:
             self.catalog = Catalog(self.directory.catalog, read_only=read_only)
             bind_stored(self.catalog, self.directory.catalog)
             editions = {entry.name: entry.edition for entry in self.catalog}
-            self.store = TableStore(self.directory.tables, read_only=read_only, editions=editions)
+            self.store = TableStore(
+                self.directory.tables, read_only=read_only, editions=editions, clock=clock
+            )
             self.store.budget.total = settings.memory_total
             self.adhoc = AdHoc(self.store, self.spark)
             if not read_only:
@@ -105,7 +108,10 @@ class Database:
             self.dead_letters = None if read_only else DeadLetters(self.store)
             self.jobs_by_name = Jobs(site, self.directory, self.catalog, self.dead_letters, self._job_changed)
             self._on_job = on_job
-            self.executor = Executor(self.catalog, self.store, self.jobs_by_name, self.adhoc, tell)
+            self._retainer = Retainer(self.catalog, self.store, clock)
+            self.executor = Executor(
+                self.catalog, self.store, self.jobs_by_name, self.adhoc, tell, self._retainer.look
+            )
         except BaseException:
             self._let_go()
             raise
@@ -114,6 +120,8 @@ class Database:
                 self._control = listen(self)
             if resume and not read_only:
                 self.resume()
+            if not read_only:
+                self._retainer.look()
         except BaseException:
             self.close()
             raise
@@ -318,6 +326,7 @@ class Database:
         try:
             for select in list(self.jobs_by_name.site.selects):
                 select.interrupt()
+            self._retainer.stop()
             self.jobs_by_name.stop_all()
         finally:
             self._closed = True

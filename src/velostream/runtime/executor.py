@@ -28,7 +28,9 @@ from velostream.runtime import listing
 from velostream.runtime.dml import Dml, Params
 from velostream.runtime.explain import explain
 from velostream.runtime.identity import column_place, difference, kind_of, same_but_replace, sink_name
+from velostream.runtime.opening import common_options
 from velostream.runtime.results import Result
+from velostream.runtime.retention import retention_of, stored
 from velostream.runtime.select import LiveSelect
 from velostream.sql.dependencies import used_names
 from velostream.sql.generator import generate
@@ -58,7 +60,13 @@ class Executor:
     """Carries out statements; `tell` narrates what takes long."""
 
     def __init__(
-        self, catalog: Catalog, store: TableStore, jobs: Jobs, adhoc: AdHoc, tell: Callable[[str], None]
+        self,
+        catalog: Catalog,
+        store: TableStore,
+        jobs: Jobs,
+        adhoc: AdHoc,
+        tell: Callable[[str], None],
+        made: Callable[[], None],
     ) -> None:
         self._catalog = catalog
         self._store = store
@@ -66,6 +74,7 @@ class Executor:
         self._adhoc = adhoc
         self._dml = Dml(store, adhoc)
         self._tell = tell
+        self._made = made
         self._making: set[str] = set()
         self._making_lock = Lock()
         self.stopping = Event()
@@ -91,7 +100,9 @@ class Executor:
         if isinstance(statement, _MAKERS):
             name = sink_name(statement) if isinstance(statement, model.InsertIntoSink) else statement.name
             with self._claimed(name, statement):
-                return self._do(statement)
+                result = self._do(statement)
+            self._made()
+            return result
         return self._do(statement)
 
     # --- what makes something ---------------------------------------------------------------------------
@@ -185,8 +196,11 @@ class Executor:
             return self._create_job(statement, statement.name, f'table "{statement.name}"')
         schema = pa.schema([pa.field(column.name, column.type) for column in statement.columns])
         entry = replace(self._catalog.draft(statement, statement.name), result=schema)
+        retention = retention_of(common_options(statement.properties), schema)
+        options = retention.options() if retention is not None else {}
+        spec = TableSpec(statement.name, stored(schema, retention), statement.key, options)
         with self._room(statement.name):
-            self._store.create(TableSpec(statement.name, schema, statement.key), edition=entry.edition)
+            self._store.create(spec, edition=entry.edition)
             try:
                 self._catalog.put(entry)
             except BaseException:

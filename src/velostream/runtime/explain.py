@@ -12,6 +12,7 @@ from velostream.plan.planner import NeedsColumns, plan_query
 from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
 from velostream.plan.steps import Step, StepKind
 from velostream.runtime.opening import common_options, connector_for, key_of
+from velostream.runtime.retention import told
 from velostream.sql.usage import column_usage
 
 if TYPE_CHECKING:
@@ -146,6 +147,8 @@ def _output(statement: model.Statement, plan: Plan, query: model.Query) -> list[
         options = common_options(statement.properties)
         lines.append(f"output: table {statement.name}, {options.table_storage}, durable by snapshot and log")
         lines.append("  guarantee: exactly once")
+        leaving = told(options)
+        lines += [f"  retention: {leaving}"] if leaving else []
     elif isinstance(statement, model.InsertIntoSink):
         lines.append(f"output: {statement.uri}")
     elif isinstance(statement, model.CreateStream):

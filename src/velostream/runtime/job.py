@@ -84,7 +84,9 @@ class Job:
         *,
         once: bool = False,
         on_change: Callable[[Job], None] = lambda _: None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        self._clock = clock
         self.id = job_id
         self.name = name
         self.kind = kind
@@ -281,7 +283,7 @@ class Job:
             self._become(JobState.STARTING)
         work = self._open_work(self)
         try:
-            stream = Stream(self.id, work, self._folder / "checkpoint", self.counted)
+            stream = Stream(self.id, work, self._folder / "checkpoint", self.counted, self._clock)
             try:
                 stream.start(self._spark())
                 self.tell(JobState.RUNNING, None)

@@ -17,11 +17,12 @@ from velostream.model.statements import CreateStream, CreateTable, InsertIntoSin
 from velostream.model.uri import Uri
 from velostream.plan.plans import RowsPlan
 from velostream.runtime.ageing import AgeingWork, LiveInput
-from velostream.runtime.blueprint import Opened, Site, open_query
+from velostream.runtime.blueprint import Site, open_query, open_retained
 from velostream.runtime.job import Job, Work
 from velostream.runtime.opening import common_options, key_of, open_sink, sole_place
 from velostream.runtime.outputs import JobOutput, SinkOutput, TableOutput
 from velostream.runtime.pipeline import Pipeline
+from velostream.runtime.retention import retention_of, stored
 from velostream.runtime.work import ContinuousWork
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from velostream.model.tables import Retention
     from velostream.runtime.catalog import Catalog, Entry
     from velostream.runtime.datadir import DataDirectory
     from velostream.runtime.dead_letters import DeadLetters
+    from velostream.runtime.opened import Opened
 
 log = structlog.get_logger("velostream.jobs")
 
@@ -170,6 +173,7 @@ class Jobs:
             open_work,
             once=self.site.once,
             on_change=self._on_change,
+            clock=self.site.clock,
         )
         self._jobs[job_id] = job
         if entry.paused:
@@ -208,7 +212,8 @@ class Jobs:
         declared: tuple[tuple[str, pa.DataType], ...] = ()
         if isinstance(statement, CreateTable) and statement.columns:
             declared = tuple((column.name, column.type) for column in statement.columns)
-        return open_query(
+        options = common_options(statement.properties)
+        opened = open_query(
             self.site,
             _query(statement),
             key_of(statement.properties, statement.key) if isinstance(statement, CreateTable) else (),
@@ -218,9 +223,17 @@ class Jobs:
             reader=entry.job,
             stop=stop,
             tell=tell,
-            options=common_options(statement.properties),
+            options=options,
             declared=declared,
         )
+        if not is_table or options.retention is None:
+            return opened
+        try:
+            retention_of(options, opened.shape.visible)
+            return open_retained(self.site, opened, self._directory.job(entry.job), entry.job)
+        except BaseException:
+            opened.close()
+            raise
 
     def _work(self, entry: Entry, opened: Opened, output: JobOutput) -> Work:
         assert self._dead_letters is not None
@@ -242,7 +255,10 @@ class Jobs:
         if opened.store is None:
             return work
         live = [continuous(each, each.output) for each in opened.live]
-        return AgeingWork(live, work, self.site.clock, opened.store)
+        then = [work]
+        if opened.below is not None and opened.table is not None:
+            then = [continuous(opened.below, TableOutput(opened.table)), work]
+        return AgeingWork(live, then, self.site.clock, opened.store)
 
     # --- results ----------------------------------------------------------------------------------------
 
@@ -250,10 +266,12 @@ class Jobs:
         """The output of a new job; a table is made."""
         if isinstance(entry.statement, CreateTable):
             kind = ", ".join(sorted({item.kind for item in opened.read.values()}))
-            options = {}
+            retention = _retention(entry, opened)
+            options = retention.options() if retention is not None else {}
             if self.site.settings.memory_per_table:
                 options["memory.budget"] = str(self.site.settings.memory_per_table)
             spec = opened.shape.spec(entry.name, options, kind, owner=entry.name)
+            spec = replace(spec, schema=stored(spec.schema, retention))
             self.site.store.create(spec, edition=entry.edition)
         else:
             self._check_written_by_one(entry)
@@ -279,8 +297,9 @@ class Jobs:
     def _fit_table(self, entry: Entry, opened: Opened) -> None:
         """After a restart: columns that widened meanwhile widen the table."""
         table = self.site.store.open(entry.name, edition=entry.edition)
-        if table.spec.schema != opened.shape.physical:
-            table.evolve(opened.shape.physical)
+        schema = stored(opened.shape.physical, _retention(entry, opened))
+        if table.spec.schema != schema:
+            table.evolve(schema)
             self._update(entry.job or "", result=opened.shape.visible)
 
     def _output(self, entry: Entry, opened: Opened) -> JobOutput:
@@ -344,6 +363,10 @@ def _query(statement: Continuous) -> Query:
     query = statement.query
     assert query is not None
     return query
+
+
+def _retention(entry: Entry, opened: Opened) -> Retention | None:
+    return retention_of(common_options(_continuous(entry).properties), opened.shape.visible)
 
 
 def _target(statement: CreateStream | InsertIntoSink) -> tuple[Uri, Properties]:

@@ -7,35 +7,20 @@ finds is what was there, and rows that were due meanwhile go with the next commi
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.model.moments import DueMoments, micros
 from velostream.model.tables import SHOWN
 from velostream.plan.ageing import FROM, UNTIL
 from velostream.runtime.outputs import TableOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from velostream.model.changes import Commit
     from velostream.serving.table import Table
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def micros(at: datetime) -> int:
-    """A time in microseconds since 1970, exactly."""
-    return (at - _EPOCH) // timedelta(microseconds=1)
-
-
-def moment(at: int) -> datetime:
-    """The time of these microseconds."""
-    return _EPOCH + timedelta(microseconds=at)
 
 
 def live_schema(schema: pa.Schema) -> pa.Schema:
@@ -46,17 +31,19 @@ def live_schema(schema: pa.Schema) -> pa.Schema:
 class LiveOutput(TableOutput):
     """A multiset of rows with moments. Every commit moves it to the commit's time; none goes back."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, since: int | None = None) -> None:
         super().__init__(table)
+        self._since = since
         names = [name for name in (FROM, UNTIL) if name in table.spec.schema.names]
-        self._due = {name: _Queue() for name in names}
+        self._due = {name: DueMoments() for name in names}
         self._remember(table.version_object.physical())
 
     @property
     def clock(self) -> int | None:
-        """The time that the rows are of; None before the first commit."""
+        """The time that the rows are of, and before which no commit may go; None when there is none."""
         last = self.table.last_commit
-        return micros(last.at) if last is not None else None
+        known = [at for at in (self._since, micros(last.at) if last is not None else None) if at is not None]
+        return max(known, default=None)
 
     @property
     def next_due(self) -> int | None:
@@ -95,7 +82,7 @@ class LiveOutput(TableOutput):
         """Make these rows, as far as they have not gone, the whole content."""
         present = self._present(rows, micros(commit.at))
         super().replace_all(present, commit)
-        self._due = {name: _Queue() for name in self._due}
+        self._due = {name: DueMoments() for name in self._due}
         self._remember(present)
 
     def age(self, commit: Commit) -> None:
@@ -127,32 +114,3 @@ class LiveOutput(TableOutput):
         for name, queue in self._due.items():
             coming = rows.filter(pc.invert(rows.column(SHOWN))) if name == FROM else rows
             queue.add(np.unique(coming.column(name).drop_null().to_numpy()).tolist())
-
-
-class _Queue:
-    """Moments in order, each once. One whose rows have all gone stays until it is due, and finds none."""
-
-    def __init__(self) -> None:
-        self._heap: list[int] = []
-        self._known: set[int] = set()
-
-    @property
-    def first(self) -> int | None:
-        return self._heap[0] if self._heap else None
-
-    def add(self, moments: Iterable[int]) -> None:
-        new = [each for each in moments if each not in self._known]
-        self._known.update(new)
-        if len(new) > len(self._heap) // 8:
-            self._heap += new
-            heapify(self._heap)
-            return
-        for each in new:
-            heappush(self._heap, each)
-
-    def take(self, at: int) -> list[int]:
-        taken = []
-        while self._heap and self._heap[0] <= at:
-            taken.append(heappop(self._heap))
-        self._known.difference_update(taken)
-        return taken

@@ -36,12 +36,18 @@ class Stream:
     """
 
     def __init__(
-        self, name: str, work: Work, checkpoint: Path, counted: Callable[[BatchFigures, float], None]
+        self,
+        name: str,
+        work: Work,
+        checkpoint: Path,
+        counted: Callable[[BatchFigures, float], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._name = name
         self._work = work
         self._checkpoint = checkpoint
         self._counted = counted
+        self._clock = clock
         self._query: StreamingQuery | None = None
         self._turn = threading.Condition()
         self._wanted: SourceOffsets | None = None
@@ -81,7 +87,7 @@ class Stream:
             return
         started = time.perf_counter()
         try:
-            commit = Commit(self._name, batch, end, datetime.now(UTC))
+            commit = Commit(self._name, batch, end, self._clock())
             figures = self._work.advance(self._work.offsets(), end, commit)
         except BaseException as exc:
             self._finish(exc)

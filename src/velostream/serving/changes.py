@@ -110,9 +110,18 @@ def _reinterpreted(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArra
 
 
 def rows_change(
-    version: TableVersion, codec: KeyCodec, index: Callable[[], RowIndex], rows: pa.Table, weights: Counts
+    version: TableVersion,
+    codec: KeyCodec,
+    index: Callable[[], RowIndex],
+    rows: pa.Table,
+    weights: Counts,
+    *,
+    may_be_gone: bool = False,
 ) -> RowsChange:
-    """Net the batch by content, then take back what is negative from the rows that are there."""
+    """Net the batch by content, then take back what is negative from the rows that are there.
+
+    With `may_be_gone` a row that is not there any more is passed over; without, it is an error.
+    """
     contents = codec.encode_columns(rows)
     net: dict[Hashable, int] = {}
     first: dict[Hashable, int] = {}
@@ -122,14 +131,20 @@ def rows_change(
     grown = [(first[content], weight) for content, weight in net.items() if weight > 0]
     shrunk = {content: -weight for content, weight in net.items() if weight < 0}
     # Rows that come and go within the batch need no index, which takes a second for a million rows.
-    gone, ids, amounts = _taken_back(version, codec, index(), shrunk) if shrunk else ([], _NO_IDS, _NO_IDS)
+    gone, ids, amounts = (
+        _taken_back(version, codec, index(), shrunk, may_be_gone) if shrunk else ([], _NO_IDS, _NO_IDS)
+    )
     added = rows.take(pa.array([number for number, _ in grown], type=pa.int64()))
     counts = np.fromiter((weight for _, weight in grown), np.int64, count=len(grown))
     return RowsChange(Change(version.stored(ids), ids, amounts, added, counts), gone)
 
 
 def _taken_back(
-    version: TableVersion, codec: KeyCodec, index: RowIndex, shrunk: dict[Hashable, int]
+    version: TableVersion,
+    codec: KeyCodec,
+    index: RowIndex,
+    shrunk: dict[Hashable, int],
+    may_be_gone: bool,
 ) -> tuple[list[tuple[Hashable, int]], Ids, Counts]:
     candidates = [index.candidates(content) for content in shrunk]
     ids = np.array(sorted({each for found in candidates for each in found}), dtype=np.int64)
@@ -148,7 +163,7 @@ def _taken_back(
             left -= amount
             if amount == count_of[row_id]:
                 gone.append((content, row_id))
-        if left:
+        if left and not may_be_gone:
             raise InternalError(
                 f'table "{version.spec.name}" has {wanted - left} of a row and is to lose {wanted}',
                 detail=f"row: {content!r}",

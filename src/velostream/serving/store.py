@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from velostream.serving.table import Table
 from velostream.serving.verification import TableReport, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Callable, Container, Mapping
     from pathlib import Path
 
     from velostream.model.tables import TableSpec
@@ -40,9 +41,15 @@ class TableStore:
     """
 
     def __init__(
-        self, root: Path, *, read_only: bool = False, editions: Mapping[str, int] | None = None
+        self,
+        root: Path,
+        *,
+        read_only: bool = False,
+        editions: Mapping[str, int] | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._root = root
+        self._clock = clock
         self._read_only = read_only
         self._open: dict[tuple[str, int], Table] = {}
         self._editions = dict(editions or {})
@@ -74,7 +81,9 @@ class TableStore:
             table = self._open.get((name, number))
             if table is None:
                 folder = self._existing(name, number)
-                table = Table(Journal(folder, read_only=self._read_only), self.questions, self.budget)
+                table = Table(
+                    Journal(folder, read_only=self._read_only), self.questions, self.budget, self._clock
+                )
                 self._open[name, number] = table
             return table
 

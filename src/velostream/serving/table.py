@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from velostream.errors import KeyExistsError, TableError
 from velostream.model.changes import Commit
+from velostream.model.moments import micros
 from velostream.serving.reader import TableReader, encoded_key, key_columns
 from velostream.serving.rows import to_table
 from velostream.serving.values import to_python
@@ -27,8 +29,15 @@ if TYPE_CHECKING:
 class Table(TableReader):
     """Rows that one writer changes commit by commit, while any number of threads read whole versions."""
 
-    def __init__(self, journal: Journal, questions: Questions, budget: MemoryBudget) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        questions: Questions,
+        budget: MemoryBudget,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         super().__init__(journal, questions)
+        self._clock = clock
         self._budget = budget
         self._writer = Writer(journal, self._publish, budget)
 
@@ -70,6 +79,19 @@ class Table(TableReader):
         """Delete all rows."""
         self._check_writable()
         return self._writer.replace(self.spec.schema.empty_table(), commit or self.manual_commit())
+
+    @property
+    def next_due(self) -> int | None:
+        """When the next row leaves by itself, in microseconds since 1970; None when none does."""
+        return self._writer.next_due()
+
+    def expire(self) -> int:
+        """Take out the rows whose retention is over, in a commit of their own; the version then."""
+        self._check_writable()
+        with self._writer.lock:
+            last, at = self._version.commit, self._clock()
+            commit = replace(last, at=at) if self.spec.owner is not None and last else self.manual_commit()
+            return self._writer.expire(micros(at), commit)
 
     def evolve(self, schema: pa.Schema) -> None:
         """Widen the physical schema durably: wider types, new nullable columns. No digit may be lost."""
@@ -168,7 +190,7 @@ class Table(TableReader):
         last = self._version.commit
         mark = statement or (last.extra.get("statement") if last else None)
         extra = {"statement": mark} if mark else {}
-        return Commit("manual", last.batch + 1 if last else 1, {}, datetime.now(UTC), extra)
+        return Commit("manual", last.batch + 1 if last else 1, {}, self._clock(), extra)
 
     def _check_by_hand(self) -> None:
         self._check_writable()

@@ -6,8 +6,11 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from velostream.errors import InternalError
+from velostream.model.moments import micros
+from velostream.model.tables import EXPIRES
 from velostream.serving import changes
 from velostream.serving.compaction import Compaction
 from velostream.serving.dictionaries import Dictionaries, joined
@@ -15,6 +18,7 @@ from velostream.serving.index import KeyIndex, Link, RowIndex
 from velostream.serving.journal import Change, Journal, with_schema
 from velostream.serving.merger import Merger
 from velostream.serving.ready import ReadyRows
+from velostream.serving.retention import Expiry
 from velostream.serving.schemas import align, check_evolution, to_batches
 from velostream.serving.segments import Counts, Views, make_views, subtract
 from velostream.serving.values import KeyCodec
@@ -23,8 +27,6 @@ from velostream.serving.version import TableVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
-
-    import pyarrow as pa
 
     from velostream.model.changes import Commit
     from velostream.model.tables import TableSpec
@@ -63,7 +65,9 @@ class Writer:
         self._compaction.after_commit()
 
     def _set_codec(self, spec: TableSpec) -> None:
-        self.codec = KeyCodec(spec.schema, spec.key or spec.schema.names)
+        # Rows of a multiset are the same whenever they leave.
+        self.codec = KeyCodec(spec.schema, spec.key or [n for n in spec.schema.names if n != EXPIRES])
+        self._expiry = Expiry.of(spec)
         self._dictionaries = Dictionaries(spec)
 
     def _first_link(self) -> Link:
@@ -91,6 +95,9 @@ class Writer:
             # Readers notice, and leave the writer time enough.
             before.link.newest = False
             try:
+                if self._expiry is not None and upserts is not None:
+                    upserts, late = self._expiry.upserts(upserts, self.codec, micros(commit.at))
+                    deletes = [*deletes, *late]
                 rows = self._aligned(upserts)
                 effect = changes.keyed_change(before, self.codec, rows, deletes)
                 self._log(effect.change, commit)
@@ -107,23 +114,50 @@ class Writer:
             before = self._version
             if before.index is not None:
                 raise InternalError(f'table "{before.spec.name}" has a key; commit rows by key')
+            if self._expiry is not None:
+                rows, weights = self._expiry.weighted(rows, weights, micros(commit.at))
             rows = self._aligned(rows)
             if weights is None or bool(np.all(weights > 0)):
                 effect = changes.RowsChange(changes.appended(rows, weights), [])
             else:
-                effect = changes.rows_change(before, self.codec, self._index_rows, rows, weights)
+                index, gone = self._index_rows, self._expiry is not None
+                effect = changes.rows_change(before, self.codec, index, rows, weights, may_be_gone=gone)
             return self._commit_rows(effect, commit)
 
     def replace(self, rows: pa.Table, commit: Commit) -> int:
         """Make `rows` the whole content."""
         with self.lock:
             before = self._version
+            if self._expiry is not None:
+                rows, _ = self._expiry.weighted(rows, None, micros(commit.at))
             rows = self._aligned(rows)
             if before.index is None:
                 return self._commit_rows(changes.difference(before, self.codec, rows), commit)
             kept = set(self.codec.encode_columns(rows))
             deletes = [key for key in before.index.slots if key not in kept]
             return self.keyed(rows, deletes, commit)
+
+    def next_due(self) -> int | None:
+        """When the next row leaves by itself, in microseconds."""
+        return self._expiry.next_due(self._version) if self._expiry is not None else None
+
+    def expire(self, at: int, commit: Commit) -> int:
+        """Take out the rows that are due; the new version."""
+        with self.lock:
+            version, expiry = self._version, self._expiry
+            due = expiry.take(version, at) if expiry is not None else []
+            if not due or expiry is None:
+                return version.number
+            try:
+                rows = version.physical_where((EXPIRES,), pa.table({EXPIRES: pa.array(due, pa.int64())}))
+                if not rows.num_rows:
+                    return version.number
+                if version.index is not None:
+                    return self.keyed(None, self.codec.encode_columns(rows), commit)
+                return self.rows(rows, np.full(rows.num_rows, -1, dtype=np.int64), commit)
+            except BaseException:
+                expiry.put_back(due)
+                raise
 
     def _commit_rows(self, effect: changes.RowsChange, commit: Commit) -> int:
         self._log(effect.change, commit)
@@ -171,6 +205,8 @@ class Writer:
 
     def _apply(self, change: Change, commit: Commit, link: Link) -> int:
         before = self._version
+        if self._expiry is not None:
+            self._expiry.written(change.added)
         views = subtract(before.views, change.removed_ids, change.removed_amounts)
         views += make_views(to_batches(change.added), before.limit, change.added_counts)
         limit = before.limit + change.added.num_rows

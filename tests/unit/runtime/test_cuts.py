@@ -31,3 +31,8 @@ def test_the_newest_positions_that_belong_together_are_taken():
     candidates = {"a": [at(5, src=9), at(4, src=8)], "b": [at(7, src=8), at(6, src=7)]}
     assert newest_cut(candidates) == {"a": at(4, src=8), "b": at(7, src=8)}
     assert newest_cut({"a": [at(5, src=9)], "b": [at(7, src=8)]}) is None
+
+
+def test_tables_that_a_job_keeps_for_itself_are_no_bases():
+    commit = Commit("job", 1, {"__live_1_a": {"version": 7, "bases": {"a": 3}}}, datetime.now(UTC))
+    assert bases_of(commit) == {"a": 3}

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from velostream.model.changes import Commit
+from velostream.model.moments import moment
 from velostream.model.tables import TableSpec
 from velostream.plan.ageing import FROM, UNTIL
-from velostream.runtime.live import LiveOutput, live_schema, moment
+from velostream.runtime.live import LiveOutput, live_schema
 from velostream.serving.store import TableStore
 
 if TYPE_CHECKING:

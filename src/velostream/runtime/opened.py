@@ -1,0 +1,222 @@
+"""A query whose inputs are open: its plan, the shape of its result, and what it reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from velostream.errors import SqlError
+from velostream.model.secrets import redact_uri
+from velostream.plan.exactness import refuse_cut_digits
+from velostream.plan.planner import NeedsColumns, plan_query, recompute_plan
+from velostream.plan.resolve import NoKeysError
+from velostream.plan.shape import one_row_each
+from velostream.plan.spark import private_session
+from velostream.runtime.ageing import LiveInput, LiveSource
+from velostream.runtime.inputs import Input, Inputs
+from velostream.runtime.opening import connector_for
+from velostream.runtime.shapes import ResultShape, shape_of
+from velostream.runtime.table_source import TableSource
+from velostream.sql.types import spark_ddl
+from velostream.sql.usage import column_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from velostream.connectors.base import Source
+    from velostream.model.statements import Query
+    from velostream.plan.plans import Plan
+    from velostream.serving.store import TableStore
+    from velostream.serving.table import Table
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A statement's query, ready to run."""
+
+    spark: SparkSession
+    plan: Plan
+    shape: ResultShape
+    inputs: Inputs
+    live: tuple[LiveInput, ...] = ()
+    """Rows that come and go by the clock, which the query reads like tables."""
+    store: TableStore | None = None
+    """Where those rows, and what is kept in between, lie."""
+    below: Opened | None = None
+    """Where the rows of the result age: what the query gives, kept as a whole."""
+    table: Table | None = None
+    """The table of `below`."""
+
+    @property
+    def read(self) -> Mapping[str, Input]:
+        """What is read of what the statement names."""
+        own = {key: item for key, item in self.inputs.all.items() if not isinstance(item.source, LiveSource)}
+        below = self.below.read if self.below is not None else {}
+        return {**own, **below, **{key: item for each in self.live for key, item in each.inputs.all.items()}}
+
+    @property
+    def columns(self) -> Mapping[str, pa.Schema]:
+        """What each source turned out to have."""
+        return {key: item.schema for key, item in self.read.items()}
+
+    def close(self) -> None:
+        """Let go of everything that was opened."""
+        for inputs in (self.inputs, *(each.inputs for each in self.live)):
+            for item in inputs.all.values():
+                item.source.close()
+        if self.below is not None:
+            self.below.close()
+        if self.store is not None:
+            self.store.close()
+
+
+def planned(
+    session: SparkSession,
+    query: Query,
+    key: tuple[str, ...],
+    sources: Mapping[str, Source],
+    known: Mapping[str, pa.Schema],
+    declared: tuple[tuple[str, pa.DataType], ...],
+    *,
+    table: bool,
+) -> Opened:
+    """Plan a query over these inputs; raises what is wrong with it."""
+    schemas = schemas_of(sources, known)
+    if declared:
+        query = replace(query, tree=_declared_types(query.tree, declared))
+    own_key = key or (_own_key(query, sources) if table else ())
+    streams = [sources[ref.id] for ref in query.sources] or sources.values()
+    only_grows = all(source.only_grows for source in streams)
+    names = _input_names(query.tree, schemas)
+    usage = column_usage(query, {name: schema.names for name, schema in schemas.items()})
+    inputs = {
+        name: Input(name, source, schemas[name], usage.get(name), *described(query, name))
+        for name, source in sources.items()
+    }
+    used = {name: item.wanted() or item.schema.names for name, item in inputs.items()}
+    try:
+        plan = plan_query(query, own_key, only_grows=only_grows, inputs=names, columns=used)
+    except NeedsColumns:
+        query = replace(query, tree=_expand_stars(query.tree, schemas))
+        plan = plan_query(query, own_key, only_grows=only_grows, inputs=names, columns=used)
+    spark = private_session(session)
+    views = {name: with_system_columns(schema) for name, schema in schemas.items()}
+    refuse_cut_digits(spark, query.tree, views)
+    wide, views = views, schemas | _system_views(query, views)
+    try:
+        plan, shape = shape_of(spark, plan, views, own_key, wide)
+    except (NoKeysError, SqlError) as exc:
+        if plan.below is None or plan.stream is not None:
+            raise
+        # Spark knows the types, and may see what the names alone do not tell.
+        plan = recompute_plan(query, own_key, names, str(exc))
+        plan, shape = shape_of(spark, plan, views, own_key)
+    return Opened(spark, plan, shape, Inputs(spark, inputs))
+
+
+def schemas_of(sources: Mapping[str, Source], known: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
+    """The columns of each input. A table knows its own better than what was remembered: they may be wider."""
+    return {
+        name: source.discover() if isinstance(source, TableSource) else known.get(name) or source.discover()
+        for name, source in sources.items()
+    }
+
+
+def _input_names(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> frozenset[str]:
+    """Columns of the one relation that the query reads directly, casefolded; none if it reads a subquery."""
+    source = tree.args.get("from_")
+    name = source.this.name if source is not None and isinstance(source.this, exp.Table) else ""
+    return frozenset(column.casefold() for column in schemas[name].names) if name in schemas else frozenset()
+
+
+def described(query: Query, name: str) -> tuple[str, str]:
+    """What an input is called in messages, and which kind of source it is."""
+    for ref in query.sources:
+        if ref.id == name:
+            return redact_uri(str(ref.uri)), connector_for(ref.uri).name
+    return name, "table"
+
+
+def _own_key(query: Query, sources: Mapping[str, Source]) -> tuple[str, ...]:
+    """The source's own key, where the query hands all of its columns through unchanged."""
+    if len(sources) != 1 or not isinstance(query.tree, exp.Select):
+        return ()
+    ((name, source),) = sources.items()
+    items = query.tree.selects
+    if not source.key or not one_row_each(query.tree, name):
+        return ()
+    passed = {i.name for i in items if isinstance(i, exp.Column)} | {
+        i.alias for i in items if isinstance(i, exp.Alias) and i.this.name == i.alias
+    }
+    whole = any(isinstance(i, exp.Star) or (isinstance(i, exp.Column) and i.is_star) for i in items)
+    return source.key if whole or set(source.key) <= passed else ()
+
+
+SYSTEM_TYPES = {
+    "_timestamp": pa.timestamp("us", tz="UTC"),
+    "_event_time": pa.timestamp("us", tz="UTC"),
+    "_partition": pa.string(),
+    "_offset": pa.string(),
+    "_position": pa.string(),
+}
+
+
+def with_system_columns(schema: pa.Schema) -> pa.Schema:
+    """A source's columns, with those that every source row has."""
+    missing = [(name, kind) for name, kind in SYSTEM_TYPES.items() if name not in schema.names]
+    return pa.schema([*schema, *(pa.field(name, kind) for name, kind in missing)])
+
+
+def _system_views(query: Query, views: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
+    """Views for analysis: with system columns only where the query names one, since `*` leaves them out."""
+    used = {column.name for column in query.tree.find_all(exp.Column)} & SYSTEM_TYPES.keys()
+    if not used:
+        return {}
+    return {
+        name: pa.schema([f for f in schema if f.name not in SYSTEM_TYPES or f.name in used])
+        for name, schema in views.items()
+    }
+
+
+def _declared_types(tree: exp.Query, declared: tuple[tuple[str, pa.DataType], ...]) -> exp.Query:
+    """The query with its columns cast and named as CREATE TABLE declares them."""
+    casts = [
+        exp.alias_(
+            exp.cast(exp.column(name, table="q", quoted=True), spark_ddl(kind), dialect="spark"),
+            name,
+            quoted=True,
+        )
+        for name, kind in declared
+    ]
+    if isinstance(tree, exp.Select) and len(tree.selects) == len(declared) and not tree.find(exp.Star):
+        renamed = tree.copy()
+        renamed.set(
+            "expressions",
+            [
+                exp.alias_(exp.cast(item.unalias(), spark_ddl(kind), dialect="spark"), name, quoted=True)
+                for item, (name, kind) in zip(renamed.selects, declared, strict=True)
+            ],
+        )
+        return renamed
+    return exp.Select(expressions=casts).from_(exp.Subquery(this=tree.copy(), alias=exp.TableAlias(this="q")))
+
+
+def _expand_stars(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> exp.Query:
+    """`*` replaced by the columns of the one relation it stands for."""
+    expanded = tree.copy()
+    if isinstance(expanded, exp.Select):
+        relation = expanded.args["from_"].this
+        names = schemas[relation.name].names if relation.name in schemas else []
+        items: list[exp.Expr] = []
+        for item in expanded.selects:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.is_star):
+                items += [exp.column(name, table=relation.alias_or_name, quoted=True) for name in names]
+            else:
+                items.append(item)
+        expanded.set("expressions", items)
+    return expanded
