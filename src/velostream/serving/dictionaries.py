@@ -161,6 +161,8 @@ def begins(texts: pa.Array, shorter: pa.Array) -> bool:
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """The rows one after the other in one batch, which has to have room for them."""
+    if len(batches) == 1:
+        return batches[0]
     rows = together(batches, batches[0].schema)
     columns = []
     for column in rows.columns:

@@ -66,6 +66,12 @@ class KeyIndex:
         """Whether the index has been needed yet."""
         return self._views is None
 
+    def rearranged(self, views: Views) -> None:
+        """The rows are in other segments now; those before need not be kept for the index."""
+        with self._lock:
+            if self._views is not None:
+                self._views = views
+
     def _build(self) -> None:
         with self._lock:
             if self._views is None:

@@ -17,7 +17,6 @@ from velostream.serving import description, snapshots
 from velostream.serving.dictionaries import joined, plain, together
 from velostream.serving.frames import corrupt
 from velostream.serving.log import Replay, files_in
-from velostream.serving.merging import compact
 from velostream.serving.schemas import align, to_batches
 from velostream.serving.segments import Counts, Ids, Segment, SegmentView, Views, narrowed, subtract
 
@@ -145,7 +144,7 @@ def _check_end(folder: Path, replay: Replay) -> int:
 def _applied(views: Views, bodies: list[pa.Table], spec: TableSpec, dictionaries: Dictionaries) -> Views:
     """All records at once: every added row, less every removal; row ids make the order irrelevant."""
     if not bodies:
-        return compact(views)
+        return views
     runs = _runs(bodies)
     weights = np.concatenate([run.column(WEIGHT).combine_chunks().to_numpy() for run in runs])
     ids = np.concatenate([run.column(ROW_ID).combine_chunks().to_numpy() for run in runs])
@@ -160,12 +159,13 @@ def _applied(views: Views, bodies: list[pa.Table], spec: TableSpec, dictionaries
     start = 0
     pieces = []
     for run in runs:
-        rows = run.filter(pa.array(alive[start : start + run.num_rows]))
+        here = alive[start : start + run.num_rows]
+        rows = run if bool(here.all()) else run.filter(pa.array(here))
         pieces += align(rows.select(physical(rows)), spec.schema, spec.name, stored=True).to_batches()
         start += run.num_rows
     views = subtract(views, gone[~recent], amounts[~recent])
     rows = dictionaries.encode(together(pieces, spec.schema))
-    return compact(views + _segments(rows, fresh[counts > 0], counts[counts > 0]))
+    return views + _segments(rows, fresh[counts > 0], counts[counts > 0])
 
 
 def _runs(bodies: list[pa.Table]) -> list[pa.Table]:

@@ -48,11 +48,13 @@ class Writer:
         """Held during a commit; readers never take it."""
         self._set_codec(journal.spec)
         recovered = journal.recover(self._dictionaries)
-        index = KeyIndex(self.codec, recovered.views) if journal.spec.key else None
+        self._merger = Merger(self.lock, lambda: self._version.views, self._rearrange)
+        views = self._merger.at_once(recovered.views)
+        index = KeyIndex(self.codec, views) if journal.spec.key else None
         self._version = TableVersion(
             journal.spec,
             recovered.version,
-            recovered.views,
+            views,
             recovered.limit,
             recovered.commit,
             index,
@@ -60,9 +62,10 @@ class Writer:
         )
         publish(self._version)
         budget.enter(self)
-        self._merger = Merger(self.lock, lambda: self._version.views, self._rearrange)
         self._compaction = Compaction(journal, self.lock, lambda: self._version)
         self._compaction.after_commit()
+        with self.lock:
+            self._merger.after_commit()
 
     def _set_codec(self, spec: TableSpec) -> None:
         # Rows of a multiset are the same whenever they leave.
@@ -224,6 +227,8 @@ class Writer:
     def _rearrange(self, views: Views) -> None:
         """The same rows in other segments."""
         self._version = self._version.with_views(views)
+        if self._version.index is not None:
+            self._version.index.rearranged(views)
         self._publish(self._version)
 
     def _replace(self, version: TableVersion) -> None:

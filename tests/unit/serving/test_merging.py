@@ -12,13 +12,16 @@ from trade_rows import commit
 from velostream.model.tables import TableSpec
 from velostream.serving import merger
 from velostream.serving.merging import merge
+from velostream.serving.store import TableStore
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import WaitUntil
 
     from velostream.serving.segments import SegmentView, Views
-    from velostream.serving.store import TableStore
     from velostream.serving.table import Table
 
 SCHEMA = pa.schema([("k", pa.int64()), ("town", pa.string()), ("n", pa.int64())])
@@ -234,3 +237,20 @@ def _read(table: Table, stop: Event, wrong: list[Any]) -> None:
         if len(rows) != len(version) or len(set(rows.column("k").to_pylist())) != len(rows):
             wrong.append(version.number)
             return
+
+
+def test_large_segments_merge_after_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
+) -> None:
+    with TableStore(tmp_path) as store:
+        table = store.create(TableSpec("t", SCHEMA, ("k",)))
+        table.commit_keyed(rows_of(range(10)), None, commit(1))
+        table.checkpoint()
+        table.commit_keyed(rows_of(range(10, 20), 3), None, commit(2))
+    monkeypatch.setattr(merger, "_AT_ONCE", 8)
+    with TableStore(tmp_path) as store:
+        table = store.open("t")
+        wait_until(lambda: segments(table) == [20])
+        assert not table.version_object.index.built
+        assert [table.get(k) for k in (3, 13, 23)] == [(3, "t0", 0), (13, "t1", 3), None]
+        assert table.version == 2
