@@ -598,6 +598,15 @@ def test_mistakes_are_told_at_creation(database, trades, name):
     assert database.catalog.get(name) is None
 
 
+def test_rows_that_a_filter_drops_count_as_read(database, trades, name):
+    database.sql(f"CREATE TABLE {name} AS SELECT trade_id FROM file://{trades} WHERE quantity > 5 {QUICK}")
+    with trades.open("a") as out:
+        out.write("T5,u1,AAPL,1,1.00\nT6,u1,AAPL,many,1.00\n")
+    assert database.wait_idle(60)
+    stats = next(job.stats for job in database.jobs() if job.name == name)
+    assert (stats.records_in, stats.records_out, stats.bad_rows) == (6, 2, 1)
+
+
 def test_a_dropped_table_leaves_nothing_behind(database, trades, name):
     """Java holds our function by its query: a query that we went on holding would never be freed."""
 

@@ -122,6 +122,10 @@ class Source(ABC):
         """
         return None
 
+    def count(self, start: Offset | None, end: Offset) -> int | None:
+        """How many rows came and went in a range; None where that is not known without reading them."""
+        return None
+
     def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
         """The rows of a range that could not be decoded; asked only when `_bad` was seen."""
         return iter(())

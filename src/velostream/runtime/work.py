@@ -122,10 +122,14 @@ class ContinuousWork:
                 raise
             progress, bad = self._rebuild(end, commit, exc), 0
         self.pipeline.feed.forget_excluded()
+        # Sources count what they hand over; of tables only what reaches the query is known.
+        counts = [item.source.count(_of(start, key), end[key]) for key, item in self.inputs.all.items()]
+        known = [count for count in counts if count is not None]
+        rows_in = sum(known) if known else progress.rows_in
         for key, item in self.inputs.all.items():
             item.source.commit(end[key])
         looked_up, misses = self.pipeline.feed.take_figures()
-        return BatchFigures(progress.rows_in, progress.rows_out, bad, looked_up, misses)
+        return BatchFigures(rows_in, progress.rows_out, bad, looked_up, misses)
 
     def _nothing_new(self, start: SourceOffsets | None, end: SourceOffsets) -> bool:
         """Whether only what the versions contain moved on, and not the tables themselves."""

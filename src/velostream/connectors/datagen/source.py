@@ -91,6 +91,10 @@ class DatagenSource(Source):
         parts = max(1, min(spark.sparkContext.defaultParallelism, (last - first) // _BATCH))
         return spark.range(first, last, 1, parts).selectExpr(*expressions)
 
+    def count(self, start: Offset | None, end: Offset) -> int:
+        """See `Source`."""
+        return int(end[PARTITION]) - (int(start[PARTITION]) if start else 0)
+
     def _mixed(self) -> Iterator[tuple[str, Values, Mix]]:
         for number, (name, values) in enumerate(self._columns.items(), start=1):
             yield name, values, Mix(self._options.seed * 1_009 + number)
