@@ -57,12 +57,20 @@ class World:
         new.write_text("".join(["id,kind,ts\n", *lines]))
         new.replace(self.file)
 
+    def kept(self) -> list[int]:
+        return [number for number, _, at in self.events if self.now - HOUR < at]
+
+    def latest(self) -> set[tuple[str, datetime]]:
+        kinds = {kind for _, kind, _ in self.events}
+        newest = {(kind, max(at for _, other, at in self.events if other == kind)) for kind in kinds}
+        return {(kind, at) for kind, at in newest if self.now - HOUR < at}
+
     def live(self) -> list[tuple[int, str]]:
         return [(number, kind) for number, kind, at in self.events if self.now - HOUR < at <= self.now]
 
 
 @pytest.mark.timeout(3600)
-def test_live_rows_survive_kills(spark, tmp_path, rng, rounds):
+def test_live_rows_survive_kills(spark, tmp_path, rng, rounds, wait_until):
     world = World(tmp_path, rng)
     settings = load(None, data_dir=tmp_path / "data")
     source = f"file://{world.file}"
@@ -72,6 +80,14 @@ def test_live_rows_survive_kills(spark, tmp_path, rng, rounds):
         database.sql(f"CREATE TABLE rows AS SELECT id, kind FROM {source} {window} {debounce}")
         counted = f"SELECT kind, COUNT(*) AS c FROM {source} {window} GROUP BY kind"
         database.sql(f"CREATE TABLE counts AS {counted} {debounce}")
+        retained = '"retention" = "1h", "event.time.column" = "ts"'
+        database.sql(
+            f'CREATE TABLE kept AS SELECT id, ts FROM {source} WITH ("file.debounce" = "20ms", {retained})'
+        )
+        database.sql(
+            f"CREATE TABLE latest AS SELECT kind, MAX(ts) AS ts FROM {source} GROUP BY kind "
+            f'WITH ("file.debounce" = "20ms", {retained})'
+        )
         database.sql("CREATE TABLE above AS SELECT c, COUNT(*) AS kinds FROM counts GROUP BY c")
         assert database.wait_idle(120)
     killed = 0
@@ -98,6 +114,9 @@ def test_live_rows_survive_kills(spark, tmp_path, rng, rounds):
         world.change()
         assert database.wait_idle(120), database.jobs()
         assert Counter(map(tuple, database.table("rows").rows())) == Counter(world.live())
+        # Retention is not a job's, so nothing tells that it is done.
+        wait_until(lambda: sorted(row["id"] for row in database.table("kept").rows()) == world.kept())
+        wait_until(lambda: {tuple(row) for row in database.table("latest").rows()} == world.latest())
         counts = Counter(kind for _, kind in world.live())
         assert {tuple(row) for row in database.table("counts").rows()} == set(counts.items())
         assert {tuple(row) for row in database.table("above").rows()} == set(Counter(counts.values()).items())

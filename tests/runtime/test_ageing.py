@@ -113,6 +113,25 @@ def test_rows_of_tables_leave_joins_and_what_is_made_of_them(database, clock, wa
     )
 
 
+def test_a_sink_is_told_of_rows_that_leave(database, clock, capfd, wait_until):
+    database.sql("CREATE TABLE o (id BIGINT PRIMARY KEY, ts TIMESTAMP)")
+    database.table("o").insert({"id": 7, "ts": NOON})
+    database.sql("CREATE TABLE t AS SELECT id FROM o WHERE ts > now() - INTERVAL 1 HOUR")
+    wait_until(lambda: rows(database, "t") == [(7,)])
+    database.sql("CREATE STREAM s AS SELECT id FROM t")
+    told = ""
+
+    def said(text: str) -> bool:
+        nonlocal told
+        told += capfd.readouterr().out
+        return text in told
+
+    wait_until(lambda: said('{"id":7'))
+    assert '"_weight":-1' not in told
+    clock.forward(hours=1)
+    wait_until(lambda: said('"_weight":-1'))
+
+
 def test_rows_come_when_their_time_comes(database, clock, tmp_path, wait_until):
     path = tmp_path / "e.csv"
     uri = events(path, (1, "a", 1, at(-5)), (2, "a", 2, at(5)), (3, "a", 3, at(10)))
