@@ -10,6 +10,8 @@ from benchmarks.tables import workload
 from benchmarks.tables.stopwatch import Stopwatch, timed
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from benchmarks.tables.contenders import Ours
 
 UPSERT = 10_000
@@ -43,9 +45,10 @@ def upserts_in_a_row(watch: Stopwatch, held: Ours, rows: int) -> None:
 def writer_and_readers(watch: Stopwatch, held: Ours, rows: int) -> None:
     """The writer alone, then beside four readers; and how long a reader ever waited for a row."""
     size = min(100_000, rows)
-    alone = _written(held, rows, size, 5000)
+    given = [workload.changed(rows, size, 5000 + number) for number in range(10)]
+    alone = _written(held, given[:5])
     readers = _Readers(held, rows)
-    beside = _written(held, rows, size, 6000)
+    beside = _written(held, given[5:])
     watch.note("longest wait of a reader", 1, *readers.stopped())
     # The same without a writer: what threads wait for each other, and for the machine.
     readers = _Readers(held, rows)
@@ -55,15 +58,14 @@ def writer_and_readers(watch: Stopwatch, held: Ours, rows: int) -> None:
     watch.note("writer beside 4 readers", size, *beside)
 
 
-def _written(held: Ours, rows: int, size: int, first: int) -> tuple[list[float], list[float]]:
+def _written(held: Ours, given: list[pa.Table]) -> tuple[list[float], list[float]]:
     """Wall seconds, and CPU seconds of all threads: what a commit would take if nobody else used the machine,
     since one thread runs at a time."""
     walls: list[float] = []
     cpus: list[float] = []
-    for number in range(5):
-        given = workload.changed(rows, size, first + number)
+    for changed in given:
         with timed(walls, cpus):
-            held.upsert(given)
+            held.upsert(changed)
     return walls, cpus
 
 

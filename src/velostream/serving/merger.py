@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("velostream.serving")
 
-_AT_ONCE = 1 << 16
+_AT_ONCE = 1 << 15
 """Rows up to which segments are merged in the commit itself: about five milliseconds, indexes included."""
 _PATIENCE = 0.05
 """Seconds between two looks whether the table is closing, while the writer is busy."""
