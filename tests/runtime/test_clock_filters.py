@@ -54,6 +54,7 @@ FORMS = [
     "day > now() - INTERVAL 36 HOURS",
     "seconds > unix_timestamp() - 3600",
     "unix_timestamp(ts) <= unix_timestamp()",
+    "seconds <= unix_timestamp() + 60",
     "unix_timestamp() - 60 >= seconds AND ts > now() - INTERVAL 2 HOURS AND n % 2 = 0",
     "coalesce(ts, until_ts) > now() - INTERVAL 20 MINUTES AND day <= current_date()",
 ]

@@ -62,9 +62,9 @@ class LiveRows:
         alias = _quoted(self.alias)
         items = [f"{alias}.{_quoted(name)}" for name in columns]
         items += [f"{moment} AS {name}" for moment, name in ((first, FROM), (last, UNTIL)) if moment]
-        # One null moment and the row never passes, which greatest and least do not say.
+        # A comparison with null never holds, which greatest and least pass over.
         conditions = [each.sql(dialect=SPARK) for each in self.conditions]
-        conditions += [f"{bound.moment} IS NOT NULL" for bound in self.bounds]
+        conditions += [f"({bound.value.sql(dialect=SPARK)}) IS NOT NULL" for bound in self.bounds]
         conditions += [f"{first} < {last}"] if first and last else []
         conditions += [f"{last} > {since}"] if last and since is not None else []
         where = f" WHERE {' AND '.join(f'({each})' for each in conditions)}" if conditions else ""

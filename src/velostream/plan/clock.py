@@ -77,7 +77,7 @@ class Bound:
     kind: Kind
     begins: bool
     moment: str
-    """SQL of the moment, in microseconds; null where the value is."""
+    """SQL of the moment, in microseconds; it means nothing where the value is null."""
 
 
 @dataclass(frozen=True)
