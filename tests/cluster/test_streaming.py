@@ -13,6 +13,7 @@ import velostream
 from equivalence.check import create, wrong
 from equivalence.queries import closed
 from equivalence.worlds import WORLDS
+from velostream.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,3 +86,10 @@ def test_functions_bad_rows_widening_and_sinks(opened, tmp_path):
     assert len((out / "x.csv").read_text().splitlines()) == 5
     assert len((out / "x.jsonl").read_text().splitlines()) == 4
     assert sorted(pq.read_table(out / "x.parquet").column("id").to_pylist()) == [1, 2, 3, 4]
+
+
+def test_a_table_in_delta_lake_needs_a_data_directory_that_executors_see(opened, tmp_path):
+    database = opened(tmp_path / "data")
+    with pytest.raises(UnsupportedError, match="all machines of the cluster share"):
+        database.sql('CREATE TABLE t (id INT) WITH ("table.storage" = "delta")')
+    assert database.sql("SHOW TABLES").rows() == []

@@ -77,6 +77,8 @@ def place(kill: str) -> None:
     from velostream.connectors.file.spool import Spool
     from velostream.runtime import catalog
     from velostream.runtime.dead_letters import DeadLetters
+    from velostream.runtime.delta import engine
+    from velostream.runtime.delta.table import DeltaTable
     from velostream.runtime.outputs import SinkJournal
     from velostream.serving import snapshots
     from velostream.serving.log import Log
@@ -96,6 +98,8 @@ def place(kill: str) -> None:
         "while the catalogue is written": (catalog, "write_json", _half_written),
         "catalogue written": (catalog, "write_json", _after),
         "dead letters kept, batch not": (DeadLetters, "keep", _after),
+        "before a merge of Delta's": (engine, "merge", _before),
+        "Delta committed, nobody told": (DeltaTable, "_make_durable", _before),
     }
     name, _, number = kill.rpartition(" ")
     owner, function, when = places[name]
@@ -117,7 +121,7 @@ PLACES = {
     "catalogue written": 8,
     "dead letters kept, batch not": 2,
 }
-"""Places to die at, and up to which number the time may be drawn."""
+"""Places to die at, and up to which number the time may be drawn. Delta's have a test of their own."""
 
 
 def main() -> None:

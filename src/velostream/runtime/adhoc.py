@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from velostream.plan.spark import arrow_frame, private_session, rows_of
+from velostream.runtime.delta.version import DeltaVersion
 from velostream.runtime.results import Result
 from velostream.serving.queries import NeedsSpark
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.model.statements import Query
+    from velostream.runtime.delta.engine import DeltaEngine
     from velostream.serving.store import TableStore
     from velostream.serving.version import TableVersion
 
@@ -21,16 +23,17 @@ if TYPE_CHECKING:
 class AdHoc:
     """Answers queries over the newest versions of tables."""
 
-    def __init__(self, store: TableStore, spark: Callable[[], SparkSession]) -> None:
+    def __init__(self, store: TableStore, spark: Callable[[], SparkSession], delta: DeltaEngine) -> None:
         self._store = store
         self._spark = spark
+        self._delta = delta
         self._engine = store.questions.engine
         store.questions.spark = self.on_spark
 
     def answer(self, query: Query, params: Mapping[str, Any] | tuple[Any, ...] | None = None) -> Result:
         """One consistent answer."""
         versions = {name: self._store.open(name).version_object for name in query.tables}
-        if not query.udfs:
+        if not query.udfs and not any(isinstance(each, DeltaVersion) for each in versions.values()):
             try:
                 return Result(self._engine.answer(query, versions, params), engine="duckdb")
             except NeedsSpark:
@@ -44,9 +47,16 @@ class AdHoc:
         params: Mapping[str, Any] | tuple[Any, ...] | None,
     ) -> pa.Table:
         """The answer by Spark itself, over the given versions."""
-        spark = private_session(self._spark())
+        if any(isinstance(version, DeltaVersion) for version in versions.values()):
+            spark = self._delta.session()
+        else:
+            spark = private_session(self._spark())
         for name, version in versions.items():
-            arrow_frame(spark, version.snapshot()).createOrReplaceTempView(f"`{name}`")
+            if isinstance(version, DeltaVersion):
+                frame = version.frame(spark)
+            else:
+                frame = arrow_frame(spark, version.snapshot())
+            frame.createOrReplaceTempView(f"`{name}`")
         sql = query.tree.sql(dialect="spark")
         if not params:
             return rows_of(spark, sql)

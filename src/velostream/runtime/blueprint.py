@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
+from velostream.errors import UnsupportedError
 from velostream.model.moments import micros
 from velostream.model.statements import Query
 from velostream.plan.ageing import ageing
@@ -17,6 +18,8 @@ from velostream.plan.planner import POSITION
 from velostream.plan.plans import RowsPlan
 from velostream.plan.spark import private_session
 from velostream.runtime.ageing import RESULT, LiveInput, LiveSource, open_live, open_or_make
+from velostream.runtime.delta.source import DeltaTableSource
+from velostream.runtime.delta.table import DeltaTable
 from velostream.runtime.inputs import Input
 from velostream.runtime.opened import (
     SYSTEM_TYPES,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from velostream.connectors.base import Source
     from velostream.model.options import CommonOptions
     from velostream.plan.ageing import Ageing
+    from velostream.runtime.delta.engine import DeltaEngine
     from velostream.runtime.select import LiveSelect
 
 
@@ -52,6 +56,7 @@ class Site:
     settings: Settings
     store: TableStore
     spark: Callable[[], SparkSession]
+    delta: DeltaEngine
     once: bool = False
     tmp: Path | None = None
     """Where a SELECT keeps what it read while it runs; None: the system's own folder for such things."""
@@ -90,15 +95,29 @@ def open_query(
             sources[ref.id] = source
             wait_for(source, stop, tell)
         for name in query.tables:
-            sources[name] = TableSource(site.store.open(name), reader)
+            read = site.store.open(name)
+            if isinstance(read, DeltaTable):
+                sources[name] = DeltaTableSource(read, reader)
+            else:
+                sources[name] = TableSource(read, reader)
         if query.sources and query.tables:
             wait_for_tables([site.store.open(name) for name in query.tables], options, stop, tell)
+        in_delta = options.table_storage == "delta" or any(
+            isinstance(source, DeltaTableSource) for source in sources.values()
+        )
         if table:
             schemas = schemas_of(sources, known)
             aged = ageing(query, {name: schema.names for name, schema in schemas.items()})
+            if aged is not None and in_delta:
+                raise UnsupportedError(
+                    "a filter on the clock keeps the rows that pass it in memory, "
+                    "and a table of this statement is in Delta Lake",
+                    hint='leave out "table.storage" = "delta" here and in the tables that are read',
+                )
             if aged is not None:
                 return _over_live(site, query, aged, key, sources, known, declared, folder, reader)
-        return planned(site.spark(), query, key, sources, known, declared, table=table)
+        session = site.delta.session() if in_delta else site.spark()
+        return planned(session, query, key, sources, known, declared, table=table)
     except BaseException:
         for source in sources.values():
             source.close()

@@ -24,6 +24,8 @@ from velostream.runtime.catalog import Catalog, bind_stored, schema_text
 from velostream.runtime.control import ControlServer, listen
 from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.dead_letters import DeadLetters
+from velostream.runtime.delta.engine import DeltaEngine
+from velostream.runtime.delta.storage import DeltaStorage
 from velostream.runtime.executor import Executor
 from velostream.runtime.jobs import Jobs
 from velostream.runtime.results import Result
@@ -100,11 +102,13 @@ class Database:
                 self.directory.tables, read_only=read_only, editions=editions, clock=clock
             )
             self.store.budget.total = settings.memory_total
-            self.adhoc = AdHoc(self.store, self.spark)
+            self.delta = DeltaEngine(self.spark, settings.conf)
+            self.store.storages["delta"] = DeltaStorage(self.delta, self.store.questions, clock)
+            self.adhoc = AdHoc(self.store, self.spark, self.delta)
             if not read_only:
                 self._remove_orphans()
             tmp = None if read_only else self.directory.tmp
-            site = Site(settings, self.store, self.spark, once, tmp, clock=clock)
+            site = Site(settings, self.store, self.spark, self.delta, once, tmp, clock=clock)
             self.dead_letters = None if read_only else DeadLetters(self.store)
             self.jobs_by_name = Jobs(site, self.directory, self.catalog, self.dead_letters, self._job_changed)
             self._on_job = on_job
@@ -269,6 +273,8 @@ class Database:
         self.udfs.add(function, returns, name)
         if self._spark is not None:
             self.udfs.register(self._spark)
+        if self.delta.root is not None:
+            self.udfs.register(self.delta.root)
         if not self.read_only:
             self.resume()
         return function

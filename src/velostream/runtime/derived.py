@@ -154,6 +154,9 @@ class Evaluation:
     def frame(self, node: Node, when: When, only: Restriction | None) -> DataFrame:
         """Rows of a node as they were or are: all, or exactly those of the restriction."""
         if isinstance(node, Scan):
+            native = self._inputs.native(node.relation, self._end[node.relation]) if only is None else None
+            if native is not None:
+                return self._native(node, when, native.select(*map(_quoted, node.columns)))
             return arrow_frame(self._spark, self._looked_up(node, when, only))
         if isinstance(node, Each):
             return self._each(node, when, only)
@@ -186,6 +189,13 @@ class Evaluation:
             return before(rows, delta.came, delta.went)
         came, went = (among(each, only.columns, only.keys) for each in (delta.came, delta.went))
         return before(rows, came, went)
+
+    def _native(self, scan: Scan, when: When, now: DataFrame) -> DataFrame:
+        if when == "after":
+            return now
+        delta = self.delta(scan)
+        came, went = arrow_frame(self._spark, delta.came), arrow_frame(self._spark, delta.went)
+        return now.exceptAll(came).unionAll(went)
 
     def _each(self, node: Each, when: When, only: Restriction | None) -> DataFrame:
         if only is None:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from velostream.errors import SqlError, TableError
 from velostream.model.statements import Delete, InsertInto, Query, Update
 from velostream.serving.rows import to_table
+from velostream.serving.store import STORAGE
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
@@ -97,6 +98,11 @@ class Dml:
         """Delete rows where the condition holds. Returns how many."""
         table = self.store.open(statement.table)
         with table.exclusive():
+            if statement.where is None and table.spec.options.get(STORAGE) is not None:
+                # A table that may not fit into memory, and nothing to choose from it.
+                count = len(table)
+                table.truncate(table.manual_commit(identity))
+                return count
             old = _fitted(self._where(table, [exp.Star()], statement.where, params), table)
             commit = table.manual_commit(identity)
             if table.spec.key:

@@ -32,6 +32,7 @@ from velostream.runtime.opening import common_options
 from velostream.runtime.results import Result
 from velostream.runtime.retention import retention_of, stored
 from velostream.runtime.select import LiveSelect
+from velostream.serving.store import STORAGE
 from velostream.sql.dependencies import used_names
 from velostream.sql.generator import generate
 
@@ -192,12 +193,20 @@ class Executor:
     def _(self, statement: model.CreateTable) -> Result:
         if self._exists(statement, statement.name):
             return Result(message=f'table "{statement.name}" exists already')
+        if statement.properties.get(STORAGE) == "delta" and "retention" in statement.properties:
+            raise UnsupportedError(
+                f'rows of table "{statement.name}" cannot age out: a table in Delta Lake keeps its rows',
+                hint='leave out "retention", or keep the table in memory: leave out "table.storage"',
+                location=statement.location,
+            )
         if statement.query is not None:
             return self._create_job(statement, statement.name, f'table "{statement.name}"')
         schema = pa.schema([pa.field(column.name, column.type) for column in statement.columns])
         entry = replace(self._catalog.draft(statement, statement.name), result=schema)
         retention = retention_of(common_options(statement.properties), schema)
         options = retention.options() if retention is not None else {}
+        if statement.properties.get(STORAGE) == "delta":
+            options[STORAGE] = "delta"
         spec = TableSpec(statement.name, stored(schema, retention), statement.key, options)
         with self._room(statement.name):
             self._store.create(spec, edition=entry.edition)
@@ -238,8 +247,6 @@ class Executor:
         return self._create_job(statement, name, f"job into {statement.uri}")
 
     def _create_job(self, statement: Continuous, name: str, what: str) -> Result:
-        if statement.properties.get("table.storage") == "delta":
-            raise UnsupportedError('"table.storage" = "delta" is not executed in this version')
         old = self._catalog.get(name)
         if old is not None and isinstance(statement, model.CreateTable):
             return self._replace_table(statement, name, what)
@@ -331,8 +338,10 @@ class Executor:
     def _(self, statement: model.Explain) -> Result:
         query = getattr(statement.statement, "query", None)
         names = query.tables if isinstance(query, model.Query) else ()
-        columns = {name: self._store.open(name).spec.visible for name in names}
-        return Result(pa.table({"plan": explain(statement.statement, columns)}))
+        specs = {name: self._store.open(name).spec for name in names}
+        columns = {name: spec.visible for name, spec in specs.items()}
+        in_delta = [name for name, spec in specs.items() if spec.options.get(STORAGE) == "delta"]
+        return Result(pa.table({"plan": explain(statement.statement, columns, in_delta)}))
 
     # --- what ends something ----------------------------------------------------------------------------
 

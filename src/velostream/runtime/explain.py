@@ -16,23 +16,29 @@ from velostream.runtime.retention import told
 from velostream.sql.usage import column_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from velostream.plan.ageing import Ageing
 
 
-def explain(statement: model.Statement, columns: Mapping[str, Sequence[str]] | None = None) -> list[str]:
+def explain(
+    statement: model.Statement,
+    columns: Mapping[str, Sequence[str]] | None = None,
+    in_delta: Collection[str] = (),
+) -> list[str]:
     """Lines of text: inputs, steps with kind, reason and state, emission, output.
 
-    `columns` are those of tables, where they are known.
+    `columns` are those of tables, where they are known; `in_delta` are tables that are not in memory.
     """
     query = getattr(statement, "query", None)
     if not isinstance(query, model.Query):
         return [f"{type(statement).__name__}: carried out at once, nothing is kept running"]
-    lines = [*_inputs(query)]
+    lines = [*_inputs(query, in_delta)]
     if isinstance(statement, (model.SelectStatement, model.InsertInto)) and not query.continuous:
         lines.append("answer: now, over the newest version of each table")
-        lines.append("  engine: duckdb where it is proven to agree with Spark, else spark")
+        elsewhere = any(name in in_delta for name in query.tables)
+        duckdb = "duckdb where it is proven to agree with Spark, else spark"
+        lines.append(f"  engine: {'spark' if elsewhere else duckdb}")
         return lines
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
     try:
@@ -115,7 +121,7 @@ def _used(query: model.Query, columns: Mapping[str, Sequence[str]]) -> Mapping[s
     }
 
 
-def _inputs(query: model.Query) -> list[str]:
+def _inputs(query: model.Query, in_delta: Collection[str]) -> list[str]:
     lines = []
     for ref in query.sources:
         connector = connector_for(ref.uri)
@@ -127,8 +133,14 @@ def _inputs(query: model.Query) -> list[str]:
         if query.sources
         else "its rows, then its changes; rows can be taken back"
     )
-    lines += [f"table {name}: {how}" for name in query.tables]
+    for name in query.tables:
+        lines.append(f"table {name}: {how}")
+        if name in in_delta:
+            lines.append(f"  storage: delta; {_LOOKUPS}")
     return lines
+
+
+_LOOKUPS = "a lookup is a Spark job of tenths of a second, and more as the table grows"
 
 
 def _step(number: int, step: Step) -> list[str]:
@@ -145,7 +157,12 @@ def _output(statement: model.Statement, plan: Plan, query: model.Query) -> list[
     lines = [f"emission: {query.emit.mode}{every}"]
     if isinstance(statement, model.CreateTable):
         options = common_options(statement.properties)
-        lines.append(f"output: table {statement.name}, {options.table_storage}, durable by snapshot and log")
+        if options.table_storage == "delta":
+            lines.append(f"output: table {statement.name}, delta, durable by Delta Lake's own log")
+            lines.append(f"  lookups: {_LOOKUPS}")
+            lines.append("  commits: one append or MERGE for each micro-batch, about a second")
+        else:
+            lines.append(f"output: table {statement.name}, memory, durable by snapshot and log")
         lines.append("  guarantee: exactly once")
         leaving = told(options)
         lines += [f"  retention: {leaving}"] if leaving else []

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MANY_ROWS = 1000
 """Changes of fewer rows than this are always followed by key."""
+MOST_ROWS = 200_000
+"""More changes than this of a table that is not in memory are not brought here."""
 MOST_SHARE = 3
 """When more than one row in this many changed, the whole query is cheaper than looking keys up."""
 
@@ -66,6 +68,8 @@ class DerivedFeed:
         """Whether so much changed that computing everything is cheaper than following keys."""
         if start is None:
             return False
+        if self._inputs.far_too_many(start, end, MOST_ROWS):
+            return True
         self.begin(start, end)
         assert self._evaluation is not None
         changed = self._evaluation.changes(self._node)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from velostream.model.changes import WEIGHT, BadRow, Offset, SourceOffsets
 from velostream.plan.planner import POSITION
 from velostream.plan.spark import arrow_frame
+from velostream.runtime.delta.source import DeltaTableSource
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.work import ColumnsWidenedError
 
@@ -200,6 +201,20 @@ class Inputs:
     def arrow_snapshot(self, key: str, end: Offset) -> pa.Table:
         """All rows of a table as of `end`."""
         return self._arrow(self.all[key], None, end)
+
+    def native(self, key: str, end: Offset) -> DataFrame | None:
+        """All rows of a table as of `end`, if they are not here but in files; None otherwise."""
+        item = self.all[key]
+        return item.source.frame(self._spark, None, end, item.wanted())
+
+    def far_too_many(self, start: SourceOffsets, end: SourceOffsets, most: int) -> bool:
+        """Whether more rows changed, in tables whose rows are in files, than are to be held here."""
+        return any(
+            isinstance(item.source, DeltaTableSource)
+            and item.source.changed_rows(start[key], end[key]) > most
+            for key, item in self.all.items()
+            if key in start
+        )
 
     def arrow_where(self, key: str, end: Offset, columns: Sequence[str], keys: pa.Table) -> pa.Table:
         """The rows of a table as of `end` whose columns are one of the keys; null equals null."""

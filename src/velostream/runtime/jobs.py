@@ -18,12 +18,15 @@ from velostream.model.uri import Uri
 from velostream.plan.plans import RowsPlan
 from velostream.runtime.ageing import AgeingWork, LiveInput
 from velostream.runtime.blueprint import Site, open_query, open_retained
+from velostream.runtime.delta.pipeline import DeltaPipeline
+from velostream.runtime.delta.table import DeltaTable
 from velostream.runtime.job import Job, Work
 from velostream.runtime.opening import common_options, key_of, open_sink, sole_place
 from velostream.runtime.outputs import JobOutput, SinkOutput, TableOutput
 from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.retention import retention_of, stored
 from velostream.runtime.work import ContinuousWork
+from velostream.serving.store import STORAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -246,7 +249,9 @@ class Jobs:
         letters, patient = self._dead_letters, not self.site.once
 
         def continuous(part: Opened | LiveInput, output: JobOutput) -> ContinuousWork:
-            pipeline = Pipeline(part.spark, part.plan, part.shape, part.inputs, output)
+            in_delta = isinstance(output, TableOutput) and isinstance(output.table, DeltaTable)
+            kind = DeltaPipeline if in_delta else Pipeline
+            pipeline = kind(part.spark, part.plan, part.shape, part.inputs, output)
             return ContinuousWork(
                 entry.name, pipeline, part.inputs, output, options, letters, widen, patient=patient
             )
@@ -268,7 +273,9 @@ class Jobs:
             kind = ", ".join(sorted({item.kind for item in opened.read.values()}))
             retention = _retention(entry, opened)
             options = retention.options() if retention is not None else {}
-            if self.site.settings.memory_per_table:
+            if common_options(entry.statement.properties).table_storage == "delta":
+                options[STORAGE] = "delta"
+            elif self.site.settings.memory_per_table:
                 options["memory.budget"] = str(self.site.settings.memory_per_table)
             spec = opened.shape.spec(entry.name, options, kind, owner=entry.name)
             spec = replace(spec, schema=stored(spec.schema, retention))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ARCHIVES_KEPT = 3
 FETCH_TIMEOUT = 120.0
+_IVY_SETTINGS = "VELOSTREAM_IVY_SETTINGS"
 WARM_UP_TIMEOUT = 300.0
 
 
@@ -54,6 +55,22 @@ JARS = (
     ),
 )
 """What the driver's class path gets besides Spark."""
+
+DELTA_JARS = (
+    Jar(
+        "io.delta",
+        "delta-spark_4.2_2.13",
+        "4.4.0",
+        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+    ),
+    Jar(
+        "io.delta",
+        "delta-storage",
+        "4.4.0",
+        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    ),
+)
+"""Delta Lake, which only a statement that uses it fetches and loads."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +102,32 @@ def prepare(say: Callable[[str], None] = lambda line: None, ivy_settings: str | 
     java = find_java()
     try:
         with _only_one(cache):
+            settings = ivy_settings or os.environ.get(_IVY_SETTINGS)
             for jar in JARS:
-                _fetch(jar, cache, java, ivy_settings or os.environ.get("VELOSTREAM_IVY_SETTINGS"), say)
+                _fetch(jar, cache, java, settings, say, ": small batches will be slower")
             found = prepared(cache, java)
             if not found.archives:
                 _archive(cache, java, found, say)
     except OSError as exc:
         say(f'cannot use cache "{cache}" ({exc.strerror}): going on without it')
     return prepared(cache, java)
+
+
+def fetched(jars: tuple[Jar, ...], what: str, ivy_settings: str | None = None) -> tuple[Path, ...]:
+    """Jars that a statement cannot do without, downloaded the first time; JavaError when that fails."""
+    cache = cache_home()
+    paths = tuple(cache / "jars" / jar.file_name for jar in jars)
+    said: list[str] = []
+    with _only_one(cache):
+        for jar in jars:
+            _fetch(jar, cache, find_java(), ivy_settings or os.environ.get(_IVY_SETTINGS), said.append)
+    if any(_digest(path) != jar.sha256 for path, jar in zip(paths, jars, strict=True)):
+        raise JavaError(
+            f"{what} cannot be downloaded",
+            detail="\n".join(said) or None,
+            hint="connect to the network once, or set Spark's spark.jars.ivySettings for a mirror",
+        )
+    return paths
 
 
 @contextmanager
@@ -110,7 +145,14 @@ def _digest(path: Path) -> str | None:
         return None
 
 
-def _fetch(jar: Jar, cache: Path, java: JavaHome, settings: str | None, say: Callable[[str], None]) -> None:
+def _fetch(
+    jar: Jar,
+    cache: Path,
+    java: JavaHome,
+    settings: str | None,
+    say: Callable[[str], None],
+    consequence: str = "",
+) -> None:
     """Download with the Ivy that pyspark carries, check the bytes, then put the jar in place in one step."""
     from velostream.runtime.gateway import SPARK_HOME
 
@@ -131,7 +173,7 @@ def _fetch(jar: Jar, cache: Path, java: JavaHome, settings: str | None, say: Cal
                 command, stdin=subprocess.DEVNULL, capture_output=True, timeout=FETCH_TIMEOUT, check=True
             )
         except subprocess.SubprocessError:
-            say(f"{jar.artifact} cannot be downloaded: small batches will be slower")
+            say(f"{jar.artifact} cannot be downloaded{consequence}")
             return
         fetched = Path(folder) / jar.file_name
         if _digest(fetched) != jar.sha256:

@@ -56,6 +56,13 @@ class Questions:
         name = version.spec.name
         return self.answer(_question(name, version.spec.visible, projection, where), {name: version})
 
+    def ask_spark(self, version: TableVersion, projection: str, where: str | None) -> pa.Table:
+        """The same of rows that only Spark reaches."""
+        name = version.spec.name
+        if self.spark is None:
+            raise UnsupportedError(f'table "{name}" is read by Spark, which is not running here')
+        return self.spark(_question(name, version.spec.visible, projection, where), {name: version}, {})
+
     def bound(self, spec: TableSpec, projection: str, where: str | None) -> exp.Expr:
         """What the same question means: its tree, names and functions checked."""
         return _question(spec.name, spec.visible, projection, where).tree

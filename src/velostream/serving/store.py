@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from threading import RLock
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, unquote
 
 from velostream.errors import DataDirError, DuplicateNameError, TableError, UnknownNameError, did_you_mean
+from velostream.serving import description
 from velostream.serving.journal import Journal
 from velostream.serving.log import sync_folder
 from velostream.serving.memory import MemoryBudget
@@ -28,6 +29,23 @@ _ASIDE = "."
 """Folders being made or removed start with it; table folders never do."""
 _EDITION = "@"
 """Stands in a folder's name between the table's name, where it would be escaped, and the edition."""
+
+
+STORAGE = "table.storage"
+"""Option of a table that tells where it lives, if not in memory."""
+
+
+class Storage(Protocol):
+    """Keeps tables elsewhere than in memory."""
+
+    def create(self, folder: Path, spec: TableSpec) -> None:
+        """Make the folder of a new, empty table; it exists whole or not at all."""
+
+    def open(self, folder: Path, *, read_only: bool) -> Table:
+        """The table as its files leave it."""
+
+    def verify(self, folder: Path) -> TableReport:
+        """Check the files of a table, which need not be fit to open."""
 
 
 class TableStore:
@@ -58,6 +76,8 @@ class TableStore:
         """Answers SQL over single tables; the runtime lends it Spark."""
         self.budget = MemoryBudget()
         """What all tables together may take; the runtime sets it."""
+        self.storages: dict[str, Storage] = {}
+        """Where tables live that are not in memory, by the name of the storage; lent by the runtime."""
         if not read_only:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in root.glob(f"{_ASIDE}*"):
@@ -71,7 +91,11 @@ class TableStore:
             folder = self._folder(spec.name, self._edition(spec.name, edition))
             if folder.exists():
                 raise DuplicateNameError(f'table "{spec.name}" already exists')
-            Journal.create(folder, spec)
+            storage = self._storage_of(spec)
+            if storage is not None:
+                storage.create(folder, spec)
+            else:
+                Journal.create(folder, spec)
             return self.open(spec.name, edition=edition)
 
     def open(self, name: str, *, edition: int | None = None) -> Table:
@@ -81,9 +105,12 @@ class TableStore:
             table = self._open.get((name, number))
             if table is None:
                 folder = self._existing(name, number)
-                table = Table(
-                    Journal(folder, read_only=self._read_only), self.questions, self.budget, self._clock
-                )
+                storage = self._storage_of(description.read_spec(folder)[0])
+                if storage is not None:
+                    table = storage.open(folder, read_only=self._read_only)
+                else:
+                    journal = Journal(folder, read_only=self._read_only)
+                    table = Table(journal, self.questions, self.budget, self._clock)
                 self._open[name, number] = table
             return table
 
@@ -140,8 +167,19 @@ class TableStore:
             number = self._edition(name, None)
             table = self._open.get((name, number))
             if table is None:
-                return replace(verify(self._existing(name, number)), name=name)
+                folder = self._existing(name, number)
+                try:
+                    storage = self._storage_of(description.read_spec(folder)[0])
+                except DataDirError:
+                    storage = None
+                return replace(storage.verify(folder) if storage else verify(folder), name=name)
         return table.verify()
+
+    def _storage_of(self, spec: TableSpec) -> Storage | None:
+        name = spec.options.get(STORAGE)
+        if name is not None and name not in self.storages:
+            raise TableError(f'table "{spec.name}" lives in {name}, which is not there')
+        return self.storages[name] if name is not None else None
 
     def close(self) -> None:
         """Close every table."""

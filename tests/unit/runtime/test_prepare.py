@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from velostream.errors import JavaError
 from velostream.runtime import prepare as preparing
 from velostream.runtime.java import JavaHome
-from velostream.runtime.prepare import JARS, Jar, prepare, prepared
+from velostream.runtime.prepare import DELTA_JARS, JARS, Jar, fetched, prepare, prepared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +101,17 @@ def test_an_archive_is_of_one_java_and_one_class_path(tmp_path: Path):
 
 
 def test_jars_are_pinned_to_their_bytes():
-    assert all(len(jar.sha256) == 64 for jar in JARS)
+    assert all(len(jar.sha256) == 64 for jar in (*JARS, *DELTA_JARS))
+
+
+def test_a_jar_that_a_statement_needs_is_fetched_or_its_absence_told(machine: Path):
+    with pytest.raises(JavaError, match="Thing cannot be downloaded") as error:
+        fetched((JAR,), "Thing")
+    assert "mirror" in str(error.value)
+    (machine / "served").write_bytes(CONTENT)
+    (path,) = fetched((JAR,), "Thing", "/etc/mirror.xml")
+    assert path.read_bytes() == CONTENT
+    assert "-settings /etc/mirror.xml" in (machine / "asked").read_text()
 
 
 @pytest.mark.spark

@@ -1,0 +1,1 @@
+"""Tables that outgrow memory: kept in Delta Lake, written and read by Spark."""

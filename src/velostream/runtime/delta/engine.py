@@ -1,0 +1,224 @@
+"""Spark with Delta Lake in it, made when the first statement needs it.
+
+A plain session never loads Delta. When one is wanted, its jars join the class path of the running JVM, and a
+second session with Delta's rules is made beside the first one: same context, settings and functions.
+"""
+
+from __future__ import annotations
+
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from velostream.errors import InternalError, UnsupportedError
+from velostream.plan.spark import private_session, translated
+from velostream.runtime.prepare import DELTA_JARS, fetched
+from velostream.runtime.session import local_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+ROW = "__row"
+"""Column of the files, not of the table: each stored row's own number, rising in the order of writing."""
+GONE = "__gone"
+
+SETTINGS = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.merge.materializeSource": "none",
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.databricks.delta.vacuum.logging.enabled": "false",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+}
+"""Delta is set up for large clusters: fifty tasks to read its log, ten thousand to list a folder."""
+
+PROPERTIES = {
+    "delta.enableChangeDataFeed": "true",
+    "delta.enableDeletionVectors": "true",
+}
+_REFUSED = " ,;{}()\n\t="
+_TAKEN = {"_change_type", "_commit_version", "_commit_timestamp"}
+_APPLICATION = "velostream"
+_jars_lock = RLock()
+
+
+class DeltaEngine:
+    """Sessions with Delta Lake, on the Spark of a database."""
+
+    def __init__(self, spark: Callable[[], SparkSession], conf: Mapping[str, str]) -> None:
+        self._spark = spark
+        self._ivy_settings = conf.get("spark.jars.ivySettings")
+        self._root: SparkSession | None = None
+        self._lock = RLock()
+
+    @property
+    def root(self) -> SparkSession | None:
+        """The session with Delta, if one was made."""
+        return self._root
+
+    def session(self) -> SparkSession:
+        """A session of its own, with Delta."""
+        base = self._spark()
+        with self._lock:
+            if self._root is None:
+                _check_shared(base)
+                self._root = _extended(base, fetched(DELTA_JARS, "Delta Lake", self._ivy_settings))
+            return private_session(self._root)
+
+
+def _check_shared(spark: SparkSession) -> None:
+    """Executors write the files: on a cluster they must see the data directory."""
+    shared = spark.conf.get("spark.velostream.sharedDataDir", "false")
+    if local_cores(str(spark.sparkContext.master)) is None and shared != "true":
+        raise UnsupportedError(
+            "a table in Delta Lake needs a data directory that all machines of the cluster share",
+            hint="if it is one, say so: --conf spark.velostream.sharedDataDir=true",
+        )
+
+
+def _extended(base: SparkSession, jars: tuple[Path, ...]) -> SparkSession:
+    from pyspark.sql import SparkSession as Session
+
+    with _jars_lock, translated():
+        context = base.sparkContext
+        _add_jars(base, jars)
+        jvm: Any = context._jvm  # noqa: SLF001
+        inner: Any = base._jsparkSession  # noqa: SLF001
+        extensions = jvm.org.apache.spark.sql.SparkSessionExtensions()
+        jvm.io.delta.sql.DeltaSparkSessionExtension().apply(extensions)
+        some, nothing = jvm.scala.Option.apply, jvm.PythonUtils.toScalaMap({})
+        # What cloneSession does, but with rules of its own: a plain session's rules are fixed when it starts.
+        made = jvm.org.apache.spark.sql.classic.SparkSession(
+            context._jsc.sc(),  # noqa: SLF001
+            some(inner.sharedState()),
+            some(inner.sessionState()),
+            extensions,
+            nothing,
+            nothing,
+        )
+        session = Session(context, made)
+        for key, value in SETTINGS.items():
+            session.conf.set(key, value)
+        return session
+
+
+def _add_jars(spark: SparkSession, jars: tuple[Path, ...]) -> None:
+    """ADD JAR on a cluster. In local mode driver and tasks would then load Delta twice, which it refuses."""
+    if local_cores(str(spark.sparkContext.master)) is None:
+        for jar in jars:
+            spark.sql(f"ADD JAR '{jar}'")
+        return
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    while loader is not None and loader.getClass().getName() != "org.apache.spark.util.MutableURLClassLoader":
+        loader = loader.getParent()
+    if loader is None:
+        raise InternalError("no class loader of Spark's takes the jars of Delta Lake")
+    for jar in jars:
+        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+
+
+# --- one table --------------------------------------------------------------------------------------
+
+
+def read(spark: SparkSession, path: Path, version: int) -> DataFrame:
+    """All rows of a version."""
+    # Without a version Delta takes the newest when the frame is run, which may be later than it is made.
+    with translated():
+        return _ours(spark.read.format("delta").option("versionAsOf", version).load(str(path)))
+
+
+def change_feed(spark: SparkSession, path: Path, first: int, last: int) -> DataFrame:
+    """What the commits from `first` to `last` did, with Delta's columns `_change_type`, `_commit_version`."""
+    reader = spark.read.format("delta").option("readChangeFeed", "true")
+    with translated():
+        return _ours(reader.option("startingVersion", first).option("endingVersion", last).load(str(path)))
+
+
+def append(frame: DataFrame, path: Path, said: str, sequence: int, *, create: bool) -> None:
+    """Add rows; with `create` they are the first, and make the table."""
+    writer = _theirs(frame).write.format("delta").mode("append").option("userMetadata", said)
+    writer = writer.option("txnAppId", _APPLICATION).option("txnVersion", sequence)
+    if create:
+        writer = writer.options(**PROPERTIES)
+    with translated():
+        writer.save(str(path))
+
+
+def overwrite(frame: DataFrame, path: Path, said: str, sequence: int) -> None:
+    """Make these rows, with their columns, the whole table."""
+    writer = _theirs(frame).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    writer = writer.option("userMetadata", said).option("txnAppId", _APPLICATION)
+    with translated():
+        writer.option("txnVersion", sequence).save(str(path))
+
+
+def merge(
+    spark: SparkSession, path: Path, source: DataFrame, lowest: int, highest: int, said: str, sequence: int
+) -> None:
+    """Delete the rows whose number is marked gone in `source`, and insert its other rows, in one commit."""
+    with translated(), _saying(spark, said, sequence):
+        target = _table(spark, path)
+        # The bounds let Delta pass over files by their statistics: what changes is mostly what is new.
+        on = f"t.{ROW} = s.{ROW} AND t.{ROW} BETWEEN {lowest} AND {highest}"
+        rows = getattr(_theirs(source)._jdf, "as")("s")  # noqa: SLF001
+        merging = getattr(target, "as")("t").merge(rows, on)
+        deleting = merging.whenMatched(f"s.{GONE}").delete()
+        deleting.whenNotMatched(f"NOT s.{GONE}").insertAll().execute()
+
+
+def compact(spark: SparkSession, path: Path, said: str) -> None:
+    """Many small files into few."""
+    with translated(), _saying(spark, said, None):
+        _table(spark, path).optimize().executeCompaction()
+
+
+def vacuum(spark: SparkSession, path: Path, hours: float) -> None:
+    """Delete files that no version of the last `hours` needs."""
+    with translated():
+        _table(spark, path).vacuum(float(hours))
+
+
+def _table(spark: SparkSession, path: Path) -> Any:
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    return jvm.io.delta.tables.DeltaTable.forPath(spark._jsparkSession, str(path))  # noqa: SLF001
+
+
+class _saying:  # noqa: N801
+    """What commands, which take no options, write into the log."""
+
+    def __init__(self, spark: SparkSession, said: str, sequence: int | None) -> None:
+        self._spark = spark
+        self._settings = {"spark.databricks.delta.commitInfo.userMetadata": said}
+        if sequence is not None:
+            self._settings |= {
+                "spark.databricks.delta.write.txnAppId": _APPLICATION,
+                "spark.databricks.delta.write.txnVersion": str(sequence),
+            }
+
+    def __enter__(self) -> None:
+        for key, value in self._settings.items():
+            self._spark.conf.set(key, value)
+
+    def __exit__(self, *_: object) -> None:
+        for key in self._settings:
+            self._spark.conf.unset(key)
+
+
+def _theirs(frame: DataFrame) -> DataFrame:
+    """The frame with names that Delta takes; all but the odd ones are as they are."""
+    return frame.withColumnsRenamed({name: _taken(name) for name in frame.columns if _taken(name) != name})
+
+
+def _ours(frame: DataFrame) -> DataFrame:
+    """The frame with the table's names."""
+    return frame.withColumnsRenamed({name: unquote(name) for name in frame.columns if "%" in name})
+
+
+def _taken(name: str) -> str:
+    escaped = "".join(f"%{ord(each):02X}" if each in _REFUSED or each == "%" else each for each in name)
+    return f"%5F{escaped[1:]}" if name.casefold() in _TAKEN else escaped
