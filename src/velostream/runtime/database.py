@@ -29,7 +29,7 @@ from velostream.runtime.delta.storage import DeltaStorage
 from velostream.runtime.executor import Executor
 from velostream.runtime.jobs import Jobs
 from velostream.runtime.results import Result
-from velostream.runtime.retention import Retainer
+from velostream.runtime.retainer import Retainer
 from velostream.runtime.select import FOLDER, LiveSelect
 from velostream.runtime.udfs import Udfs
 from velostream.serving.rows import infer_schema

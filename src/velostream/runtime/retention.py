@@ -1,33 +1,19 @@
-"""The property `retention` of a table: what it means for its columns, and the thread that carries it out."""
+"""The property `retention` of a table: what it means for its columns, and what EXPLAIN says of it."""
 
 from __future__ import annotations
 
-import threading
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import structlog
 
-from velostream.errors import PropertyError, VelostreamError, did_you_mean
+from velostream.errors import PropertyError, did_you_mean
 from velostream.model.durations import format_duration
-from velostream.model.moments import micros
-from velostream.model.statements import CreateTable
 from velostream.model.tables import EXPIRES, Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from velostream.model.options import CommonOptions
-    from velostream.runtime.catalog import Catalog
-    from velostream.serving.store import TableStore
 
-log = structlog.get_logger("velostream.retention")
-
-_LOOK_SECONDS = 0.5
-"""How often tables are asked for rows that are due."""
 _EPOCHS = {"epoch_seconds": 1_000_000, "epoch_millis": 1000}
 
 
@@ -74,51 +60,3 @@ def told(options: CommonOptions) -> str | None:
     column = options.event_time_column or options.watermark_column
     since = f"their {column}" if column else "they were last written"
     return f"rows leave {format_duration(options.retention)} after {since}"
-
-
-class Retainer:
-    """Takes rows out of tables when their retention is over; it runs once there is such a table."""
-
-    def __init__(self, catalog: Catalog, store: TableStore, clock: Callable[[], datetime]) -> None:
-        self._catalog = catalog
-        self._store = store
-        self._clock = clock
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def look(self) -> None:
-        """Begin, if a table asks for it."""
-        if self._thread is None and not self._stop.is_set() and self._names():
-            self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
-            self._thread.start()
-
-    def _names(self) -> list[str]:
-        return [
-            entry.name
-            for entry in self._catalog
-            if isinstance(entry.statement, CreateTable) and "retention" in entry.statement.properties
-        ]
-
-    def _run(self) -> None:
-        while not self._stop.wait(_LOOK_SECONDS):
-            for name in self._names():
-                # It may be dropped or closed meanwhile; what cannot be written is told, and tried again.
-                try:
-                    self._expire(name)
-                except (VelostreamError, OSError) as exc:
-                    log.warning("retention", table=name, reason=str(exc))
-
-    def _expire(self, name: str) -> None:
-        table = self._store.readable(name)
-        if table is None:
-            return
-        due = table.next_due
-        if due is not None and due <= micros(self._clock()):
-            table.expire()
-
-    def stop(self) -> None:
-        """End after the commit in hand."""
-        self._stop.set()
-        if self._thread is not None:
-            with suppress(RuntimeError):
-                self._thread.join(30)
