@@ -140,7 +140,7 @@ def _inputs(query: model.Query, in_delta: Collection[str]) -> list[str]:
     return lines
 
 
-_LOOKUPS = "a lookup is a Spark job of tenths of a second, and more as the table grows"
+_LOOKUPS = "a lookup is a Spark job of up to a second, and more as the table grows"
 
 
 def _step(number: int, step: Step) -> list[str]:
@@ -160,7 +160,7 @@ def _output(statement: model.Statement, plan: Plan, query: model.Query) -> list[
         if options.table_storage == "delta":
             lines.append(f"output: table {statement.name}, delta, durable by Delta Lake's own log")
             lines.append(f"  lookups: {_LOOKUPS}")
-            lines.append("  commits: one append or MERGE for each micro-batch, about a second")
+            lines.append("  commits: one append or MERGE for each micro-batch, some seconds")
         else:
             lines.append(f"output: table {statement.name}, memory, durable by snapshot and log")
         lines.append("  guarantee: exactly once")
