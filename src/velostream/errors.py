@@ -278,7 +278,7 @@ class TableError(VelostreamError):
 
 
 class TableStorageError(TableError):
-    """The disk does not take what a table has to write; nothing of the commit was kept."""
+    """What a table has to write is not taken (full disk, another writer); nothing of the commit was kept."""
 
     code = "table.storage"
     blame = Blame.OUTSIDE

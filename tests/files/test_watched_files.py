@@ -132,13 +132,14 @@ def test_a_file_that_vanishes_is_an_outage_and_the_job_goes_on_after_it(database
     path.unlink()
     wait_until(lambda: database.job(name).state == "degraded", 60)
     assert str(path) in database.job(name).info.reason
-    assert database.table(name).stats().health == "file not found"
+    # The table is told right after the job.
+    wait_until(lambda: database.table(name).stats().health == "file not found")
     assert rows(database, name) == ABC
     assert {row.name: row.health for row in database.sql("SHOW TABLES")}[name] == "file not found"
     path.write_bytes(START + b"d,4\n")
     wait_until(lambda: rows(database, name) == [*ABC, ("d", 4)], 60)
     wait_until(lambda: database.job(name).state == "running")
-    assert database.table(name).stats().health == "healthy"
+    wait_until(lambda: database.table(name).stats().health == "healthy")
 
 
 @pytest.mark.parametrize("pattern", ["late.csv", "late-*.csv"], ids=["file", "pattern"])

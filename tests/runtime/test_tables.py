@@ -334,13 +334,13 @@ def test_a_running_job_fails_at_the_first_bad_row_if_told_to(database, trades, n
     wait_until(lambda: database.job(name).state == "failed")
     assert "fields" in database.job(name).info.reason
     assert len(database.table(name)) == 4
-    assert database.table(name).stats().health == "failed"
+    wait_until(lambda: database.table(name).stats().health == "failed")
     trades.write_text(TRADES + "T5,u1,X,1,1.00\n")
     database.sql(f"RESUME JOB {name}")
     wait_until(lambda: len(database.table(name)) == 5)
     settle(database)
     assert (database.job(name).state, database.job(name).info.reason) == ("running", None)
-    assert database.table(name).stats().health == "healthy"
+    wait_until(lambda: database.table(name).stats().health == "healthy")
     append(trades, "T6,short\n")
     wait_until(lambda: database.job(name).state == "failed")
     database.sql(f"RESUME JOB {name}")

@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from velostream.errors import (
-    InternalError,
-    JobError,
-    KeyExistsError,
-    TableError,
-)
+from velostream.errors import InternalError, KeyExistsError, TableError, TableStorageError
 from velostream.runtime.delta import engine, state
 from velostream.runtime.delta.engine import ROW
 from velostream.runtime.delta.reading import STAGING, DeltaReading, in_types
@@ -92,7 +87,9 @@ class DeltaTable(DeltaReading):
         found = state.load(self.folder, self._log)
         self._show(found)
         if found.text() != after.text():
-            raise JobError(
+            # Spark of a process that was killed may still commit what it had in hand; Delta then takes ours
+            # for the same batch again, and keeps nothing of it.
+            raise TableStorageError(
                 f'another process has written to table "{self.name}"', hint="the job goes on from there"
             )
         self._maintenance.after_commit(session, found)
