@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -607,15 +608,21 @@ def test_rows_that_a_filter_drops_count_as_read(database, trades, name):
     assert (stats.records_in, stats.records_out, stats.bad_rows) == (6, 2, 1)
 
 
-def test_a_dropped_table_leaves_nothing_behind(database, trades, name):
-    """Java holds our function by its query: a query that we went on holding would never be freed."""
+def test_a_dropped_table_leaves_nothing_behind(database, trades, name, wait_until):
+    """Java holds our function by its query: a query that we went on holding would never be freed.
+
+    Nor would the thread that answers the query's calls end by itself.
+    """
 
     def queries() -> list[str]:
         gc.collect()
         return [item.name for item in gc.get_objects() if isinstance(item, StreamingQuery)]
 
+    threads = threading.active_count()
     database.sql(f"CREATE TABLE {name} AS SELECT * FROM file://{trades} {QUICK}")
     job = next(job for job in database.jobs() if job.name == name)
     assert job.id in queries()
+    assert threading.active_count() > threads
     database.sql(f"DROP TABLE {name}")
     assert job.id not in queries()
+    wait_until(lambda: threading.active_count() <= threads)

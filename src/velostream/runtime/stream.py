@@ -8,6 +8,7 @@ What a job has taken in stands in its result, so the checkpoint may be thrown aw
 from __future__ import annotations
 
 import shutil
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from py4j.clientserver import ClientServerConnection
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from velostream.model.jobs import BatchFigures
@@ -49,6 +51,7 @@ class Stream:
         self._counted = counted
         self._clock = clock
         self._query: StreamingQuery | None = None
+        self._calls: ClientServerConnection | None = None
         self._turn = threading.Condition()
         self._wanted: SourceOffsets | None = None
         self._failure: BaseException | None = None
@@ -78,8 +81,9 @@ class Stream:
         translated = translate(exception) if exception is not None else None
         return translated or JobError(f'the stream of "{self._name}" ended by itself')
 
-    def _batch(self, _: object, batch: int) -> None:
+    def _batch(self, counter: DataFrame, batch: int) -> None:
         """One micro-batch. The frame that Spark hands over is its counter, and is not looked at."""
+        self._calls = _calling(counter.sparkSession)
         with self._turn:
             self._turn.wait_for(lambda: self._wanted is not None or self._stopping)
             end = None if self._stopping else self._wanted
@@ -111,3 +115,13 @@ class Stream:
                 self._query.stop()
             # Java holds our function by its query, and we would hold the query: neither would ever be freed.
             self._query = None
+        if self._calls is not None:
+            # On which the query's thread in Java called us. py4j keeps it, and a thread of ours, for ever.
+            with suppress(OSError, AttributeError):
+                self._calls.socket.shutdown(socket.SHUT_RDWR)
+
+
+def _calling(spark: SparkSession) -> ClientServerConnection | None:
+    """The connection on which Java called this thread."""
+    gateway = spark.sparkContext._gateway  # noqa: SLF001
+    return gateway._gateway_client.get_thread_connection() if gateway is not None else None  # noqa: SLF001
