@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from trading import TRADES
 
 import velostream
 from velostream.config import load
@@ -37,6 +38,19 @@ def database(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databa
     """One database for a whole module: its tests use names of their own."""
     with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
         yield shared
+
+
+@pytest.fixture
+def trades(tmp_path: Path) -> Path:
+    path = tmp_path / "trades.csv"
+    path.write_text(TRADES)
+    return path
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test of the shared database uses."""
+    return request.node.name.removeprefix("test_").split("[")[0]
 
 
 class Clock:

@@ -103,16 +103,23 @@ class Pipeline:
         plan = self._plan
         if isinstance(plan, RecomputePlan):
             return self._recompute(plan, end, commit)
-        extra = (POSITION,) if isinstance(plan, UpsertPlan) else ()
-        sql = plan.ordered_sql if isinstance(plan, UpsertPlan) else row_sql(plan)
-        self.feed.register(self.feed.snapshot(end, extra, careful=True))
-        found = rows_of(self._spark, sql)
-        if isinstance(plan, GroupsPlan):
-            rows = self._finisher.finished(plan, checked_cast(found, self._shape.state))
-        else:
-            rows = self._shape.stored(in_order(found) if isinstance(plan, UpsertPlan) else found)
+        found = rows_of(self._spark, self._whole(end))
+        rows = self._finished(found)
         table_output(self._output).replace_all(rows, commit)
         return Progress(found.num_rows, rows.num_rows)
+
+    def _whole(self, end: SourceOffsets) -> str:
+        """SQL of the whole result, over everything that the inputs hold at `end`."""
+        plan = self._plan
+        keyed = isinstance(plan, UpsertPlan)
+        self.feed.register(self.feed.snapshot(end, (POSITION,) if keyed else (), careful=True))
+        return plan.ordered_sql if isinstance(plan, UpsertPlan) else row_sql(plan)
+
+    def _finished(self, found: pa.Table) -> pa.Table:
+        """What `_whole` gave, as it is stored."""
+        if isinstance(self._plan, GroupsPlan):
+            return self._finisher.finished(self._plan, checked_cast(found, self._shape.state))
+        return self._shape.stored(in_order(found) if isinstance(self._plan, UpsertPlan) else found)
 
     # --- sums that outgrow their type -------------------------------------------------------------------
 

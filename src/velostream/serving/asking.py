@@ -82,14 +82,7 @@ class Asker:
         return found
 
     def _one_value(self, version: TableVersion, expression: str, where: str | None) -> Any:
-        answer = self._questions.ask(version, expression, where)
-        if answer.num_rows > 1 or answer.num_columns != 1:
-            raise TableError(
-                f'"{expression}" gives {answer.num_rows} rows of {answer.num_columns} columns, not one value',
-                hint="use an aggregate such as SUM, or column_values",
-            )
-        values = to_python(answer.column(0))
-        return values[0] if values else None
+        return one_value(expression, self._questions.ask(version, expression, where))
 
     # --- plans --------------------------------------------------------------------------------------
 
@@ -136,3 +129,14 @@ class Asker:
 
 def _so_far(counter: count[int]) -> int:
     return int(counter.__reduce__()[1][0])
+
+
+def one_value(expression: str, answer: pa.Table) -> Any:
+    """The one value of an expression, of what it gave; TableError when it gave more."""
+    if answer.num_rows > 1 or answer.num_columns != 1:
+        raise TableError(
+            f'"{expression}" gives {answer.num_rows} rows of {answer.num_columns} columns, not one value',
+            hint="use an aggregate such as SUM, or column_values",
+        )
+    values = to_python(answer.column(0))
+    return values[0] if values else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.errors import TableError, UnknownNameError, did_you_mean
+from velostream.errors import KeyExistsError, TableError, UnknownNameError, did_you_mean
 from velostream.serving.schemas import cast
 from velostream.serving.values import to_python
 
@@ -36,6 +36,14 @@ def to_table(rows: Any, spec: TableSpec, *, partial: bool = False) -> pa.Table:
             raise TableError(f'column "{field.name}" of table "{spec.name}" must not be null')
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def key_exists(spec: TableSpec, rows: pa.Table, number: int) -> KeyExistsError:
+    """What is wrong with a row whose key the table has already."""
+    shown = ", ".join(f"{name} = {to_python(rows.column(name).slice(number, 1))[0]!r}" for name in spec.key)
+    return KeyExistsError(
+        f'table "{spec.name}" already has a row with {shown}', hint="use upsert, or INSERT OR REPLACE"
+    )
 
 
 def infer_schema(rows: Any) -> pa.Schema:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from velostream.errors import KeyExistsError, TableError
+from velostream.errors import TableError
 from velostream.model.changes import Commit
 from velostream.model.moments import micros
 from velostream.serving.reader import TableReader, encoded_key, key_columns
-from velostream.serving.rows import to_table
-from velostream.serving.values import to_python
+from velostream.serving.rows import key_exists, to_table
 from velostream.serving.writer import Writer
 
 if TYPE_CHECKING:
@@ -128,13 +127,7 @@ class Table(TableReader):
         keys = self._writer.codec.encode_columns(rows)
         for number, key in enumerate(keys):
             if key in seen or version.find(key) is not None:
-                shown = ", ".join(
-                    f"{name} = {to_python(rows.column(name).slice(number, 1))[0]!r}" for name in self.spec.key
-                )
-                raise KeyExistsError(
-                    f'table "{self.name}" already has a row with {shown}',
-                    hint="use upsert, or INSERT OR REPLACE",
-                )
+                raise key_exists(self.spec, rows, number)
             seen.add(key)
 
     def upsert(self, rows: Any) -> int:

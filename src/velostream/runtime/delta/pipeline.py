@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.plan.planner import POSITION
-from velostream.plan.plans import GroupsPlan, RecomputePlan, UpsertPlan
-from velostream.plan.spark import checked_cast, nullable, translated
+from velostream.plan.plans import GroupsPlan, RecomputePlan
+from velostream.plan.spark import nullable, translated
 from velostream.runtime.delta.reading import STAGING
 from velostream.runtime.delta.table import DeltaTable
 from velostream.runtime.delta.version import quoted
-from velostream.runtime.grouping import in_order
 from velostream.runtime.lookups import LookupFeed
 from velostream.runtime.outputs import table_of
-from velostream.runtime.pipeline import Pipeline, Progress, row_sql
+from velostream.runtime.pipeline import Pipeline, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,23 +191,16 @@ class DeltaPipeline(Pipeline):
         plan = self._plan
         if isinstance(plan, RecomputePlan):
             return self._recompute(plan, end, commit)
-        extra = (POSITION,) if isinstance(plan, UpsertPlan) else ()
-        sql = plan.ordered_sql if isinstance(plan, UpsertPlan) else row_sql(plan)
-        self.feed.register(self.feed.snapshot(end, extra, careful=True))
+        sql = self._whole(end)
         return self._in_parts(lambda: self._replaced_by(sql, commit))
 
     def _replaced_by(self, sql: str, commit: Commit) -> Progress:
-        plan = self._plan
         if ("whole", sql) not in self._results:
-            self._results["whole", sql] = found = self._spilled(sql)
-            self._parts = max(1, -(-found.rows // PART_ROWS))
+            self._results["whole", sql] = whole = self._spilled(sql)
+            self._parts = max(1, -(-whole.rows // PART_ROWS))
         spilled = self._results["whole", sql]
         assert spilled is not None
-        rows = self._of_part(spilled)
-        count = rows.num_rows
-        if isinstance(plan, GroupsPlan):
-            rows = self._finisher.finished(plan, checked_cast(rows, self._shape.state))
-        else:
-            rows = self._shape.stored(in_order(rows) if isinstance(plan, UpsertPlan) else rows)
+        found = self._of_part(spilled)
+        rows = self._finished(found)
         self._table.replace_all(rows, commit)
-        return Progress(count, rows.num_rows)
+        return Progress(found.num_rows, rows.num_rows)

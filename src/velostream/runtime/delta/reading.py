@@ -22,6 +22,7 @@ from velostream.runtime.delta.log import DeltaLog
 from velostream.runtime.delta.maintenance import Maintenance
 from velostream.runtime.delta.version import DeltaVersion, quoted
 from velostream.serving import description
+from velostream.serving.asking import one_value
 from velostream.serving.memory import MemoryUse
 from velostream.serving.reader import FOUND
 from velostream.serving.record import Row, row_class
@@ -200,14 +201,7 @@ class DeltaReading(Table):
 
     def scalar(self, expression: str, where: str | None = None) -> Any:
         """The one value of an expression over the rows, usually an aggregate."""
-        answer = self._ask(expression, where)
-        if answer.num_rows > 1 or answer.num_columns != 1:
-            raise TableError(
-                f'"{expression}" gives {answer.num_rows} rows of {answer.num_columns} columns, not one value',
-                hint="use an aggregate such as SUM, or column_values",
-            )
-        values = to_python(answer.column(0))
-        return values[0] if values else None
+        return one_value(expression, self._ask(expression, where))
 
     def _ask(self, projection: str, where: str | None) -> pa.Table:
         self._asked += 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from velostream.errors import InternalError, KeyExistsError, TableError, TableStorageError
+from velostream.errors import InternalError, TableError, TableStorageError
 from velostream.runtime.delta import engine, state
 from velostream.runtime.delta.engine import ROW
 from velostream.runtime.delta.reading import STAGING, DeltaReading, in_types
@@ -22,10 +22,10 @@ from velostream.serving.index import KeyIndex, Link, RowIndex
 from velostream.serving.log import sync_folder
 from velostream.serving.reader import FOUND
 from velostream.serving.ready import ReadyRows
-from velostream.serving.rows import to_table
+from velostream.serving.rows import key_exists, to_table
 from velostream.serving.schemas import align, check_evolution, to_batches
 from velostream.serving.segments import make_views
-from velostream.serving.values import KeyCodec, to_python
+from velostream.serving.values import KeyCodec
 from velostream.serving.version import TableVersion
 from velostream.sql.types import spark_ddl
 
@@ -261,13 +261,7 @@ class DeltaTable(DeltaReading):
         seen: set[Hashable] = set()
         for number, (code, known) in enumerate(zip(codec.encode_columns(keys), there, strict=True)):
             if known or code in seen:
-                shown = ", ".join(
-                    f"{name} = {to_python(keys.column(name).slice(number, 1))[0]!r}" for name in self.spec.key
-                )
-                raise KeyExistsError(
-                    f'table "{self.name}" already has a row with {shown}',
-                    hint="use upsert, or INSERT OR REPLACE",
-                )
+                raise key_exists(self.spec, keys, number)
             seen.add(code)
 
     def upsert(self, rows: Any) -> int:
