@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,7 +11,6 @@ from velostream.errors import ConfigError, SourceConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _BATCH = 10_000
 _PRIMITIVES: dict[str, pa.DataType] = {
@@ -36,28 +35,25 @@ _LOGICAL: dict[str, pa.DataType] = {
 }
 
 
-def avro_schema(path: Path) -> tuple[pa.Schema, int]:
+def avro_schema(stream: IO[bytes]) -> tuple[pa.Schema, int]:
     """The columns of a file and the number of its rows; ValueError when it is damaged."""
-    with path.open("rb") as stream:
-        schema = _arrow_schema(_reader(stream).writer_schema)
-    with path.open("rb") as stream:
-        rows = sum(block.num_records for block in _fastavro().block_reader(stream))
-    return schema, rows
+    schema = _arrow_schema(_reader(stream).writer_schema)
+    stream.seek(0)
+    return schema, sum(block.num_records for block in _fastavro().block_reader(stream))
 
 
-def avro_batches(path: Path) -> Iterator[pa.RecordBatch]:
+def avro_batches(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
     """The rows of a file."""
-    with path.open("rb") as stream:
-        reader = _reader(stream)
-        schema = _arrow_schema(reader.writer_schema)
-        texts = [field.name for field in schema if pa.types.is_string(field.type)]
-        while rows := list(islice(reader, _BATCH)):
-            for row in rows:
-                for name in texts:
-                    value = row.get(name)
-                    if value is not None and not isinstance(value, str):
-                        row[name] = str(value)
-            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+    reader = _reader(stream)
+    schema = _arrow_schema(reader.writer_schema)
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    while rows := list(islice(reader, _BATCH)):
+        for row in rows:
+            for name in texts:
+                value = row.get(name)
+                if value is not None and not isinstance(value, str):
+                    row[name] = str(value)
+        yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
 def _fastavro() -> Any:
@@ -70,7 +66,7 @@ def _fastavro() -> Any:
     return fastavro
 
 
-def _reader(stream: Any) -> Any:
+def _reader(stream: IO[bytes]) -> Any:
     return _fastavro().reader(stream)
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from files_model import keys, reader_of
 
-from velostream.connectors.file.paths import FileSet
-from velostream.connectors.file.segments import Identity
+from velostream.connectors.file import look, paths, tracker
 
 KINDS = pytest.mark.parametrize("table", [True, False], ids=["table", "stream"])
 
@@ -29,17 +28,16 @@ def changed(reader, since):
 
 def reuse_places(monkeypatch, places: dict[Path, int]):
     """Have the system say that files lie in chosen places of the disk."""
-    real = FileSet.look
 
-    def look(self):
-        listing = real(self)
+    def identify(found):
+        real = paths.Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
         for path, inode in places.items():
-            if str(path) in listing.files:
-                old = listing.files[str(path)]
-                listing.files[str(path)] = Identity(old.device, inode, old.size, old.mtime_ns)
-        return listing
+            if path.exists() and path.stat().st_ino == found.st_ino:
+                return real._replace(inode=inode)
+        return real
 
-    monkeypatch.setattr(FileSet, "look", look)
+    for module in (paths, look, tracker):
+        monkeypatch.setattr(module, "identify", identify)
 
 
 @KINDS

@@ -12,7 +12,7 @@ from files_model import AB, keys, open_source, reader_of
 
 from velostream.connectors import registry
 from velostream.connectors.base import SourceContext
-from velostream.connectors.file import draft, growth, rewrite, tracker
+from velostream.connectors.file import draft, growth, look, paths, rewrite, tracker
 from velostream.connectors.properties import build_options
 from velostream.errors import SourceStorageError
 from velostream.model.uri import Uri
@@ -71,6 +71,52 @@ def test_an_edit_waits_until_the_file_is_quiet(tmp_path):
         (b.to_pydict()["b"], b.to_pydict()["_weight"])
         for b in source.read("spool", first["spool"], second["spool"])
     ]
+
+
+def written_again_meanwhile(monkeypatch, path: Path, moment: str) -> list[str]:
+    """Empty a file once, as an editor does that is about to write it anew; holds the moment when done."""
+    done: list[str] = []
+    owner, name = (paths.FileSet, "look") if moment == "listed" else (look, "read_at")
+    real = getattr(owner, name)
+
+    def interrupted(*given):
+        found = real(*given) if moment == "listed" else None
+        if not done:
+            path.write_text("")
+            done.append(moment)
+        return found if moment == "listed" else real(*given)
+
+    monkeypatch.setattr(owner, name, interrupted)
+    return done
+
+
+@pytest.mark.parametrize("moment", ["listed", "opened"])
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [("x.csv", "a,b\n1,2\n3,4\n", "a,b\n1,2\n3,5\n"), ("x.json", '[{"a":"1"}]', '[{"a":"1"},{"a":"2"}]')],
+)
+def test_a_file_that_is_emptied_while_it_is_looked_at_is_not_empty(
+    tmp_path, monkeypatch, moment, name, old, new
+):
+    path, clock = tmp_path / name, Clock()
+    path.write_text(old)
+    os.utime(path, (0, 0))
+    source = slow_source(path, tmp_path, clock)
+    first = source.latest(None)
+    path.write_text(new)
+    os.utime(path, (60, 60))
+    done = written_again_meanwhile(monkeypatch, path, moment)
+    assert source.latest(first) == first
+    assert done
+    path.write_text(new)
+    clock.now = datetime.now(UTC) + timedelta(seconds=1)
+    second = source.latest(first)
+    changes = [
+        (row["b"] or row["a"], row["_weight"])
+        for batch in source.read("spool", first["spool"], second["spool"])
+        for row in batch.to_pylist()
+    ]
+    assert sorted(changes) == ([("4", -1), ("5", 1)] if name == "x.csv" else [("2", 1)])
 
 
 def test_without_watch_it_ends(tmp_path):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-from typing import TYPE_CHECKING, Any
+from io import BytesIO
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
     from velostream.connectors.file.segments import PieceId
 
 
-def copy_binary(path: Path, form: str, draft: Draft) -> tuple[tuple[str, ...], tuple[PieceId, ...]]:
-    """Put a file into the spool; its columns as `name:type`, and where its rows are.
+def copy_binary(
+    path: str, form: str, content: bytes, draft: Draft
+) -> tuple[tuple[str, ...], tuple[PieceId, ...]]:
+    """Put a file's content into the spool; its columns as `name:type`, and where its rows are.
 
     Raises SourceDataError when it is damaged or unfinished.
     """
     try:
-        schema, rows = read_schema(path, form)
+        schema, rows = read_schema(BytesIO(content), form)
         columns = tuple(f"{field.name}:{field.type}" for field in schema)
         kind = "orc" if form == "orc" else "parquet"
-        piece = draft.add_binary(
-            path.as_posix(), kind, rows, columns, lambda to: _copy(path, form, schema, to)
-        )
+        piece = draft.add_binary(path, kind, rows, columns, lambda to: _copy(content, form, schema, to))
     except (pa.ArrowInvalid, pa.ArrowTypeError, EOFError, ValueError) as exc:
         raise SourceDataError(f"not a readable {form} file: {exc}") from exc
     return columns, (piece,) if rows else ()
 
 
-def read_schema(path: Path, form: str) -> tuple[pa.Schema, int]:
+def read_schema(stream: IO[bytes], form: str) -> tuple[pa.Schema, int]:
     """The columns, in types that Spark has, and the number of rows."""
     if form == "parquet":
-        with pq.ParquetFile(path) as parquet:
+        with pq.ParquetFile(stream) as parquet:
             return spark_schema(parquet.schema_arrow), parquet.metadata.num_rows
     if form == "orc":
         from pyarrow import orc
 
-        file = orc.ORCFile(path)
+        file = orc.ORCFile(stream)
         return spark_schema(file.schema), file.nrows
-    return avro_schema(path)
+    return avro_schema(stream)
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
@@ -74,24 +74,23 @@ def _spark_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _copy(path: Path, form: str, schema: pa.Schema, target: Path) -> None:
-    if form == "orc":
-        shutil.copyfile(path, target)
+def _copy(content: bytes, form: str, schema: pa.Schema, target: Path) -> None:
+    if form == "orc" or (form == "parquet" and _is_plain(content, schema)):
+        target.write_bytes(content)
         return
-    if form == "parquet":
-        with pq.ParquetFile(path) as parquet:
-            plain = parquet.schema_arrow.equals(schema)
-        if plain:
-            shutil.copyfile(path, target)
-            return
     with pq.ParquetWriter(target, schema) as out:
-        for batch in _batches(path, form):
+        for batch in _batches(content, form):
             out.write_table(pa.Table.from_batches([batch]).cast(schema))
 
 
-def _batches(path: Path, form: str) -> Iterator[Any]:
+def _is_plain(content: bytes, schema: pa.Schema) -> bool:
+    with pq.ParquetFile(BytesIO(content)) as parquet:
+        return bool(parquet.schema_arrow.equals(schema))
+
+
+def _batches(content: bytes, form: str) -> Iterator[Any]:
     if form == "avro":
-        yield from avro_batches(path)
+        yield from avro_batches(BytesIO(content))
         return
-    with pq.ParquetFile(path) as parquet:
+    with pq.ParquetFile(BytesIO(content)) as parquet:
         yield from parquet.iter_batches()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from velostream.connectors.file.content import digest, extended, read_at
 from velostream.connectors.file.headers import read_header
 
 if TYPE_CHECKING:
     from velostream.connectors.file.draft import Draft
-    from velostream.connectors.file.layout import Layout
+    from velostream.connectors.file.look import Look
     from velostream.connectors.file.rewrite import Rewriter
-    from velostream.connectors.file.segments import FileState, Identity, PieceId
+    from velostream.connectors.file.segments import FileState, PieceId
     from velostream.formats.records import Records
 
 STEP_BYTES = 256 * 1024 * 1024
@@ -20,18 +20,6 @@ STEP_BYTES = 256 * 1024 * 1024
 HEAD = 64 * 1024
 """Enough of a file to tell what it is."""
 _LONGEST_RECORD = 256 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Look:
-    """One file at one look."""
-
-    path: str
-    identity: Identity
-    layout: Layout
-    stream: IO[bytes]
-    quiet: bool
-    """Nothing was written to it for the debounce time, so that it is taken as it is."""
 
 
 class Growth:

@@ -121,7 +121,7 @@ class FileSet:
                 return None
         if not stat.S_ISREG(found.st_mode):
             raise SourceConfigError(f'"{self.path}" is not a regular file')
-        return _identity(found)
+        return identify(found)
 
     def check(self) -> None:
         """Raise the SourceError that says what is wrong, if something is."""
@@ -195,7 +195,8 @@ def why(exc: OSError) -> str:
     return (exc.strerror or str(exc)).lower()
 
 
-def _identity(found: os.stat_result) -> Identity:
+def identify(found: os.stat_result) -> Identity:
+    """What tells a file, as it is, from another."""
     return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
@@ -233,7 +234,7 @@ def _scan(
                 unreadable[entry.path] = why(exc)
             continue
         if stat.S_ISREG(found.st_mode):
-            yield linked, entry.path, _identity(found)
+            yield linked, entry.path, identify(found)
         elif recursive and stat.S_ISDIR(found.st_mode) and (found.st_dev, found.st_ino) not in above:
             for below, path, identity in _scan(Path(entry.path), recursive, unreadable, above):
                 yield linked or below, path, identity

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from io import BytesIO
 from itertools import islice
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from velostream.connectors.file.binary import copy_binary
-from velostream.connectors.file.content import Blocks, digest, read_at
+from velostream.connectors.file.content import Blocks, digest
 from velostream.connectors.file.differences import Hunk, differences
 from velostream.connectors.file.headers import Header, read_header
 from velostream.connectors.file.segments import FileState, Identity, PieceId
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from velostream.connectors.file.draft import Draft
-    from velostream.connectors.file.layout import Layout
+    from velostream.connectors.file.look import Look
 
 COMPARED_BYTES = 512 * 1024 * 1024
 """Above this size an edited file is read again as a whole instead of being compared in memory."""
@@ -41,25 +41,22 @@ class Rewriter:
         self._table = table
         self._segment_size = segment_size
 
-    def edited(
-        self, path: str, identity: Identity, layout: Layout, stream: IO[bytes], state: FileState, draft: Draft
-    ) -> FileState:
+    def edited(self, look: Look, state: FileState, draft: Draft) -> FileState:
         """The state of a line-by-line file after it was changed before the place it was read to."""
-        if max(identity.size, state.consumed) > COMPARED_BYTES:
-            if not self._table and not self._begins_anew(identity, layout, stream, state, draft):
-                raise _too_large(path, state)
-            self.take_back(path, state.pieces, [(0, draft.rows(state.pieces))], draft, identity.size)
-            return FileState(identity)
-        raw = read_at(stream, 0, identity.size)
-        header = read_header(layout, raw, final=True)
+        if max(look.identity.size, state.consumed) > COMPARED_BYTES:
+            if not self._table and not self._begins_anew(look, state, draft):
+                raise _too_large(look.path, state)
+            look.check_still()
+            return self._start_again(look, state, draft)
+        raw = look.content()
+        header = read_header(look.layout, raw, final=True)
         if header is None:
             # Empty, or its first line may still grow: it begins anew, with other columns perhaps.
-            self.take_back(path, state.pieces, [(0, draft.rows(state.pieces))], draft, identity.size)
-            return FileState(identity)
-        records = layout.split(raw[header.data_start :], final=True)
-        pieces = self._replace(path, state, header, records, draft)
+            return self._start_again(look, state, draft)
+        records = look.layout.split(raw[header.data_start :], final=True)
+        pieces = self._replace(look.path, state, header, records, draft)
         return FileState(
-            identity,
+            look.identity,
             consumed=len(raw),
             settled=header.data_start + records.settled,
             provisional=records.provisional,
@@ -68,32 +65,33 @@ class Rewriter:
             pieces=pieces,
         )
 
-    def _begins_anew(
-        self, identity: Identity, layout: Layout, stream: IO[bytes], state: FileState, draft: Draft
-    ) -> bool:
+    def _start_again(self, look: Look, state: FileState, draft: Draft) -> FileState:
+        every = [(0, draft.rows(state.pieces))]
+        self.take_back(look.path, state.pieces, every, draft, look.identity.size)
+        return FileState(look.identity)
+
+    def _begins_anew(self, look: Look, state: FileState, draft: Draft) -> bool:
         """Whether a file has no record that was read of it, as after a large one was truncated."""
         if not state.pieces:
             return True
-        if identity.size > COMPARED_BYTES:
+        if look.identity.size > COMPARED_BYTES:
             return False
-        raw = read_at(stream, 0, identity.size)
-        header = read_header(layout, raw, final=True)
+        raw = look.content()
+        header = read_header(look.layout, raw, final=True)
         if header is None:
             return True
-        new = set(layout.split(raw[header.data_start :], final=True).as_list())
+        new = set(look.layout.split(raw[header.data_start :], final=True).as_list())
         return all(new.isdisjoint(draft.records([piece])) for piece in state.pieces)
 
-    def shortened(
-        self, identity: Identity, layout: Layout, stream: IO[bytes], state: FileState, draft: Draft
-    ) -> bool:
+    def shortened(self, look: Look, state: FileState, draft: Draft) -> bool:
         """Whether a line-by-line file holds the beginning of what was read of it, and no more."""
-        if identity.size >= state.consumed or identity.size > COMPARED_BYTES:
+        if look.identity.size >= state.consumed or look.identity.size > COMPARED_BYTES:
             return False
-        raw = read_at(stream, 0, identity.size)
-        header = read_header(layout, raw, final=False)
+        raw = look.content()
+        header = read_header(look.layout, raw, final=False)
         if header is None:
             return True
-        records = layout.split(raw[header.data_start :], final=False)
+        records = look.layout.split(raw[header.data_start :], final=False)
         known = draft.first_records(state.pieces, records.rows + 1)
         rest = raw[header.data_start + records.consumed :]
         following = known[records.rows] if records.rows < len(known) else b""
@@ -104,48 +102,39 @@ class Rewriter:
             and following.startswith(rest.rstrip(b"\r\n"))
         )
 
-    def whole(
-        self,
-        path: str,
-        identity: Identity,
-        layout: Layout,
-        stream: IO[bytes],
-        state: FileState | None,
-        draft: Draft,
-    ) -> FileState:
+    def whole(self, look: Look, state: FileState | None, draft: Draft) -> FileState:
         """The state of a file that can only be read from its beginning."""
-        raw = read_at(stream, 0, identity.size)
+        raw = look.content()
         blocks = _blocks(raw)
         old = state or _NO_STATE
-        if layout.binary:
-            columns, pieces = self._binary(path, layout, old, blocks, draft)
+        if look.layout.binary:
+            columns, pieces = self._binary(look, raw, old, blocks, draft)
         else:
-            columns, pieces = self._text(path, layout, stream, old, draft)
+            columns, pieces = self._text(look, raw, old, draft)
         return FileState(
-            identity, len(raw), len(raw), whole=True, columns=columns, blocks=blocks, pieces=pieces
+            look.identity, len(raw), len(raw), whole=True, columns=columns, blocks=blocks, pieces=pieces
         )
 
     def _text(
-        self, path: str, layout: Layout, stream: IO[bytes], old: FileState, draft: Draft
+        self, look: Look, raw: bytes, old: FileState, draft: Draft
     ) -> tuple[tuple[str, ...] | None, tuple[PieceId, ...]]:
-        stream.seek(0)
-        content = b"".join(utf8_chunks(stream, layout.packed))
-        if layout.format == "json" and holds_document(content):
+        content = b"".join(utf8_chunks(BytesIO(raw), look.layout.packed))
+        if look.layout.format == "json" and holds_document(content):
             header = Header(None, 0)
             records = _document(content)
         else:
             ended = content if content.endswith(NEWLINE) else content + NEWLINE
-            header = read_header(layout, ended, final=True) or Header(None, len(content))
-            records = layout.split(content[header.data_start :], final=True)
-        return header.columns, self._replace(path, old, header, records, draft)
+            header = read_header(look.layout, ended, final=True) or Header(None, len(content))
+            records = look.layout.split(content[header.data_start :], final=True)
+        return header.columns, self._replace(look.path, old, header, records, draft)
 
     def _binary(
-        self, path: str, layout: Layout, old: FileState, blocks: Blocks, draft: Draft
+        self, look: Look, raw: bytes, old: FileState, blocks: Blocks, draft: Draft
     ) -> tuple[tuple[str, ...] | None, tuple[PieceId, ...]]:
         if old.blocks == blocks and old.pieces:
             return old.columns, old.pieces
-        added = copy_binary(Path(path), layout.format, draft)
-        self.take_back(path, old.pieces, [(0, draft.rows(old.pieces))], draft, 0)
+        added = copy_binary(look.path, look.layout.format, raw, draft)
+        self.take_back(look.path, old.pieces, [(0, draft.rows(old.pieces))], draft, 0)
         return added
 
     def _replace(

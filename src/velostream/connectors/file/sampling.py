@@ -55,7 +55,8 @@ def _spread(files: Sequence[tuple[str, Layout]]) -> Sequence[tuple[str, Layout]]
 
 def _binary(path: str, layout: Layout) -> pa.Schema | None:
     try:
-        return read_schema(Path(path), layout.format)[0]
+        with Path(path).open("rb") as stream:
+            return read_schema(stream, layout.format)[0]
     except (pa.ArrowInvalid, OSError, ValueError, EOFError):
         return None
 

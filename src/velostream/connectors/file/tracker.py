@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,9 +12,10 @@ from velostream.connectors.base import log
 from velostream.connectors.file import growth
 from velostream.connectors.file.content import compared, read_at, unchanged
 from velostream.connectors.file.draft import Draft
-from velostream.connectors.file.growth import HEAD, Growth, Look
+from velostream.connectors.file.growth import HEAD, Growth
 from velostream.connectors.file.layout import layout_of
-from velostream.connectors.file.paths import reading, why
+from velostream.connectors.file.look import Look, MovingFileError
+from velostream.connectors.file.paths import identify, reading, why
 from velostream.connectors.file.renames import find_renames
 from velostream.connectors.file.rewrite import Rewriter
 from velostream.connectors.file.segments import FileState, Identity
@@ -111,23 +113,20 @@ class Tracker:
 
     # --- one file ------------------------------------------------------------------------------------
 
-    def _look(self, path: str, identity: Identity, draft: Draft) -> None:
-        if path not in self._first_seen or self._first_seen[path][0] != identity:
-            self._first_seen[path] = identity, self.passed
+    def _look(self, path: str, listed: Identity, draft: Draft) -> None:
         layout = layout_of(path, self._options)
         if layout is None:
-            self._done[path] = identity
+            self._done[path] = listed
             return
-        quiet = self._quiet(path, identity)
-        bad, extent = draft.bad_count, draft.extent
+        extent = draft.extent
         try:
             with Path(path).open("rb") as stream:
-                look = Look(path, identity, layout, stream, quiet)
-                old = draft.file(path)
-                new = self._read(look, old, draft)
-        except SourceDataError as exc:
-            self._damaged(path, identity, quiet, exc, draft)
-            return
+                # It may have been written to since the listing, which then says nothing about the content.
+                identity = identify(os.fstat(stream.fileno()))
+                if identity.place == listed.place:
+                    self._look_into(Look(path, identity, layout, stream, self._quiet(path, identity)), draft)
+                else:
+                    self.unread = True
         except OSError as exc:
             if draft.extent != extent:
                 # A part of it is in the draft, which cannot be kept without the rest.
@@ -137,6 +136,16 @@ class Tracker:
                 self.unread = True
             else:
                 self.unreadable[path] = why(exc)
+
+    def _look_into(self, look: Look, draft: Draft) -> None:
+        path, bad = look.path, draft.bad_count
+        old = draft.file(path)
+        try:
+            new = self._read(look, old, draft)
+        except MovingFileError:
+            new = None
+        except SourceDataError as exc:
+            self._damaged(look, exc, draft)
             return
         if new is None:
             self.unread = True
@@ -167,10 +176,8 @@ class Tracker:
         if not whole and state is not None and self._waits(look, state, draft):
             return state
         if whole:
-            return self._rewriter.whole(look.path, look.identity, look.layout, look.stream, state, draft)
-        new = self._rewriter.edited(
-            look.path, look.identity, look.layout, look.stream, state or FileState(look.identity), draft
-        )
+            return self._rewriter.whole(look, state, draft)
+        new = self._rewriter.edited(look, state or FileState(look.identity), draft)
         return new if new.blocks else self._growth.take(look, new, draft)
 
     def _waits(self, look: Look, state: FileState, draft: Draft) -> bool:
@@ -180,7 +187,7 @@ class Tracker:
         """
         if self._table or self._once:
             return False
-        if not self._rewriter.shortened(look.identity, look.layout, look.stream, state, draft):
+        if not self._rewriter.shortened(look, state, draft):
             return False
         log.warning("%s is shorter than it was; a stream keeps the rows that are gone from it", look.path)
         self._unverified.pop(look.path, None)
@@ -236,19 +243,19 @@ class Tracker:
         elif state.consumed < look.identity.size:
             self.unread = True
 
-    def _damaged(
-        self, path: str, identity: Identity, quiet: bool, exc: SourceDataError, draft: Draft
-    ) -> None:
-        if not quiet:
+    def _damaged(self, look: Look, exc: SourceDataError, draft: Draft) -> None:
+        if not look.quiet or not look.still:
             self.unread = True
             return
-        state = draft.file(path) or FileState(identity)
-        if state.damaged != identity:
-            draft.add_bad(path, 0, b"", exc.message)
-            draft.set_file(path, replace(state, damaged=identity))
-        self._done[path] = identity
+        state = draft.file(look.path) or FileState(look.identity)
+        if state.damaged != look.identity:
+            draft.add_bad(look.path, 0, b"", exc.message)
+            draft.set_file(look.path, replace(state, damaged=look.identity))
+        self._done[look.path] = look.identity
 
     def _quiet(self, path: str, identity: Identity) -> bool:
+        if path not in self._first_seen or self._first_seen[path][0] != identity:
+            self._first_seen[path] = identity, self.passed
         debounce = self._options.file_debounce
         return self._once or self._age(path, identity) >= debounce or self._waited(path) >= debounce
 
