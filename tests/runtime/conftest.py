@@ -10,6 +10,7 @@ from trading import TRADES
 
 import velostream
 from velostream.config import load
+from velostream.runtime import feed
 from velostream.runtime.database import Database
 
 if TYPE_CHECKING:
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Open = Callable[[Path], Database]
+
+
+@pytest.fixture(autouse=True)
+def follow_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of tests are so small that nothing would be followed by key."""
+    monkeypatch.setattr(feed, "FEW_ROWS", 0)
 
 
 @pytest.fixture

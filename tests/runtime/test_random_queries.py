@@ -9,6 +9,7 @@ import pytest
 from equivalence.changes import Contents
 from equivalence.grammar import TABLES, Grammar
 from equivalence.truth import SecondOpinion, Truth, differences
+from velostream.runtime import feed
 from velostream.runtime.work import ContinuousWork
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def test_random_queries_equal_spark_from_scratch(spark, opened, tmp_path, rng, r
                 database.close()
                 database = opened(folder)
                 history.append("restarted")
+            monkeypatch.setattr(feed, "FEW_ROWS", rng.choice((0, 1000)))
             history += [changed(database, contents) for _ in range(rng.randint(1, 4))]
         assert rebuilt == [], queries
         assert database.sql("SELECT * FROM dead_letters").rows() == []

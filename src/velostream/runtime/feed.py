@@ -26,6 +26,8 @@ MOST_ROWS = 200_000
 """More changes than this of a table that is not in memory are not brought here."""
 MOST_SHARE = 3
 """When more than one row in this many changed, the whole query is cheaper than looking keys up."""
+FEW_ROWS = 1000
+"""Over inputs of up to this many rows, one run of the whole query beats the several that follow keys."""
 
 
 class DerivedFeed:
@@ -64,18 +66,22 @@ class DerivedFeed:
         self._rows_read = self._misses = 0
         return figures
 
-    def mostly_new(self, start: SourceOffsets | None, end: SourceOffsets) -> bool:
-        """Whether so much changed that computing everything is cheaper than following keys."""
+    def cheaper_whole(self, start: SourceOffsets | None, end: SourceOffsets, held: int) -> bool:
+        """Whether computing everything is cheaper than following keys: there is little, or most is new.
+
+        `held` are the rows of the result, which are compared when everything is computed.
+        """
         if start is None:
             return False
         if self._inputs.far_too_many(start, end, MOST_ROWS):
             return True
+        size = self._inputs.size({key: end[key] for key in self._inputs.all})
+        if max(size, held) <= FEW_ROWS:
+            return True
         self.begin(start, end)
         assert self._evaluation is not None
         changed = self._evaluation.changes(self._node)
-        return changed > MANY_ROWS and changed * MOST_SHARE > self._inputs.size(
-            {key: end[key] for key in self._inputs.all}
-        )
+        return changed > MANY_ROWS and changed * MOST_SHARE > size
 
     def changes(
         self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool

@@ -33,7 +33,7 @@ class LookupFeed(DerivedFeed):
         self.gone: pa.Table | None = None
         """Positions of rows that the stream took back in the range asked for last; None when none were."""
 
-    def mostly_new(self, start: SourceOffsets | None, end: SourceOffsets) -> bool:
+    def cheaper_whole(self, start: SourceOffsets | None, end: SourceOffsets, held: int) -> bool:
         """Never: rows that were joined stay as they are."""
         return False
 

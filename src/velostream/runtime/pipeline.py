@@ -76,7 +76,7 @@ class Pipeline:
         if isinstance(plan, RecomputePlan):
             return self._recompute(plan, end, commit)
         derived = self.derived
-        if isinstance(self.feed, DerivedFeed) and not careful and self.feed.mostly_new(start, end):
+        if not careful and self._cheaper_whole(start, end):
             return self.rebuild(end, commit)
         extra = (POSITION,) if isinstance(plan, UpsertPlan) else ()
         # Rows that stay as they are would make a group look as if it had lost rows.
@@ -107,6 +107,11 @@ class Pipeline:
         rows = self._finished(found)
         table_output(self._output).replace_all(rows, commit)
         return Progress(found.num_rows, rows.num_rows)
+
+    def _cheaper_whole(self, start: SourceOffsets | None, end: SourceOffsets) -> bool:
+        if not isinstance(self.feed, DerivedFeed) or not isinstance(self._output, TableOutput):
+            return False
+        return self.feed.cheaper_whole(start, end, held=len(self._output.table))
 
     def _whole(self, end: SourceOffsets) -> str:
         """SQL of the whole result, over everything that the inputs hold at `end`."""
