@@ -1,0 +1,304 @@
+"""Questions to Kafka brokers: topics, offsets, a few records. What goes wrong is told by category."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from velostream.connectors.kafka.settings import python_settings
+from velostream.errors import (
+    ConfigError,
+    SourceAuthError,
+    SourceConfigError,
+    SourceError,
+    SourceMissingError,
+    SourceNetworkError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from velostream.connectors.kafka.options import KafkaOptions
+
+TIMEOUT = 10.0
+"""Seconds that a broker has to answer."""
+_NETWORK = {
+    "_TRANSPORT",
+    "_ALL_BROKERS_DOWN",
+    "_TIMED_OUT",
+    "_RESOLVE",
+    "REQUEST_TIMED_OUT",
+    "_TIMED_OUT_QUEUE",
+}
+_NETWORK |= {
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NETWORK_EXCEPTION",
+}
+_NETWORK |= {"COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "BROKER_NOT_AVAILABLE", "NOT_CONTROLLER"}
+_AUTH = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "_SSL"}
+_AUTH |= {"CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"}
+_AUTH |= {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "ILLEGAL_SASL_STATE"}
+_MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"}
+
+_quiet = logging.getLogger("velostream.kafka.client")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+
+class Part(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    number: int
+
+    @property
+    def text(self) -> str:
+        """How it stands in positions; no topic's name has a slash."""
+        return f"{self.topic}/{self.number}"
+
+    @classmethod
+    def of(cls, text: str) -> Part:
+        """From its text."""
+        topic, _, number = text.rpartition("/")
+        return cls(topic, int(number))
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """A topic as it is now; a topic that was deleted and made again has another id."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record, undecoded."""
+
+    part: Part
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Cluster:
+    """The brokers of one statement's source or sink. Connects when first asked."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._settings = python_settings(options)
+        self._committed_only = options.isolation_level == "read_committed"
+        self._made: Any = None
+        self._heard: Any = None
+
+    @property
+    def brokers(self) -> str:
+        """Where the brokers are."""
+        return self._settings["bootstrap.servers"]
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        """Every topic but Kafka's own."""
+        found = self._metadata().topics.values()
+        return {t.topic: TopicInfo(t.topic, "", len(t.partitions)) for t in found if not _internal(t.topic)}
+
+    def broker_count(self) -> int:
+        """How many brokers are alive."""
+        return len(self._metadata().brokers)
+
+    def describe(self, names: Sequence[str]) -> dict[str, TopicInfo]:
+        """Those of these topics that exist, with their ids."""
+        from confluent_kafka import TopicCollection
+
+        if not names:
+            return {}
+        with self._asking():
+            asked = self._admin().describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT)
+        found = {}
+        for name, answer in asked.items():
+            try:
+                with self._asking(name):
+                    told = answer.result()
+            except SourceMissingError:
+                continue
+            found[name] = TopicInfo(name, str(told.topic_id), len(told.partitions))
+        return found
+
+    def earliest(self, parts: Sequence[Part]) -> dict[Part, int]:
+        """The first offset of each partition that is still there."""
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._offsets(parts, OffsetSpec.earliest())
+
+    def latest(self, parts: Sequence[Part]) -> dict[Part, int]:
+        """The offset after the last record of each partition that may be read."""
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._offsets(parts, OffsetSpec.latest())
+
+    def at_time(self, parts: Sequence[Part], millis: int) -> dict[Part, int]:
+        """The offset of the first record of that time or later in each partition, or its end."""
+        from confluent_kafka.admin import OffsetSpec
+
+        found = self._offsets(parts, OffsetSpec.for_timestamp(millis))
+        ends = self.latest([part for part, offset in found.items() if offset < 0])
+        return found | ends
+
+    def _offsets(self, parts: Sequence[Part], which: Any) -> dict[Part, int]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+
+        if not parts:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if self._committed_only else IsolationLevel.READ_UNCOMMITTED
+        asked = {TopicPartition(part.topic, part.number): which for part in parts}
+        with self._asking():
+            answers = self._admin().list_offsets(asked, isolation_level=level, request_timeout=TIMEOUT)
+        found = {}
+        for place, answer in answers.items():
+            with self._asking(place.topic):
+                found[Part(place.topic, place.partition)] = answer.result().offset
+        return found
+
+    def create(self, name: str, partitions: int, replication: int) -> None:
+        """Make a topic; one that another made meanwhile is as good."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import NewTopic
+
+        wanted = NewTopic(name, num_partitions=partitions, replication_factor=replication)
+        with self._asking(name):
+            answer = self._admin().create_topics([wanted], request_timeout=TIMEOUT)[name]
+            try:
+                answer.result()
+            except KafkaException as exc:
+                if exc.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                    raise
+
+    def records(self, ranges: Mapping[Part, tuple[int, int]], most: int) -> list[Record]:
+        """Up to `most` records of these ranges of offsets, the end excluded."""
+        from confluent_kafka import TopicPartition
+
+        wanted = {part: bounds for part, bounds in ranges.items() if bounds[0] < bounds[1]}
+        if not wanted:
+            return []
+        found: list[Record] = []
+        with self._asking():
+            consumer = self._consumer("velostream-sample")
+        try:
+            with self._asking():
+                consumer.assign(
+                    [TopicPartition(p.topic, p.number, first) for p, (first, _) in wanted.items()]
+                )
+                while wanted and len(found) < most:
+                    heard = consumer.consume(min(500, most - len(found)), TIMEOUT)
+                    if not heard:
+                        break
+                    for message in heard:
+                        self._take(message, wanted, found)
+        finally:
+            consumer.close()
+        return found
+
+    def _take(self, message: Any, wanted: dict[Part, tuple[int, int]], found: list[Record]) -> None:
+        from confluent_kafka import KafkaException
+
+        part = Part(message.topic(), message.partition())
+        if message.error() is not None:
+            if message.error().name() != "_PARTITION_EOF":
+                raise KafkaException(message.error())
+            wanted.pop(part, None)
+            return
+        last = wanted.get(part, (0, 0))[1]
+        if message.offset() < last:
+            found.append(Record(part, message.offset(), message.key(), message.value()))
+        if message.offset() >= last - 1:
+            wanted.pop(part, None)
+
+    def commit(self, group: str, offsets: Mapping[Part, int]) -> None:
+        """Record under a consumer group how far we are."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        places = [TopicPartition(part.topic, part.number, offset) for part, offset in offsets.items()]
+        if not places:
+            return
+        with self._asking():
+            asked = [ConsumerGroupTopicPartitions(group, places)]
+            self._admin().alter_consumer_group_offsets(asked, request_timeout=TIMEOUT)[group].result()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._made = None
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def _metadata(self) -> Any:
+        with self._asking():
+            return self._admin().list_topics(timeout=TIMEOUT)
+
+    def _admin(self) -> Any:
+        if self._made is None:
+            from confluent_kafka.admin import AdminClient
+
+            self._made = AdminClient({**self._settings, "error_cb": self._hear}, logger=_quiet)
+        return self._made
+
+    def _consumer(self, group: str) -> Any:
+        from confluent_kafka import Consumer
+
+        level = "read_committed" if self._committed_only else "read_uncommitted"
+        own = {"group.id": group, "enable.auto.commit": False, "isolation.level": level}
+        own |= {"enable.partition.eof": True, "error_cb": self._hear, "auto.offset.reset": "earliest"}
+        return Consumer({**self._settings, **own}, logger=_quiet)
+
+    def _hear(self, error: Any) -> None:
+        """What the client says beside its answers: that a login failed, while the question only times out."""
+        if self._heard is None or error.name() in _AUTH:
+            self._heard = error
+
+    @contextmanager
+    def _asking(self, topic: str | None = None) -> Iterator[None]:
+        client = _client()
+        self._heard = None
+        try:
+            yield
+        except client.KafkaException as exc:
+            if self._made is not None:
+                self._made.poll(0)
+            said = exc.args[0]
+            heard = self._heard if self._heard is not None and said.name() in _NETWORK else said
+            raise self._explained(heard if heard.name() in _AUTH else said, topic) from exc
+        except (TypeError, ValueError) as exc:
+            raise SourceConfigError(f"the Kafka client refuses its settings: {exc}") from exc
+
+    def _explained(self, error: Any, topic: str | None) -> SourceError:
+        name, text = error.name(), error.str()
+        if name in _MISSING:
+            return SourceMissingError(f'kafka topic "{topic}" does not exist' if topic else text)
+        if name in _NETWORK:
+            return SourceNetworkError(
+                f'kafka at "{self.brokers}" cannot be reached: {text}',
+                hint='is it running? its address is "bootstrap.servers" or VELOSTREAM_KAFKA_BROKERS; '
+                "velo broker starts one for development",
+            )
+        if name in _AUTH:
+            return SourceAuthError(
+                f'kafka at "{self.brokers}" refuses us: {text}',
+                hint='see "security.protocol", "sasl.mechanism", "sasl.username", "ssl.ca.location"',
+            )
+        return SourceConfigError(f'kafka at "{self.brokers}": {text} ({name})')
+
+
+def _internal(topic: str) -> bool:
+    return topic.startswith("__")
+
+
+def _client() -> Any:
+    try:
+        import confluent_kafka
+    except ImportError as exc:
+        raise ConfigError(
+            "kafka:// needs the package confluent-kafka", hint="pip install 'velostream[kafka]'"
+        ) from exc
+    return confluent_kafka
