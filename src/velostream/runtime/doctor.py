@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PYSPARK = "4.2.0"
 DISK_NEEDED = 1 << 30
 MEMORY_NEEDED = 2 << 30
-EXTRAS = {"avro": "fastavro", "pandas": "pandas", "polars": "polars"}
+EXTRAS = {"avro": "fastavro", "kafka": "confluent-kafka", "pandas": "pandas", "polars": "polars"}
 """Each optional part of the package and the module that tells whether it is installed."""
 
 PREPARE = "velo doctor --prepare"
@@ -94,7 +94,8 @@ def _pyspark() -> Check:
 
 
 def _prepared(java: JavaHome) -> Iterator[Check]:
-    from velostream.runtime.prepare import JARS, prepared
+    from velostream.runtime.jars import JARS, KAFKA_JARS, broker_jars, cached
+    from velostream.runtime.prepare import prepared
 
     cache = cache_home()
     found = prepared(cache, java)
@@ -108,6 +109,13 @@ def _prepared(java: JavaHome) -> Iterator[Check]:
         yield Check("class archive", True, f"{size} MB in {cache}", required=False)
     else:
         yield Check("class archive", False, "not made: starts take twice as long", PREPARE, required=False)
+    for name, jars, hint in (
+        ("kafka connector", KAFKA_JARS, "the first statement that uses kafka:// fetches it"),
+        ("kafka broker", broker_jars(), "velo broker fetches it"),
+    ):
+        ok = cached(jars)
+        detail = f"{len(jars)} jars in {cache / 'jars'}" if ok else "not fetched"
+        yield Check(name, ok, detail, hint, required=False)
 
 
 def _loopback() -> Check:

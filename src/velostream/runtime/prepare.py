@@ -7,70 +7,25 @@ by one (session 5.8 s without and 4.0 s with it, first result of a streaming job
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from velostream.config import cache_home
 from velostream.errors import JavaError
+from velostream.runtime.jars import IVY_SETTINGS, JARS, digest, fetch, only_one
 from velostream.runtime.java import JavaHome, find_java
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 ARCHIVES_KEPT = 3
-FETCH_TIMEOUT = 120.0
-_IVY_SETTINGS = "VELOSTREAM_IVY_SETTINGS"
 WARM_UP_TIMEOUT = 300.0
-
-
-@dataclass(frozen=True)
-class Jar:
-    """A jar from Maven, pinned to its very bytes."""
-
-    group: str
-    artifact: str
-    version: str
-    sha256: str
-
-    @property
-    def file_name(self) -> str:
-        """What it is called in the cache."""
-        return f"{self.artifact}-{self.version}.jar"
-
-
-JARS = (
-    Jar(
-        "com.globalmentor",
-        "hadoop-bare-naked-local-fs",
-        "0.1.0",
-        "e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62",
-    ),
-)
-"""What the driver's class path gets besides Spark."""
-
-DELTA_JARS = (
-    Jar(
-        "io.delta",
-        "delta-spark_4.2_2.13",
-        "4.4.0",
-        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
-    ),
-    Jar(
-        "io.delta",
-        "delta-storage",
-        "4.4.0",
-        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
-    ),
-)
-"""Delta Lake, which only a statement that uses it fetches and loads."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +41,7 @@ class Prepared:
 def prepared(cache_dir: Path, java: JavaHome) -> Prepared:
     """What the cache holds for this pyspark and this Java. Only looks, in a few milliseconds."""
     paths = [(cache_dir / "jars" / jar.file_name, jar.sha256) for jar in JARS]
-    jars = tuple(path for path, digest in paths if _digest(path) == digest)
+    jars = tuple(path for path, pinned in paths if digest(path) == pinned)
     archives = (*_base_archive(cache_dir, java), _archive_path(cache_dir, java, jars))
     return Prepared(jars, archives if all(archive.is_file() for archive in archives) else ())
 
@@ -101,85 +56,15 @@ def prepare(say: Callable[[str], None] = lambda line: None, ivy_settings: str | 
     cache = cache_home()
     java = find_java()
     try:
-        with _only_one(cache):
-            settings = ivy_settings or os.environ.get(_IVY_SETTINGS)
-            for jar in JARS:
-                _fetch(jar, cache, java, settings, say, ": small batches will be slower")
+        with only_one(cache):
+            settings = ivy_settings or os.environ.get(IVY_SETTINGS)
+            fetch(JARS, cache, java, settings, say, ": small batches will be slower")
             found = prepared(cache, java)
             if not found.archives:
                 _archive(cache, java, found, say)
     except OSError as exc:
         say(f'cannot use cache "{cache}" ({exc.strerror}): going on without it')
     return prepared(cache, java)
-
-
-def fetched(jars: tuple[Jar, ...], what: str, ivy_settings: str | None = None) -> tuple[Path, ...]:
-    """Jars that a statement cannot do without, downloaded the first time; JavaError when that fails."""
-    cache = cache_home()
-    paths = tuple(cache / "jars" / jar.file_name for jar in jars)
-    said: list[str] = []
-    with _only_one(cache):
-        for jar in jars:
-            _fetch(jar, cache, find_java(), ivy_settings or os.environ.get(_IVY_SETTINGS), said.append)
-    if any(_digest(path) != jar.sha256 for path, jar in zip(paths, jars, strict=True)):
-        raise JavaError(
-            f"{what} cannot be downloaded",
-            detail="\n".join(said) or None,
-            hint="connect to the network once, or set Spark's spark.jars.ivySettings for a mirror",
-        )
-    return paths
-
-
-@contextmanager
-def _only_one(cache: Path) -> Iterator[None]:
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _digest(path: Path) -> str | None:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return None
-
-
-def _fetch(
-    jar: Jar,
-    cache: Path,
-    java: JavaHome,
-    settings: str | None,
-    say: Callable[[str], None],
-    consequence: str = "",
-) -> None:
-    """Download with the Ivy that pyspark carries, check the bytes, then put the jar in place in one step."""
-    from velostream.runtime.gateway import SPARK_HOME
-
-    target = cache / "jars" / jar.file_name
-    if _digest(target) == jar.sha256:
-        return
-    say(f"fetching {jar.group}:{jar.artifact}:{jar.version}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    ivy = next((SPARK_HOME / "jars").glob("ivy-*.jar"))
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        command: list[str | Path] = [java.java, *java.options, "-jar", ivy]
-        command += ["-settings", settings] if settings else []
-        command += ["-cache", str(cache / "ivy"), "-notransitive", "-confs", "default"]
-        command += ["-dependency", jar.group, jar.artifact, jar.version]
-        command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
-        try:
-            subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=FETCH_TIMEOUT, check=True
-            )
-        except subprocess.SubprocessError:
-            say(f"{jar.artifact} cannot be downloaded{consequence}")
-            return
-        fetched = Path(folder) / jar.file_name
-        if _digest(fetched) != jar.sha256:
-            say(f"{jar.artifact} was downloaded but is not the pinned file: it is not used")
-            return
-        fetched.replace(target)
 
 
 def _archive_path(cache: Path, java: JavaHome, jars: tuple[Path, ...]) -> Path:
@@ -189,7 +74,7 @@ def _archive_path(cache: Path, java: JavaHome, jars: tuple[Path, ...]) -> Path:
     """
     from velostream.runtime.gateway import class_path
 
-    recorded = _digest(Path(__file__).with_name("warmup.py")) or ""
+    recorded = digest(Path(__file__).with_name("warmup.py")) or ""
     parts = [java.version, str(java.java.resolve()), recorded]
     for entry in class_path(jars).split(os.pathsep):
         try:

@@ -10,8 +10,9 @@ import pytest
 
 from velostream.errors import JavaError
 from velostream.runtime import prepare as preparing
+from velostream.runtime.jars import DELTA_JARS, JARS, KAFKA_JARS, Jar, broker_jars, fetched
 from velostream.runtime.java import JavaHome
-from velostream.runtime.prepare import DELTA_JARS, JARS, Jar, fetched, prepare, prepared
+from velostream.runtime.prepare import prepare, prepared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +102,10 @@ def test_an_archive_is_of_one_java_and_one_class_path(tmp_path: Path):
 
 
 def test_jars_are_pinned_to_their_bytes():
-    assert all(len(jar.sha256) == 64 for jar in (*JARS, *DELTA_JARS))
+    every = (*JARS, *DELTA_JARS, *KAFKA_JARS, *broker_jars())
+    assert all(len(jar.sha256) == 64 for jar in every)
+    assert len({jar.file_name for jar in every}) == len({(jar.file_name, jar.sha256) for jar in every})
+    assert "kafka_2.13-4.3.1.jar" in {jar.file_name for jar in broker_jars()}
 
 
 def test_a_jar_that_a_statement_needs_is_fetched_or_its_absence_told(machine: Path):

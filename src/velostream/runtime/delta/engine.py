@@ -10,9 +10,10 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from velostream.errors import InternalError, UnsupportedError
+from velostream.errors import UnsupportedError
 from velostream.plan.spark import private_session, translated
-from velostream.runtime.prepare import DELTA_JARS, fetched
+from velostream.runtime.class_path import add_jars
+from velostream.runtime.jars import DELTA_JARS, fetched
 from velostream.runtime.session import local_cores
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _extended(base: SparkSession, jars: tuple[Path, ...]) -> SparkSession:
 
     with _jars_lock, translated():
         context = base.sparkContext
-        _add_jars(base, jars)
+        add_jars(base, jars)
         jvm: Any = context._jvm  # noqa: SLF001
         inner: Any = base._jsparkSession  # noqa: SLF001
         extensions = jvm.org.apache.spark.sql.SparkSessionExtensions()
@@ -104,22 +105,6 @@ def _extended(base: SparkSession, jars: tuple[Path, ...]) -> SparkSession:
         for key, value in SETTINGS.items():
             session.conf.set(key, value)
         return session
-
-
-def _add_jars(spark: SparkSession, jars: tuple[Path, ...]) -> None:
-    """ADD JAR on a cluster. In local mode driver and tasks would then load Delta twice, which it refuses."""
-    if local_cores(str(spark.sparkContext.master)) is None:
-        for jar in jars:
-            spark.sql(f"ADD JAR '{jar}'")
-        return
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    while loader is not None and loader.getClass().getName() != "org.apache.spark.util.MutableURLClassLoader":
-        loader = loader.getParent()
-    if loader is None:
-        raise InternalError("no class loader of Spark's takes the jars of Delta Lake")
-    for jar in jars:
-        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
 
 
 # --- one table --------------------------------------------------------------------------------------

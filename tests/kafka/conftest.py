@@ -1,0 +1,66 @@
+"""A real Kafka broker for the tests, and what they do with it."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import kafka_clients as clients
+import pytest
+
+from velostream.runtime.broker import BrokerProcess, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from kafka_clients import Consume, Produce, Received, Topics
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The broker that tests share; one that wants to stop it takes `own_broker`."""
+    process = BrokerProcess(tmp_path_factory.mktemp("kafka") / "broker", free_port())
+    process.start()
+    yield process
+    process.kill()
+    shutil.rmtree(process.folder)
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker of this test's own, which it may stop, kill and start again."""
+    process = BrokerProcess(tmp_path / "broker", free_port())
+    process.start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def topic(broker: BrokerProcess) -> Topics:
+    def make(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        name = f"t{next(_numbers)}"
+        if partitions:
+            clients.make_topic(broker.address, name, partitions, config)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def produce(broker: BrokerProcess) -> Produce:
+    def write(topic: str, records: Iterable[Any], settings: Mapping[str, Any] | None = None) -> None:
+        clients.produce(broker.address, topic, records, settings)
+
+    return write
+
+
+@pytest.fixture
+def consume(broker: BrokerProcess) -> Consume:
+    def read(topic: str, isolation: str = "read_committed") -> list[Received]:
+        return clients.consume(broker.address, topic, isolation)
+
+    return read
