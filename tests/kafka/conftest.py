@@ -26,7 +26,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     process = BrokerProcess(tmp_path_factory.mktemp("kafka") / "broker", free_port())
     process.start()
     yield process
-    process.kill()
+    process.stop()
     shutil.rmtree(process.folder)
 
 

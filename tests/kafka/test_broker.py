@@ -14,7 +14,8 @@ import kafka_clients as clients
 import pytest
 
 from velostream.errors import ConfigError, JavaError
-from velostream.runtime.broker import BrokerProcess, free_port, port_of, running, stop, wipe
+from velostream.runtime.broker import BrokerProcess, free_port
+from velostream.runtime.broker_folder import port_of, running, stop, wipe
 from velostream.runtime.class_path import load_kafka
 
 if TYPE_CHECKING:

@@ -49,13 +49,13 @@ def broker_command(
         raise ConfigError(f"velo broker {action} takes none of --port, --topic and --background")
     if action == "status":
         return _status(folder, as_json=invocation.output_format == "json")
-    from velostream.runtime import broker
+    from velostream.runtime.broker_folder import stop, wipe
 
     if action == "stop":
-        process = broker.stop(folder)
+        process = stop(folder)
         say(f"stopped process {process}" if process is not None else f"no broker runs on {folder}")
     else:
-        say(f"deleted {folder}" if broker.wipe(folder) else f"nothing to delete: {folder} does not exist")
+        say(f"deleted {folder}" if wipe(folder) else f"nothing to delete: {folder} does not exist")
     return 0
 
 
@@ -94,8 +94,10 @@ def _start(folder: Path, port: int | None, topics: Mapping[str, int], background
 
 def _watch(process: BrokerProcess) -> int:
     """Until it ends: by Ctrl-C, which is raised here, by `velo broker stop`, or by itself."""
+    from velostream.runtime.broker import ORDERLY
+
     code = process.wait()
-    if code not in (0, 143):
+    if code not in ORDERLY:
         raise JavaError(f"the broker ended with code {code}", hint=f"its log is {process.log}")
     say("stopped")
     return 0
@@ -128,7 +130,8 @@ def _tell(process: BrokerProcess, background: bool, option: str) -> None:
 
 
 def _status(folder: Path, *, as_json: bool) -> int:
-    from velostream.runtime.broker import HOST, port_of, running
+    from velostream.runtime.broker import HOST
+    from velostream.runtime.broker_folder import port_of, running
 
     process, port = running(folder), port_of(folder)
     found: dict[str, Any] = {"running": process is not None, "process": process}
