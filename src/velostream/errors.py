@@ -351,3 +351,8 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     """A hint naming the nearest valid name, or None."""
     match = nearest(name, candidates)
     return f'did you mean "{match}"?' if match else None
+
+
+def numbered(options: Iterable[str]) -> str:
+    """What can be done about an error, as its detail."""
+    return "\n".join(f"  {number}. {text}" for number, text in enumerate(options, start=1))

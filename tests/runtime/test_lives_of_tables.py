@@ -101,7 +101,7 @@ def test_a_failed_create_leaves_nothing(database, tmp_path, name):
             "INSERT INTO file://{out} SELECT symbol, COUNT(*) AS n FROM {f} GROUP BY symbol",
             "rows of this query change",
         ),
-        ("CREATE TABLE z AS SELECT * FROM kafka://topic", "kafka"),
+        ("CREATE TABLE z AS SELECT * FROM https://host/topic", "https"),
         ("REPLAY DEAD LETTERS", "REPLAY"),
     ],
 )

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from velostream.errors import UnsupportedError
+from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model.uri import Uri
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from velostream.model.changes import BadRow, Offset
+    from velostream.model.changes import BadRow, Messages, Offset
     from velostream.model.options import Options as AnyOptions
 
 log = logging.getLogger("velostream.connectors")
@@ -51,7 +51,11 @@ class SourceContext:
     """Read what is there and end, rather than wait for more."""
     table: bool = True
     """Whether a table is built on it (rows may be taken back) or a stream (they may not)."""
+    whole: bool = True
+    """Whether to begin with all that is there, where the statement does not say where; or at the end."""
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    most_rows: int | None = None
+    """`max.rows.per.batch`: how far one call of `latest` may go."""
 
 
 class Source(ABC):
@@ -75,6 +79,14 @@ class Source(ABC):
     """How long creation waits for a source that is missing."""
     retry_interval: timedelta = timedelta(seconds=2)
     """How often it looks meanwhile."""
+    session: SparkSession | None = None
+    """Spark, which the runtime sets before it asks for a range."""
+    needs: ClassVar[str | None] = None
+    """Jars that Spark needs for it, by the name under which the runtime knows them."""
+    messages: Messages | None = None
+    """How later rows replace earlier ones; None where rows are only added."""
+    rereadable: bool = True
+    """Whether everything from the beginning can be read again at any time, at a bearable cost."""
 
     @abstractmethod
     def discover(self) -> pa.Schema:
@@ -144,6 +156,18 @@ class Source(ABC):
     def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
         """A wider schema under which bad rows of the range decode, or None. Never for declared columns."""
         return None
+
+    def retry_delay(self, attempt: int) -> timedelta:
+        """How long to wait after an attempt, counted from 1, that found the source missing."""
+        return self.retry_interval
+
+    def explained(self, said: str) -> VelostreamError | None:
+        """The error for what Spark said when it read a frame; None when that was not about this source."""
+        return None
+
+    def order(self, positions: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+        """Values that sort as the rows with these `_position`s follow each other."""
+        return positions
 
     def settled(self) -> bool:
         """Whether the last `latest` saw all there is; False when it left something to a later look."""
@@ -226,6 +250,11 @@ class Connector(ABC):
     def parse(uri: Uri) -> Mapping[str, str]:
         """Properties that the URI itself carries (path, host, query)."""
         return uri.parameters
+
+    @classmethod
+    def messages(cls, properties: Mapping[str, str]) -> Messages | None:
+        """How later rows of a source with these properties replace earlier ones; see `Source`."""
+        return None
 
     @classmethod
     def uri_of(cls, argument: str) -> Uri:

@@ -21,6 +21,20 @@ SYSTEM_COLUMNS = ("_timestamp", "_event_time", "_partition", "_offset")
 
 KAFKA_COLUMNS = ("_key", "_topic", "_headers")
 
+
+@dataclass(frozen=True)
+class Messages:
+    """Rows of a source are messages: a later one with the same key can stand for the same thing, changed.
+
+    The system column `_tombstone` tells that it is gone. A query that takes rows as they are into a table
+    follows that; others only where the source `upserts`.
+    """
+
+    key: str
+    """The system column with the key; null where a message stands by itself."""
+    upserts: bool = False
+
+
 Offset = Mapping[str, Any]
 """Position in one source: partition name to a JSON value that the source understands."""
 

@@ -16,7 +16,7 @@ from velostream.errors import UnsupportedError
 from velostream.plan.calls import clock_call, volatile_calls
 from velostream.plan.clock import Bound, NotFollowedError, bounds, has_clock
 from velostream.plan.groups import NeedsColumns
-from velostream.plan.planner import refuse_later_features
+from velostream.plan.planner import LAST_PER_KEY, refuse_later_features
 from velostream.plan.resolve import conjuncts
 from velostream.plan.steps import Step, StepKind
 
@@ -51,6 +51,8 @@ class LiveRows:
     """The rest of the filter, as far as it is about these rows alone."""
     written: tuple[str, ...] = ()
     """The filters on the clock as they stand in the query."""
+    message_key: str | None = None
+    """The system column by which a later row replaces an earlier one; None when all are kept."""
 
     def sql(self, columns: Sequence[str], since: int | None = None) -> str:
         """The query of these columns of the rows that pass at some time, and from when until when they do.
@@ -80,6 +82,8 @@ class LiveRows:
     @property
     def step(self) -> Step | None:
         """What EXPLAIN says."""
+        if self.message_key is not None:
+            return LAST_PER_KEY
         if not self.bounds:
             return None
         return Step(
@@ -127,6 +131,16 @@ def ageing(query: Query, columns: Mapping[str, Sequence[str] | None]) -> Ageing 
         taken.other_sources(tree)
     rest = replace(query, tree=tree, sources=(), tables=_tables(tree, query, taken.live))
     return Ageing(rest, tuple(taken.live))
+
+
+def kept(query: Query, message_keys: Mapping[str, str | None]) -> Ageing:
+    """The query over the rows of its sources, kept as tables: the last of each message key, or all."""
+    tree = query.tree.copy()
+    taken = _Taken(query, {}, {cte.alias.casefold() for cte in tree.find_all(exp.CTE)})
+    taken.other_sources(tree)
+    live = tuple(replace(each, message_key=message_keys.get(each.relation)) for each in taken.live)
+    rest = replace(query, tree=tree, sources=(), tables=_tables(tree, query, live))
+    return Ageing(rest, live)
 
 
 class _Taken:

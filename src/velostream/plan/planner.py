@@ -15,7 +15,7 @@ from velostream.plan.calls import volatile_calls
 from velostream.plan.derived import derived_plan
 from velostream.plan.groups import NeedsColumns, groups_apply, plan_groups
 from velostream.plan.lookup import lookup_plan
-from velostream.plan.plans import Plan, RecomputePlan, RowsPlan, UpsertPlan
+from velostream.plan.plans import GONE, MESSAGE_KEY, Plan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.shape import why_not_stateless
 from velostream.plan.steps import Step, StepKind
@@ -30,6 +30,16 @@ __all__ = ["POSITION", "NeedsColumns", "plan_query"]
 SPARK = "spark"
 POSITION = "_position"
 """System column that orders the rows of a source; asked of it where a later row replaces an earlier one."""
+TOMBSTONE = "_tombstone"
+"""System column of sources with a message key: the message says that its row is gone."""
+
+
+LAST_PER_KEY = Step(
+    StepKind.MERGE,
+    "last row per message key",
+    "a later message of the same key replaces the earlier; one without a value deletes it",
+    state="one row per message key",
+)
 
 
 def plan_query(
@@ -39,12 +49,14 @@ def plan_query(
     only_grows: bool = True,
     inputs: frozenset[str] = frozenset(),
     columns: Mapping[str, Sequence[str] | None] | None = None,
+    message_key: str | None = None,
 ) -> Plan:
     """Choose the plan.
 
     `key` is the declared key of the table, `only_grows` holds for all inputs, `inputs` are the names of
     the columns (casefolded) of the one relation that the query reads directly, where they are known, and
-    `columns` those of each input that the query uses.
+    `columns` those of each input that the query uses. `message_key` is the system column by which later rows
+    of the one source replace earlier ones, where the query takes rows as they are.
     """
     refuse_later_features(query)
     if not query.sources:
@@ -54,6 +66,8 @@ def plan_query(
         _refuse_volatile(tree)
     if query.tables:
         return lookup_plan(query, key, columns or {}, only_grows=only_grows)
+    if message_key is not None and isinstance(tree, exp.Select) and not key:
+        return last_per_message_key(tree, message_key)
     reason = why_not_stateless(tree)
     if reason is None:
         return _upsert(tree, key) if key else _rows(tree)
@@ -165,7 +179,49 @@ def _upsert(tree: exp.Query, key: tuple[str, ...]) -> UpsertPlan:
     passed = tuple(plain[name].name if name in plain else name for name in key)
     computed = {i.alias for i in tree.selects if i.alias and i.alias not in plain}
     columns = () if computed & set(key) else passed
-    return UpsertPlan(tree.sql(dialect=SPARK), key, ordered.sql(dialect=SPARK), columns, steps=(step,))
+    return UpsertPlan(
+        tree.sql(dialect=SPARK), key, ordered.sql(dialect=SPARK), columns, asked=(POSITION,), steps=(step,)
+    )
+
+
+def last_per_message_key(tree: exp.Select, message_key: str) -> UpsertPlan:
+    """The last row of each message key; one without a key stands by itself.
+
+    A row that does not pass the filter takes an earlier one of its key away, so that the filter is a column.
+    """
+    if tree.is_star:
+        raise NeedsColumns
+    alias = tree.args["from_"].this.alias_or_name
+    where = tree.args.get("where")
+    there: exp.Expr = exp.not_(exp.column(TOMBSTONE, table=alias))
+    if where is not None:
+        there = exp.and_(there, exp.func("coalesce", where.this.copy(), exp.false()))
+    ordered = tree.copy()
+    ordered.set("where", None)
+    # What the filter keeps out may not be computable, as may be the columns of a message without a row.
+    guarded = [
+        exp.alias_(exp.Case().when(there.copy(), item.unalias().copy()), item.alias_or_name, quoted=True)
+        for item in tree.selects
+    ]
+    # Keys are text without a first character of this kind, so that no position is taken for one.
+    alone = exp.func("concat", exp.Literal.string("\x00"), exp.column(POSITION, table=alias))
+    ordered.set(
+        "expressions",
+        [
+            *guarded,
+            exp.func("coalesce", exp.column(message_key, table=alias), alone).as_(MESSAGE_KEY),
+            exp.column(POSITION, table=alias).as_("__position"),
+            exp.not_(there).as_(GONE),
+        ],
+    )
+    return UpsertPlan(
+        tree.sql(dialect=SPARK),
+        (MESSAGE_KEY,),
+        ordered.sql(dialect=SPARK),
+        asked=(POSITION, message_key, TOMBSTONE),
+        deletes=True,
+        steps=(LAST_PER_KEY,),
+    )
 
 
 def recompute(tree: exp.Query, reason: str) -> RecomputePlan:

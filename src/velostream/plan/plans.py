@@ -19,6 +19,12 @@ ROWS = "__n"
 EVERYTHING = "__all"
 """Hidden key column of an aggregate without GROUP BY; always 0."""
 
+MESSAGE_KEY = "__key"
+"""Hidden key column of a table that holds the last row of each message key."""
+
+GONE = "__gone"
+"""Column of a batch: there is no row of this message key, or it does not pass the filter."""
+
 POSITION_KEPT = "__position"
 """Hidden column: the position of the row of a stream that a row came from."""
 
@@ -58,6 +64,10 @@ class UpsertPlan(Plan):
     """The same query with the hidden column `__position`, by which "later" is decided."""
     below_keys: tuple[str, ...] = ()
     """The columns of the input that hold the key, if they do."""
+    asked: tuple[str, ...] = field(kw_only=True)
+    """System columns that `ordered_sql` needs."""
+    deletes: bool = field(kw_only=True, default=False)
+    """Whether `ordered_sql` also has the hidden key `__key`, and `__gone` for keys that have no row."""
 
 
 @dataclass(frozen=True)

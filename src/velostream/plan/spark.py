@@ -93,7 +93,7 @@ _CONDITION = re.compile(r"\[([A-Z0-9_.]+)\]\s*(.*)")
 def error_condition(exc: BaseException) -> str | None:
     """Spark's name for the innermost error it reports, such as DIVIDE_BY_ZERO."""
     found = None
-    for match in _CONDITION.finditer(_text(exc)):
+    for match in _CONDITION.finditer(error_text(exc)):
         if match[1] not in {"FAILED_READ_FILE.NO_HINT", "INTERNAL_ERROR"}:
             found = match[1]
     if found is None and (given := getattr(exc, "getCondition", None)) is not None:
@@ -107,7 +107,7 @@ _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})\b")
 
 def error_states(exc: BaseException) -> set[str]:
     """The SQLSTATEs of all errors that Spark reports, the innermost and those around it."""
-    return set(_STATE.findall(_text(exc)))
+    return set(_STATE.findall(error_text(exc)))
 
 
 def of_statement(exc: BaseException) -> bool:
@@ -117,7 +117,8 @@ def of_statement(exc: BaseException) -> bool:
     return isinstance(exc, (AnalysisException, ParseException))
 
 
-def _text(exc: BaseException) -> str:
+def error_text(exc: BaseException) -> str:
+    """All that Spark says about an error."""
     java = getattr(exc, "java_exception", None) or getattr(exc, "_origin", None)
     return f"{exc}\n{java}" if java is not None else str(exc)
 

@@ -11,16 +11,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from sqlglot import exp, parse_one
 
 from velostream.errors import TypeMismatchError, UnknownNameError
 from velostream.model.jobs import BatchFigures
 from velostream.model.moments import micros, moment
 from velostream.model.tables import TableSpec
-from velostream.plan.planner import POSITION
-from velostream.plan.plans import RowsPlan
+from velostream.plan.planner import POSITION, last_per_message_key
+from velostream.plan.plans import RowsPlan, UpsertPlan
 from velostream.plan.spark import private_session, query_schema
 from velostream.runtime.inputs import Input, Inputs
 from velostream.runtime.live import LiveOutput, live_schema
+from velostream.runtime.opening import load_needed
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 
@@ -47,7 +49,7 @@ class LiveInput:
     """Live rows, ready to be kept: what they are read from, and the table that holds them."""
 
     spark: SparkSession
-    plan: RowsPlan
+    plan: RowsPlan | UpsertPlan
     shape: ResultShape
     inputs: Inputs
     output: LiveOutput
@@ -56,9 +58,20 @@ class LiveInput:
 class LiveSource(TableSource):
     """The table of live rows as an input of the statement; the key and order are those of what it holds."""
 
-    def __init__(self, table: Table, reader: str, key: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        reader: str,
+        key: tuple[str, ...],
+        order: Callable[[pa.ChunkedArray], pa.Array | pa.ChunkedArray] = lambda positions: positions,
+    ) -> None:
         super().__init__(table, reader)
         self.key = key if set(key) <= set(table.spec.visible) else ()
+        self._order = order
+
+    def order(self, positions: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+        """As where the rows came from."""
+        return self._order(positions)
 
     def discover(self) -> pa.Schema:
         """The columns that the statement knows; the position only orders them."""
@@ -80,12 +93,19 @@ def open_live(
 
     Of rows that have gone by `now` nothing is read: a long file is mostly these.
     """
+    load_needed(spark, [item.source])
     session = private_session(spark)
-    plan = RowsPlan(live.sql(columns, now), steps=(live.step,) if live.step is not None else ())
+    plan: RowsPlan | UpsertPlan
+    if live.message_key is not None:
+        tree = parse_one(live.sql(columns), dialect="spark")
+        assert isinstance(tree, exp.Select)
+        plan = last_per_message_key(tree, live.message_key)
+    else:
+        plan = RowsPlan(live.sql(columns, now), steps=(live.step,) if live.step is not None else ())
     _, shape = shape_of(session, plan, views)
     _check_types(session, live)
     schema = live_schema(shape.physical)
-    table = open_or_make(store, TableSpec(live.id, schema, owner=owner))
+    table = open_or_make(store, TableSpec(live.id, schema, shape.key, owner=owner))
     inputs = Inputs(session, {item.id: item})
     return LiveInput(session, plan, shape, inputs, LiveOutput(table, now))
 

@@ -12,10 +12,12 @@ from sqlglot import exp
 from velostream.errors import UnsupportedError
 from velostream.model.moments import micros
 from velostream.model.statements import Query
-from velostream.plan.ageing import ageing
+from velostream.plan.ageing import ageing, kept
 from velostream.plan.exactness import refuse_cut_digits
+from velostream.plan.headers import with_headers
+from velostream.plan.messages import last_messages
 from velostream.plan.planner import POSITION
-from velostream.plan.plans import RowsPlan
+from velostream.plan.plans import GroupsPlan, RowsPlan
 from velostream.plan.spark import private_session
 from velostream.runtime.ageing import RESULT, LiveInput, LiveSource, open_live, open_or_make
 from velostream.runtime.delta.source import DeltaTableSource
@@ -74,13 +76,18 @@ def open_query(
     *,
     known: Mapping[str, pa.Schema],
     table: bool,
+    materialized: bool,
     reader: str,
     stop: Event,
     tell: Callable[[str], None],
     options: CommonOptions,
     declared: tuple[tuple[str, pa.DataType], ...] = (),
 ) -> Opened:
-    """Open every input and plan the query; raises what is wrong with it, placed in the user's SQL."""
+    """Open every input and plan the query; raises what is wrong with it, placed in the user's SQL.
+
+    `table`: rows may be taken back. `materialized`: the result is a table that stays.
+    """
+    query = with_headers(query)
     sources: dict[str, Source] = {}
     try:
         for ref in query.sources:
@@ -91,6 +98,7 @@ def open_query(
                 known=known.get(ref.id),
                 once=site.once,
                 table=table,
+                whole=materialized or site.once,
             )
             sources[ref.id] = source
             wait_for(source, stop, tell)
@@ -105,23 +113,37 @@ def open_query(
         in_delta = options.table_storage == "delta" or any(
             isinstance(source, DeltaTableSource) for source in sources.values()
         )
+        messages = {name: source.messages for name, source in sources.items()} if materialized else {}
         if table:
             schemas = schemas_of(sources, known)
             aged = ageing(query, {name: schema.names for name, schema in schemas.items()})
+            aged = aged or last_messages(query, key, messages)
             if aged is not None and in_delta:
                 raise UnsupportedError(
-                    "a filter on the clock keeps the rows that pass it in memory, "
-                    "and a table of this statement is in Delta Lake",
+                    "rows of a source are kept in memory for a filter on the clock, or as the last of each "
+                    "message key, and a table of this statement is in Delta Lake",
                     hint='leave out "table.storage" = "delta" here and in the tables that are read',
                 )
             if aged is not None:
                 return _over_live(site, query, aged, key, sources, known, declared, folder, reader)
         session = site.delta.session() if in_delta else site.spark()
-        return planned(session, query, key, sources, known, declared, table=table)
+        opened = planned(session, query, key, sources, known, declared, table=table, messages=messages)
+        if table and not in_delta and _needs_rows(opened, sources):
+            every = kept(query, {})
+            return _over_live(site, query, every, key, sources, known, declared, folder, reader)
+        return opened
     except BaseException:
         for source in sources.values():
             source.close()
         raise
+
+
+def _needs_rows(opened: Opened, sources: Mapping[str, Source]) -> bool:
+    """Whether groups are computed again from rows that the source may not have any more."""
+    plan = opened.plan
+    if not isinstance(plan, GroupsPlan) or all(source.rereadable for source in sources.values()):
+        return False
+    return plan.stream is None and not (plan.mergeable and opened.shape.ordered)
 
 
 def _over_live(
@@ -160,7 +182,7 @@ def _over_live(
             item = Input(each.relation, source, schema, used, *described(query, each.relation))
             views = {each.relation: _with_named(schema, named)}
             live.append(open_live(site.spark(), each, item, views, columns, store, reader, now))
-            rest[each.id] = LiveSource(live[-1].output.table, reader, source.key)
+            rest[each.id] = LiveSource(live[-1].output.table, reader, source.key, source.order)
         opened = planned(site.spark(), aged.query, key, rest, {}, declared, table=True)
         for each in aged.live:
             opened.inputs.all[each.id].description = described(query, each.relation)[0]

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model import statements as model
 from velostream.plan.ageing import ageing, steps_of
-from velostream.plan.planner import NeedsColumns, plan_query
-from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
+from velostream.plan.headers import with_headers
+from velostream.plan.messages import last_messages, message_key
+from velostream.plan.planner import LAST_PER_KEY, NeedsColumns, plan_query
+from velostream.plan.plans import Plan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.steps import Step, StepKind
 from velostream.runtime.opening import common_options, connector_for, key_of
 from velostream.runtime.retention import told
@@ -18,6 +20,7 @@ from velostream.sql.usage import column_usage
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from velostream.model.changes import Messages
     from velostream.plan.ageing import Ageing
 
 
@@ -41,13 +44,12 @@ def explain(
         lines.append(f"  engine: {'spark' if elsewhere else duckdb}")
         return lines
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
+    query = with_headers(query)
     try:
-        aged = (
-            ageing(query, _known(query, columns or {})) if isinstance(statement, model.CreateTable) else None
-        )
+        aged = _over_kept(statement, query, key, columns or {})
         left = aged.query if aged is not None else query
         known = {**(columns or {}), **_live_columns(aged, columns or {})}
-        plan = plan_query(left, key, only_grows=_only_grows(statement, left), columns=_used(left, known))
+        plan = _planned(statement, left, key, known)
     except NeedsColumns:
         return [*lines, "step: the kind is chosen once every input has told its columns"]
     except UnsupportedError as exc:
@@ -87,12 +89,43 @@ def _executable(statement: model.Statement, query: model.Query) -> None:
     if isinstance(statement, model.CreateView):
         return
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
+    query = with_headers(query)
     with suppress(NeedsColumns):
-        if isinstance(statement, model.CreateTable):
-            aged = ageing(query, _known(query, {}))
-            query = aged.query if aged is not None else query
-        grows = _only_grows(statement, query)
-        plan_query(query, key, only_grows=grows, columns=_used(query, {}))
+        aged = _over_kept(statement, query, key, {})
+        _planned(statement, aged.query if aged is not None else query, key, {})
+
+
+def _over_kept(
+    statement: model.Statement,
+    query: model.Query,
+    key: tuple[str, ...],
+    columns: Mapping[str, Sequence[str]],
+) -> Ageing | None:
+    """The query over rows that are kept for it: those that pass by the clock, or the last per message key."""
+    if not isinstance(statement, model.CreateTable):
+        return None
+    return ageing(query, _known(query, columns)) or last_messages(query, key, _messages(query))
+
+
+def _planned(
+    statement: model.Statement,
+    query: model.Query,
+    key: tuple[str, ...],
+    columns: Mapping[str, Sequence[str]],
+) -> Plan:
+    by_message = message_key(query, _messages(query)) if isinstance(statement, model.CreateTable) else None
+    if by_message is not None and not key:
+        # Whatever its columns are.
+        return UpsertPlan("", (), "", asked=(), steps=(LAST_PER_KEY,))
+    return plan_query(query, key, only_grows=_only_grows(statement, query), columns=_used(query, columns))
+
+
+def _messages(query: model.Query) -> dict[str, Messages | None]:
+    found = {}
+    for ref in query.sources:
+        connector = connector_for(ref.uri)
+        found[ref.id] = connector.connector.messages({**connector.parse(ref.uri), **ref.properties})
+    return found
 
 
 def _only_grows(statement: model.Statement, query: model.Query) -> bool:

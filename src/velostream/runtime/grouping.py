@@ -29,6 +29,13 @@ def in_order(rows: pa.Table) -> pa.Table:
     return ordered.drop_columns(["__position"])
 
 
+def last_of_each(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """The last row of each key; null equals null."""
+    numbered = rows.select(key).append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
+    last = numbered.group_by(list(key), use_threads=False).aggregate([("__row", "max")])
+    return rows.take(last.column("__row_max"))
+
+
 def distinct_keys(keys: pa.Table) -> pa.Table:
     """Each key once."""
     return keys.group_by(keys.schema.names, use_threads=False).aggregate([])

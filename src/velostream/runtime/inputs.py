@@ -47,7 +47,7 @@ class Input:
         system = [name for name in sorted(used) if name not in plain and name.startswith("_")]
         if not plain and not system:
             plain = self.schema.names[:1]
-        return [*plain, *system, *extra]
+        return [*plain, *system, *(name for name in extra if name not in system)]
 
 
 @dataclass
@@ -64,6 +64,8 @@ class Inputs:
     def __init__(self, spark: SparkSession, inputs: Mapping[str, Input]) -> None:
         self._spark = spark
         self.all = dict(inputs)
+        for item in inputs.values():
+            item.source.session = spark
         self.excluded: dict[str, set[str]] = {}
         """Positions of rows that cannot be computed: they are left out of every frame from now on."""
 

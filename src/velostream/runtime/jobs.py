@@ -223,6 +223,7 @@ class Jobs:
             self._directory.job(entry.job),
             known=entry.columns,
             table=is_table,
+            materialized=is_table,
             reader=entry.job,
             stop=stop,
             tell=tell,

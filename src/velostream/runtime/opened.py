@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,13 +12,14 @@ from sqlglot import exp
 from velostream.errors import SqlError
 from velostream.model.secrets import redact_uri
 from velostream.plan.exactness import refuse_cut_digits
+from velostream.plan.messages import message_key
 from velostream.plan.planner import NeedsColumns, plan_query, recompute_plan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.shape import one_row_each
 from velostream.plan.spark import private_session
 from velostream.runtime.ageing import LiveInput, LiveSource
 from velostream.runtime.inputs import Input, Inputs
-from velostream.runtime.opening import connector_for
+from velostream.runtime.opening import connector_for, load_needed
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.sql.types import spark_ddl
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.connectors.base import Source
+    from velostream.model.changes import Messages
     from velostream.model.statements import Query
     from velostream.plan.plans import Plan
     from velostream.serving.store import TableStore
@@ -84,8 +87,12 @@ def planned(
     declared: tuple[tuple[str, pa.DataType], ...],
     *,
     table: bool,
+    messages: Mapping[str, Messages | None] | None = None,
 ) -> Opened:
-    """Plan a query over these inputs; raises what is wrong with it."""
+    """Plan a query over these inputs; raises what is wrong with it.
+
+    `messages` tells of sources whose rows replace each other, where the result is a table that follows that.
+    """
     schemas = schemas_of(sources, known)
     if declared:
         query = replace(query, tree=_declared_types(query.tree, declared))
@@ -99,11 +106,16 @@ def planned(
         for name, source in sources.items()
     }
     used = {name: item.wanted() or item.schema.names for name, item in inputs.items()}
+    by_message = message_key(query, messages or {})
+    choose = partial(
+        plan_query, key=own_key, only_grows=only_grows, inputs=names, columns=used, message_key=by_message
+    )
     try:
-        plan = plan_query(query, own_key, only_grows=only_grows, inputs=names, columns=used)
+        plan = choose(query)
     except NeedsColumns:
         query = replace(query, tree=_expand_stars(query.tree, schemas))
-        plan = plan_query(query, own_key, only_grows=only_grows, inputs=names, columns=used)
+        plan = choose(query)
+    load_needed(session, sources.values())
     spark = private_session(session)
     views = {name: with_system_columns(schema) for name, schema in schemas.items()}
     refuse_cut_digits(spark, query.tree, views)
@@ -161,9 +173,14 @@ SYSTEM_TYPES = {
     "_timestamp": pa.timestamp("us", tz="UTC"),
     "_event_time": pa.timestamp("us", tz="UTC"),
     "_partition": pa.string(),
-    "_offset": pa.string(),
+    "_offset": pa.int64(),
     "_position": pa.string(),
+    "_key": pa.string(),
+    "_topic": pa.string(),
+    "_headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    "_tombstone": pa.bool_(),
 }
+"""System columns of sources; which of them a source has, the binder knows."""
 
 
 def with_system_columns(schema: pa.Schema) -> pa.Schema:

@@ -12,11 +12,14 @@ from velostream.connectors.properties import build_options
 from velostream.connectors.registry import Registered, default_registry
 from velostream.errors import JobError, SourceMissingError, UnknownNameError, did_you_mean
 from velostream.model.options import CommonOptions, Options
+from velostream.runtime.class_path import load_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from threading import Event
+
+    from pyspark.sql import SparkSession
 
     from velostream.config import Settings
     from velostream.model.statements import Properties, SourceRef
@@ -64,6 +67,7 @@ def open_source(
     known: pa.Schema | None,
     once: bool,
     table: bool,
+    whole: bool = True,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Source:
     """Open one source of a statement. `known` are columns that an earlier start discovered."""
@@ -76,10 +80,18 @@ def open_source(
         declared=declared is not None,
         once=once,
         table=table,
+        whole=whole,
         clock=clock,
+        most_rows=common_options(ref.properties).max_rows_per_batch,
     )
     options = _options(connector, ref.uri, ref.properties, settings)
     return connector.connector.source(ref.uri, options, context)
+
+
+def load_needed(spark: SparkSession, sources: Iterable[Source]) -> None:
+    """Put the jars that sources need on the class path of a running Spark."""
+    if any(source.needs == "kafka" for source in sources):
+        load_kafka(spark)
 
 
 def declared_columns(ref: SourceRef) -> pa.Schema | None:
@@ -172,6 +184,6 @@ def wait_for(
             if left <= 0 or stop.is_set():
                 raise
             tell(f"attempt {attempt}: {exc.message}; trying again for {left:.0f}s")
-            stop.wait(min(source.retry_interval.total_seconds(), left))
+            stop.wait(min(source.retry_delay(attempt).total_seconds(), left))
         else:
             return

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from velostream.errors import InternalError
 from velostream.plan import merge as merging
 from velostream.plan.planner import POSITION
-from velostream.plan.plans import POSITION_KEPT, GroupsPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
+from velostream.plan.plans import GONE, POSITION_KEPT, GroupsPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.spark import arrow_frame, checked_cast, rows_of
 from velostream.runtime.feed import DerivedFeed
 from velostream.runtime.finishing import Finisher
@@ -23,6 +23,7 @@ from velostream.runtime.grouping import (
     group_names,
     in_order,
     key_schema,
+    last_of_each,
     lost_group,
     row_count,
 )
@@ -59,6 +60,7 @@ class Pipeline:
         self._spark = spark
         self._plan = plan
         self._shape = shape
+        self._inputs = inputs
         self._output = output
         self._finisher = Finisher(spark, shape)
         self.feed: Inputs | DerivedFeed = inputs
@@ -78,7 +80,7 @@ class Pipeline:
         derived = self.derived
         if not careful and self._cheaper_whole(start, end):
             return self.rebuild(end, commit)
-        extra = (POSITION,) if isinstance(plan, UpsertPlan) else ()
+        extra = plan.asked if isinstance(plan, UpsertPlan) else ()
         # Rows that stay as they are would make a group look as if it had lost rows.
         netted = derived and isinstance(plan, GroupsPlan) and not plan.subtractable(self._shape.inexact)
         changes = self.feed.changes(start, end, extra, careful=careful or netted)
@@ -124,7 +126,7 @@ class Pipeline:
         """What `_whole` gave, as it is stored."""
         if isinstance(self._plan, GroupsPlan):
             return self._finisher.finished(self._plan, checked_cast(found, self._shape.state))
-        return self._shape.stored(in_order(found) if isinstance(self._plan, UpsertPlan) else found)
+        return self._shape.stored(self._in_order(found) if isinstance(self._plan, UpsertPlan) else found)
 
     # --- sums that outgrow their type -------------------------------------------------------------------
 
@@ -279,18 +281,37 @@ class Pipeline:
     ) -> Progress:
         table = table_of(self._output)
         plus = self._plus(plan.ordered_sql, changes)
+        if plan.deletes:
+            return self._messages(plan, plus, commit)
         minus = self._minus(plan.ordered_sql, changes)
         if minus is None or minus.num_rows == 0:
-            upserts = self._shape.stored(in_order(plus))
+            upserts = self._shape.stored(self._in_order(plus))
             table.commit_keyed(upserts, None, commit)
             return Progress(plus.num_rows, upserts.num_rows)
         touched = distinct_keys(pa.concat_tables([plus.select(plan.key), minus.select(plan.key)]))
         self.feed.register(self.feed.restricted(end, plan.below_keys, touched, (POSITION,), careful=careful))
-        live = in_order(self._only(touched, plan.ordered_sql, plan.key))
+        live = self._in_order(self._only(touched, plan.ordered_sql, plan.key))
         upserts = self._shape.stored(live)
         keys = checked_cast(touched, key_schema(table.spec.schema, plan.key))
         table.commit_keyed(upserts, absent(keys, upserts), commit)
         return Progress(plus.num_rows + minus.num_rows, touched.num_rows)
+
+    def _in_order(self, rows: pa.Table) -> pa.Table:
+        """Rows as they follow each other at their source, without their position."""
+        sources = [item.source for item in self._inputs.all.values()]
+        if len(sources) == 1:
+            place = rows.schema.get_field_index("__position")
+            rows = rows.set_column(place, "__position", sources[0].order(rows.column("__position")))
+        return in_order(rows)
+
+    def _messages(self, plan: UpsertPlan, rows: pa.Table, commit: Commit) -> Progress:
+        """The last message of each key of the batch decides."""
+        last = last_of_each(self._in_order(rows), plan.key)
+        gone = last.column(GONE)
+        upserts = self._shape.stored(last.filter(pc.invert(gone)).drop_columns([GONE]))
+        keys = last.filter(gone).select(plan.key)
+        table_of(self._output).commit_keyed(upserts, keys if keys.num_rows else None, commit)
+        return Progress(rows.num_rows, last.num_rows)
 
     def _groups(
         self,

@@ -80,6 +80,7 @@ class LiveSelect:
             self._folder / "job",
             known=self._known,
             table=True,
+            materialized=False,
             reader=f"select-{self._folder.name}",
             stop=job.stopping,
             tell=lambda reason: job.tell(JobState.WAITING, reason),

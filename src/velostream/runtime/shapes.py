@@ -11,7 +11,7 @@ from velostream.errors import DuplicateNameError
 from velostream.model.tables import SHOWN, TableSpec
 from velostream.plan.aggregates import Merge
 from velostream.plan.nodes import Both, Each, Keyed, Node, Scan, walk
-from velostream.plan.plans import POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
+from velostream.plan.plans import MESSAGE_KEY, POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.spark import checked_cast, query_schema, show_empty
 from velostream.plan.sums import with_integer_sums
@@ -77,6 +77,8 @@ def shape_of(
     physical = visible
     if isinstance(plan, RowsPlan) and plan.positioned:
         physical = visible.append(pa.field(POSITION_KEPT, pa.string()))
+    if isinstance(plan, UpsertPlan) and plan.deletes:
+        physical = visible.append(pa.field(MESSAGE_KEY, pa.string()))
     return plan, ResultShape(visible, physical, declared)
 
 

@@ -18,7 +18,7 @@ from velostream.errors import (
 )
 from velostream.model.jobs import BatchFigures
 from velostream.plan.merge import SumOverflowError
-from velostream.plan.spark import error_condition, error_states, of_statement
+from velostream.plan.spark import error_condition, error_states, error_text, of_statement
 from velostream.runtime.cuts import VERSION, newest_cut
 from velostream.runtime.outputs import TableOutput
 from velostream.runtime.table_source import TableSource
@@ -103,6 +103,17 @@ class ContinuousWork:
 
     def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
         """Fast first; when a row cannot be decoded or computed, again and with care for that row."""
+        try:
+            return self._advance(start, end, commit)
+        except Exception as exc:
+            said = error_text(exc)
+            for item in self.inputs.all.values():
+                explained = item.source.explained(said)
+                if explained is not None:
+                    raise explained from exc
+            raise
+
+    def _advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
         passed = self.pipeline.stream is not None and self.options.join_on_timeout == "skip"
         try:
             if (passed and not self.inputs.tables_loaded()) or self._nothing_new(start, end):

@@ -215,7 +215,7 @@ def test_environment_gives_defaults(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["kafka", "postgres", "mysql", "clickhouse", "jdbc", "http", "s3", "delta", "memory"]
+    "name", ["postgres", "mysql", "clickhouse", "jdbc", "http", "s3", "delta", "memory"]
 )
 def test_connectors_of_later_versions_say_so(name, tmp_path):
     found = registry.by_name(name)

@@ -47,10 +47,10 @@ class DatagenSource(Source):
         return pa.schema([pa.field(name, values.type) for name, values in self._columns.items()])
 
     def latest(self, after: Offset | None) -> Offset:
-        """See `Source`; at most two million rows at a time."""
+        """See `Source`; at most `max.rows.per.batch`, or two million, rows at a time."""
         have = int(after[PARTITION]) if after else 0
         end = self._at_open if self._context.once else self._rows_by_now()
-        return {PARTITION: max(have, min(end, have + _STEP))}
+        return {PARTITION: max(have, min(end, have + (self._context.most_rows or _STEP)))}
 
     def finished(self, offset: Offset) -> bool:
         """See `Source`."""

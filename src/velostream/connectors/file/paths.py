@@ -19,6 +19,7 @@ from velostream.errors import (
     SourceMissingError,
     SourceUnreadableError,
     nearest,
+    numbered,
 )
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class FileSet:
         close = nearest(self.path.name, _names(self.path.parent))
         if close is not None:
             options.append(f'did you mean "{self.path.parent / close}"?')
-        return SourceMissingError(f'file "{self.path}" does not exist', detail=_numbered(options))
+        return SourceMissingError(f'file "{self.path}" does not exist', detail=numbered(options))
 
     def _missing_pattern(self) -> SourceMissingError:
         what = f'no file matches "{self.path}"' if self.pattern else f'folder "{self.path}" holds no file'
@@ -164,11 +165,7 @@ class FileSet:
             )
             looked = f'check the pattern: looked in "{self.folder}", which holds {there or "nothing"}'
         wait = 'wait for a match:    WITH ("file.wait.timeout" = "30s")'
-        return SourceMissingError(what, detail=_numbered([looked, wait]))
-
-
-def _numbered(options: list[str]) -> str:
-    return "\n".join(f"  {number}. {text}" for number, text in enumerate(options, start=1))
+        return SourceMissingError(what, detail=numbered([looked, wait]))
 
 
 def _names(folder: Path) -> list[str]:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from velostream.connectors.base import Connector
 from velostream.connectors.kafka.options import KafkaOptions, parse_kafka
+from velostream.model.changes import Messages
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from velostream.connectors.base import Source, SourceContext
+    from velostream.model.options import Options as AnyOptions
+    from velostream.model.uri import Uri
 
 
 class KafkaConnector(Connector):
@@ -13,5 +23,17 @@ class KafkaConnector(Connector):
     schemes = ("kafka",)
     functions = ("kafka_topic",)
     Options = KafkaOptions
-    available = False
     parse = staticmethod(parse_kafka)
+
+    @classmethod
+    def messages(cls, properties: Mapping[str, str]) -> Messages | None:
+        """See `Connector`."""
+        changelog = properties.get("changelog", "").lower()
+        return None if changelog == "append" else Messages("_key", upserts=changelog == "upsert")
+
+    def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
+        """See `Connector`."""
+        from velostream.connectors.kafka.source import KafkaSource
+
+        assert isinstance(options, KafkaOptions)
+        return KafkaSource(options, context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,6 +43,13 @@ _NETWORK |= {"COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "BROKER_NOT_AVAI
 _AUTH = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "_SSL"}
 _AUTH |= {"CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"}
 _AUTH |= {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "ILLEGAL_SASL_STATE"}
+_MOVING = {
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "UNKNOWN_TOPIC_OR_PART",
+    "UNKNOWN_LEADER_EPOCH",
+}
+_MOMENT = 0.05
 _MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"}
 
 _quiet = logging.getLogger("velostream.kafka.client")
@@ -154,13 +162,17 @@ class Cluster:
             return {}
         level = IsolationLevel.READ_COMMITTED if self._committed_only else IsolationLevel.READ_UNCOMMITTED
         asked = {TopicPartition(part.topic, part.number): which for part in parts}
-        with self._asking():
-            answers = self._admin().list_offsets(asked, isolation_level=level, request_timeout=TIMEOUT)
-        found = {}
-        for place, answer in answers.items():
-            with self._asking(place.topic):
-                found[Part(place.topic, place.partition)] = answer.result().offset
-        return found
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            with self._asking(parts[0].topic):
+                answers = self._admin().list_offsets(asked, isolation_level=level, request_timeout=TIMEOUT)
+                try:
+                    return {Part(p.topic, p.partition): a.result().offset for p, a in answers.items()}
+                except _client().KafkaException as exc:
+                    # A topic that has just been made, or whose leader moves, is there in a moment.
+                    if exc.args[0].name() not in _MOVING or time.monotonic() > deadline:
+                        raise
+            time.sleep(_MOMENT)
 
     def create(self, name: str, partitions: int, replication: int) -> None:
         """Make a topic; one that another made meanwhile is as good."""

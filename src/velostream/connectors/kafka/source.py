@@ -1,0 +1,443 @@
+"""Kafka topics as a source: everything from a starting position on, then what comes."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.connectors.base import Source, SourceContext, log
+from velostream.connectors.kafka.cluster import Cluster, Part
+from velostream.connectors.kafka.decoding import why_bad
+from velostream.connectors.kafka.frames import OFFSET_WIDTH, RAW, SYSTEM, TOMBSTONE, KafkaFrames
+from velostream.connectors.kafka.memory import Gap, SourceMemory
+from velostream.connectors.kafka.topics import Topics
+from velostream.errors import (
+    InternalError,
+    SourceConfigError,
+    SourceError,
+    SourceMissingError,
+    SourceNetworkError,
+    VelostreamError,
+)
+from velostream.formats.inference import infer_json, merge_schemas
+from velostream.model.changes import BadRow, Messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from velostream.connectors.kafka.cluster import TopicInfo
+    from velostream.connectors.kafka.options import KafkaOptions
+    from velostream.model.changes import Offset
+
+_STEP = 1_000_000
+"""Most records of one batch: a long load shows progress, and its rows fit in memory."""
+_TOPICS_EVERY = 5.0
+"""Seconds between looks for new partitions and topics."""
+_SAMPLE = 1000
+_OF_KAFKA = re.compile(
+    r"org\.apache\.kafka\.(common\.(errors\.)?|clients\.consumer\.)\w*Exception|\[KAFKA_DATA_LOSS"
+)
+"""Exceptions of Kafka's own; a stack trace that only passes through its connector has none."""
+_EARLIEST, _LATEST = -2, -1
+"""Offsets of `starting.offsets` that mean the beginning and the end, as for Spark."""
+
+
+class KafkaSource(Source):
+    """The records of one topic, several, or all that match a pattern.
+
+    A position is, per partition, the offset of the next record (see `memory` for topics that are made again).
+    Spark reads ranges of offsets; this class only asks which there are.
+    """
+
+    needs = "kafka"
+    rereadable = False
+
+    def __init__(self, options: KafkaOptions, context: SourceContext) -> None:
+        self._options = options
+        self._context = context
+        self._cluster = Cluster(options)
+        self._topics = Topics(options, self._cluster)
+        self._memory = SourceMemory(context.spool)
+        self._schema = context.schema
+        self._known: dict[str, TopicInfo] = {}
+        self._looked_at = 0.0
+        self._final: dict[str, int] | None = None
+        self._used: Sequence[str] | None = None
+        self._settled = True
+        self.wait_timeout = options.topic_wait_timeout
+        if options.changelog != "append":
+            self.messages = Messages("_key", upserts=options.changelog == "upsert")
+
+    # --- the contract -----------------------------------------------------------------------------------
+
+    def retry_delay(self, attempt: int) -> timedelta:
+        """See `Source`: as the strategy says."""
+        first, longest = self._options.topic_retry_interval, self._options.topic_retry_max_delay
+        if self._options.topic_retry_strategy == "linear":
+            return min(first * attempt, longest)
+        if self._options.topic_retry_strategy == "fixed":
+            return min(first, longest)
+        # Beyond any sensible delay the power itself would overflow.
+        factor = min(self._options.topic_retry_multiplier ** min(attempt - 1, 100), 1e6)
+        return min(first * factor, longest)
+
+    def check(self) -> None:
+        """See `Source`; a missing topic is created if the statement says so."""
+        if self._memory.start is None:
+            self._topics.check()
+            self._begin()
+
+    def discover(self) -> pa.Schema:
+        """See `Source`: from a sample of the newest records, unless the columns are known."""
+        if self._schema is None:
+            schema = infer_json(self._sample())
+            if not len(schema):
+                raise SourceMissingError(
+                    f'kafka topic "{self._options.topic}" holds no record yet to tell its columns from',
+                    hint="declare them: CREATE SOURCE name (column type, …) FROM …; "
+                    'or wait: WITH ("topic.wait.timeout" = "30s")',
+                )
+            self._schema = schema
+        return self._schema
+
+    def latest(self, after: Offset | None) -> Offset:
+        """See `Source`: at most `max.rows.per.batch` records further."""
+        start = self._begin()
+        have = dict(start if after is None else after)
+        self._look_at_topics(have)
+        for text in start:
+            have.setdefault(text, start[text])
+        ends = self._ends(have)
+        if after is not None and all(ends.get(text, 0) <= have[text] for text in have):
+            self._settled = True
+            return after
+        self._find_gaps(have, ends)
+        reached = self._bounded(have, ends)
+        self._settled = all(reached[text] >= ends.get(text, 0) for text in reached)
+        return reached
+
+    def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
+        """See `Source`: Spark reads, always."""
+        raise InternalError("Kafka is read by Spark")
+
+    def frame(
+        self,
+        spark: SparkSession,
+        start: Offset | None,
+        end: Offset,
+        columns: Sequence[str] | None,
+        *,
+        careful: bool = False,
+    ) -> DataFrame | None:
+        """See `Source`."""
+        schema = self.discover()
+        self.session, self._used = spark, columns
+        system = [name for name in columns or () if name in SYSTEM and name not in schema.names]
+        widens = columns is None or set(schema.names) <= set(columns)
+        known = schema.names if widens and not self._context.declared else None
+        return self._frames().rows(
+            self._ranges(start, end), self._fields(columns), system, careful=careful, known=known
+        )
+
+    def count(self, start: Offset | None, end: Offset) -> int:
+        """See `Source`: offsets, of which compaction and transactions may have taken some."""
+        return sum(max(last - first, 0) for first, last in self._ranges(start, end).values())
+
+    def has_bad_rows(self, start: Offset | None, end: Offset) -> bool:
+        """See `Source`: records that were gone before they were read."""
+        return any(self._gaps(start, end))
+
+    def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
+        """See `Source`."""
+        for gap in self._gaps(start, end):
+            yield BadRow(gap.reason, self._name, gap.partition, f"{gap.first}-{gap.last - 1}", b"")
+        for record in self._bad_records(start, end):
+            raw, part = record[RAW], f"{record['_topic']}/{record['_partition']}"
+            yield BadRow(
+                why_bad(raw, self._fields(self._used)), self._name, part, str(record["_offset"]), raw or b""
+            )
+
+    def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
+        """See `Source`; the wider schema is used from now on."""
+        if self._context.declared:
+            return None
+        schema = self.discover()
+        known = set(schema.names)
+        wider = schema
+        # One by one: what one of them asks for in vain does not stand in the way of another.
+        for record in self._bad_records(start, end):
+            asked = infer_json([record[RAW] or b""])
+            wider = merge_schemas(wider, pa.schema([f for f in asked if f.name in known]))
+        if self._used is None or known <= set(self._used):
+            wider = merge_schemas(wider, self._new_fields(start, end))
+        if wider.equals(schema):
+            return None
+        self._schema = wider
+        return wider
+
+    def explained(self, said: str) -> VelostreamError | None:
+        """See `Source`: what happens to a broker while Spark reads from it is tried again."""
+        if not _OF_KAFKA.search(said):
+            return None
+        gone = "OffsetOutOfRange" in said or "KafkaIllegalStateException" in said or "DataLoss" in said
+        what = "records were deleted while they were read" if gone else "Spark cannot read from it"
+        self._looked_at = 0.0
+        return SourceNetworkError(
+            f'kafka at "{self._cluster.brokers}": {what}', detail=said.split("\n", maxsplit=1)[0][:500]
+        )
+
+    def order(self, positions: pa.ChunkedArray) -> pa.Array:
+        """See `Source`: within a partition by offset; across partitions by time, where a key has moved."""
+        texts = positions.combine_chunks()
+        offsets = _digits(texts, 0, OFFSET_WIDTH)
+        times = _digits(texts, OFFSET_WIDTH, 2 * OFFSET_WIDTH)
+        parts = pc.utf8_slice_codeunits(texts, 2 * OFFSET_WIDTH).dictionary_encode()
+        if len(parts.dictionary) <= 1:
+            return pa.array(offsets)
+        codes = parts.indices.to_numpy()
+        by_part = np.lexsort((offsets, codes))
+        # A record is not older than those before it in its partition, whatever its producer's clock said.
+        for code in range(len(parts.dictionary)):
+            place = by_part[codes[by_part] == code]
+            times[place] = np.maximum.accumulate(times[place])
+        ranks = np.empty(len(texts), dtype=np.int64)
+        ranks[np.lexsort((offsets, codes, times))] = np.arange(len(texts))
+        return pa.array(ranks)
+
+    def settled(self) -> bool:
+        """See `Source`."""
+        return self._settled
+
+    def finished(self, offset: Offset) -> bool:
+        """See `Source`: with `--once`, what was there when it was opened."""
+        return self._final is not None and all(
+            offset.get(text, 0) >= end for text, end in self._final.items()
+        )
+
+    def commit(self, offset: Offset) -> None:
+        """See `Source`: also told to Kafka under `group.id`, for tools that show how far behind we are."""
+        self._memory.forget_gaps(offset)
+        if self._options.group_id is None:
+            return
+        offsets = {Part.of(text): int(at) - self._memory.shift(text) for text, at in offset.items()}
+        try:
+            self._cluster.commit(self._options.group_id, offsets)
+        except SourceError as exc:
+            log.warning('offsets are not committed under group "%s": %s', self._options.group_id, exc.message)
+
+    def close(self) -> None:
+        """See `Source`."""
+        self.session = None
+        self._cluster.close()
+
+    # --- where to begin ---------------------------------------------------------------------------------
+
+    @property
+    def _name(self) -> str:
+        return f"kafka://{self._options.topic}"
+
+    def _begin(self) -> Mapping[str, int]:
+        """Where each partition begins, decided once, when the statement is created."""
+        if self._memory.start is None:
+            self._known = self._topics.found()
+            self._looked_at = time.monotonic()
+            if not self._known:
+                self._topics.check()
+            start = self._starting(self._parts())
+            ids = {name: topic.id for name, topic in self._known.items()}
+            self._memory.began({part.text: offset for part, offset in start.items()}, ids)
+        if self._context.once and self._final is None:
+            self._known = self._known or self._topics.found()
+            self._final = self._ends({part.text: 0 for part in self._parts()})
+        assert self._memory.start is not None
+        return self._memory.start
+
+    def _starting(self, parts: Sequence[Part]) -> dict[Part, int]:
+        options = self._options
+        if options.starting_timestamp is not None:
+            return self._cluster.at_time(parts, _millis(options.starting_timestamp))
+        reset = options.auto_offset_reset or ("earliest" if self._context.whole else "latest")
+        first = self._cluster.latest(parts) if reset == "latest" else self._cluster.earliest(parts)
+        if options.starting_offsets is None:
+            return first
+        given = _given_offsets(options.starting_offsets)
+        unknown = set(given) - set(parts)
+        if unknown:
+            raise SourceConfigError(
+                f'"starting.offsets" names {min(unknown).text}, which is not read',
+                hint=f"the source has {', '.join(part.text for part in parts)}",
+            )
+        named = {_EARLIEST: self._cluster.earliest, _LATEST: self._cluster.latest}
+        return {
+            part: named[given[part]]([part])[part]
+            if given.get(part) in named
+            else given.get(part, first[part])
+            for part in parts
+        }
+
+    def _parts(self) -> list[Part]:
+        return [
+            Part(topic.name, number) for topic in self._known.values() for number in range(topic.partitions)
+        ]
+
+    # --- what there is ----------------------------------------------------------------------------------
+
+    def _look_at_topics(self, have: dict[str, int]) -> None:
+        """Now and then: partitions and topics that are new, and topics that were made again."""
+        if self._known and time.monotonic() - self._looked_at < _TOPICS_EVERY:
+            return
+        found = self._topics.found()
+        missing = [name for name in self._memory.topics if name not in found]
+        if missing and not self._topics.pattern:
+            raise SourceMissingError(
+                f'kafka topic "{missing[0]}" does not exist any more',
+                hint="what was read stays; reading goes on when the topic is there again",
+            )
+        self._known, self._looked_at = found, time.monotonic()
+        for name, topic in found.items():
+            old = self._memory.topics.get(name)
+            if old is not None and old != topic.id:
+                self._made_again(topic, have)
+        assert self._memory.start is not None
+        new = [part for part in self._parts() if part.text not in self._memory.start]
+        if new:
+            ids = {name: topic.id for name, topic in found.items()}
+            # All of a new partition is new, wherever the others began.
+            first = self._cluster.earliest(new)
+            self._memory.began({part.text: first[part] for part in new}, ids)
+
+    def _made_again(self, topic: TopicInfo, have: Mapping[str, int]) -> None:
+        shifts = {text: at for text, at in have.items() if Part.of(text).topic == topic.name}
+        log.warning(
+            'kafka topic "%s" was deleted and made again; what was read of the old one stays, '
+            "and the new one is read from its beginning",
+            topic.name,
+        )
+        self._memory.made_again(topic.name, topic.id, shifts)
+
+    def _ends(self, have: Mapping[str, int]) -> dict[str, int]:
+        """The newest position of each partition."""
+        if self._final is not None:
+            return self._final
+        parts = [part for part in map(Part.of, have) if part.topic in self._known]
+        try:
+            found = self._cluster.latest(parts)
+        except SourceMissingError:
+            # The topic may have been made again, with fewer partitions.
+            self._looked_at = 0.0
+            raise
+        return {part.text: offset + self._memory.shift(part.text) for part, offset in found.items()}
+
+    def _find_gaps(self, have: dict[str, int], ends: Mapping[str, int]) -> None:
+        """Records that were deleted before they were read are passed over, and said to be lost."""
+        behind = [Part.of(text) for text, at in have.items() if ends.get(text, 0) > at]
+        for part, offset in self._cluster.earliest(behind).items():
+            first = offset + self._memory.shift(part.text)
+            if first > have[part.text]:
+                log.warning(
+                    "%s: records %d to %d were deleted before they were read",
+                    part.text,
+                    have[part.text],
+                    first - 1,
+                )
+                reason = "deleted by the broker before it was read (retention)"
+                self._memory.lost(Gap(part.text, have[part.text], first, reason))
+
+    def _bounded(self, have: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
+        """As far as one batch goes, each partition by its share."""
+        most = self._context.most_rows or _STEP
+        left = {text: max(ends.get(text, 0) - at, 0) for text, at in have.items()}
+        total = sum(left.values())
+        if total <= most:
+            return {text: at + left[text] for text, at in have.items()}
+        return {text: at + -(-left[text] * most // total) for text, at in have.items()}
+
+    # --- records ----------------------------------------------------------------------------------------
+
+    def _ranges(self, start: Offset | None, end: Offset) -> dict[Part, tuple[int, int]]:
+        """Offsets to read, without what is lost."""
+        begin = self._memory.start or {}
+        found = {}
+        for text, last in end.items():
+            first = (start or {}).get(text, begin.get(text, 0))
+            for gap in self._memory.gaps:
+                if gap.partition == text and gap.first <= first < gap.last:
+                    first = gap.last
+            shift = self._memory.shift(text)
+            # What was read of a topic that is no more cannot be read again.
+            found[Part.of(text)] = (max(first - shift, 0), max(last - shift, 0))
+        return found
+
+    def _gaps(self, start: Offset | None, end: Offset) -> Iterator[Gap]:
+        begin = start or self._memory.start or {}
+        for gap in self._memory.gaps:
+            if begin.get(gap.partition, 0) <= gap.first < end.get(gap.partition, 0):
+                yield gap
+
+    def _bad_records(self, start: Offset | None, end: Offset) -> list[dict[str, Any]]:
+        found = self._frames().bad_records(self._ranges(start, end), self._fields(self._used))
+        return found.to_pylist() if found is not None else []
+
+    def _new_fields(self, start: Offset | None, end: Offset) -> pa.Schema:
+        return infer_json(self._frames().with_new_fields(self._ranges(start, end), self.discover().names))
+
+    def _sample(self) -> Iterator[bytes]:
+        """The newest records, some of every partition."""
+        start = self._begin()
+        parts = self._parts() or [Part.of(text) for text in start]
+        earliest, ends = self._cluster.earliest(parts), self._cluster.latest(parts)
+        share = max(_SAMPLE // max(len(parts), 1), 10)
+        ranges = {part: (max(earliest[part], ends[part] - share), ends[part]) for part in parts}
+        return (record.value for record in self._cluster.records(ranges, _SAMPLE) if record.value is not None)
+
+    def _fields(self, columns: Sequence[str] | None) -> list[pa.Field]:
+        schema = self.discover()
+        if columns is None:
+            return list(schema)
+        wanted = {name.casefold() for name in columns}
+        return [field for field in schema if field.name.casefold() in wanted]
+
+    def _frames(self) -> KafkaFrames:
+        assert self.session is not None
+        return KafkaFrames(self.session, self._options, upsert=TOMBSTONE in (self._used or ()))
+
+
+def _digits(texts: pa.Array, start: int, stop: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    numbers = pc.utf8_slice_codeunits(texts, start, stop).cast(pa.int64())
+    return np.array(numbers, dtype=np.int64)
+
+
+def _given_offsets(text: str) -> dict[Part, int]:
+    try:
+        return {
+            Part(topic, int(number)): int(offset)
+            for topic, parts in json.loads(text).items()
+            for number, offset in parts.items()
+        }
+    except (ValueError, AttributeError, TypeError) as exc:
+        raise SourceConfigError(
+            f'"starting.offsets" cannot be read: {exc}',
+            hint='write {"topic": {"0": 42}}; -2 is the beginning of a partition, -1 its end',
+        ) from exc
+
+
+def _millis(text: str) -> int:
+    if text.strip().isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as exc:
+        raise SourceConfigError(
+            f'"starting.timestamp" cannot be read: {text}',
+            hint="write 2026-05-01T12:00:00Z, or milliseconds since 1970",
+        ) from exc
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
