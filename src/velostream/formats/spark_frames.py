@@ -71,7 +71,7 @@ def decode_plain_csv(
         f"WHEN get({_PARSED}, {place}) NOT IN ({nulls}) THEN get({_PARSED}, {place}) END AS c{place}"
         for place in sorted(_places(columns, fields).values())
     ]
-    values = _values(converted, _kinds(fields), careful=False)
+    values = column_values(converted, _kinds(fields), careful=False)
     return all_looked_at(divided.selectExpr(*texts, *through).selectExpr(*values, *through), list(converted))
 
 
@@ -118,7 +118,7 @@ def read_json(
     if not fields or len({field.name.casefold() for field in fields} | {"_metadata"}) != len(fields) + 1:
         return None
     frame = reader.schema(", ".join(_json_schema(converted))).option("mode", "FAILFAST").json(paths)
-    values = _values(converted, _kinds(fields), careful=False)
+    values = column_values(converted, _kinds(fields), careful=False)
     further = (f"{sql} AS {quoted(name)}" for name, sql in passed.items())
     return all_looked_at(frame.selectExpr(*values, *further), list(converted))
 
@@ -137,7 +137,7 @@ def _parse(function: str, schema: Sequence[str], options: dict[str, str], carefu
         mode = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     else:
         ddl, mode = ", ".join(schema), {"mode": "FAILFAST"}
-    return f"{function}({RECORD}, {literal(ddl)}, {_map({**options, **mode})})"
+    return f"{function}({RECORD}, {literal(ddl)}, {option_map({**options, **mode})})"
 
 
 def _select(
@@ -154,25 +154,28 @@ def _select(
         parsed = parsed.where(f"{_PARSED} IS NOT NULL")
     doubts = [f"{_PARSED}.{_CORRUPT} IS NOT NULL", *(c.bad for c in converted.values() if c and c.bad)]
     bad = f"CASE WHEN {' OR '.join(doubts)} THEN {RECORD} END AS {BAD}"
-    values = _values(converted, kinds, careful)
+    values = column_values(converted, kinds, careful)
     frame = parsed.selectExpr(*values, *(quoted(name) for name in passed), *([bad] if careful else []))
     return frame if careful else all_looked_at(frame, list(converted))
 
 
-def all_looked_at(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+def all_looked_at(frame: DataFrame, names: Sequence[str], further: Sequence[str] = ()) -> DataFrame:
     """The frame, in which Spark computes these columns of every row even where the query uses none of them.
 
     A row that is bad in one of them is then bad whatever the query does with it, as it is when it is taken
     back. The condition always holds, but Spark cannot know; nor does it move a condition below a column that
-    is not deterministic, where it would compute everything twice.
+    is not deterministic, where it would compute everything twice. `further` conditions are asked with it.
     """
-    if not names:
+    if not names and not further:
         return frame
-    seen = " AND ".join(f"({quoted(name)} IS NULL OR {_SEEN} >= 0)" for name in names)
+    conditions = [f"({quoted(name)} IS NULL OR {_SEEN} >= 0)" for name in names]
+    seen = " AND ".join([*conditions, *further])
     return frame.selectExpr("*", f"monotonically_increasing_id() AS {_SEEN}").where(seen).drop(_SEEN)
 
 
-def _values(converted: dict[str, Converted | None], kinds: dict[str, str], careful: bool) -> list[str]:
+def column_values(
+    converted: Mapping[str, Converted | None], kinds: Mapping[str, str], careful: bool
+) -> list[str]:
     """SQL for the columns; not careful, one that is bad is an error."""
     values = []
     for name, part in converted.items():
@@ -192,5 +195,6 @@ def _or_refused(name: str, part: Converted) -> str:
     return f"CASE WHEN {part.bad} THEN {refused} ELSE {part.value} END"
 
 
-def _map(options: dict[str, str]) -> str:
+def option_map(options: dict[str, str]) -> str:
+    """Options of a function, as SQL."""
     return f"map({', '.join(f'{literal(key)}, {literal(value)}' for key, value in options.items())})"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from velostream.formats.spark_types import spark_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _WHOLE = re.compile(r"\s*[-+]?\d+\s*")
 
 
@@ -64,7 +66,7 @@ def _parser(kind: pa.DataType) -> Callable[[str], Any]:
     if pa.types.is_decimal(kind):
         return lambda text: _decimal(text, kind.precision, kind.scale)
     if pa.types.is_floating(kind):
-        return float
+        return _float
     if pa.types.is_boolean(kind):
         return _boolean
     if pa.types.is_date(kind):
@@ -89,13 +91,21 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
     value = Decimal(text.strip())
     if not value.is_finite():
         raise ValueError("not a number")
-    sign, digits, exponent = value.normalize().as_tuple()
+    # The usual context would round to 28 digits.
+    sign, digits, exponent = value.normalize(_EXACT).as_tuple()
     assert isinstance(exponent, int)
     if value and -exponent > scale:
         raise _CutError(f"it has {-exponent} digits after the point")
     if value and len(digits) + exponent > precision - scale:
         raise _CutError("it is too large")
     return Decimal((sign, digits, exponent))
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value) and "i" not in text.lower():
+        raise _CutError("it is too large")
+    return value
 
 
 def _boolean(text: str) -> bool:

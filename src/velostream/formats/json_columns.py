@@ -1,0 +1,163 @@
+"""Spark SQL that decodes JSON records exactly; see `json_records`."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.formats.conversion import EXTRA_PLACES, Converted, compared, from_json_value
+from velostream.formats.spark_frames import (
+    BAD,
+    BAD_ROW,
+    RECORD,
+    all_looked_at,
+    column_values,
+    option_map,
+)
+from velostream.formats.spark_types import literal, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+_TEXT = "__text"
+_PARSED = "__parsed"
+_WHOLE = "__whole"
+_ITEMS = "__items"
+_CORRUPT = "__corrupt"
+_UNFIT = literal("the record cannot be decoded")
+_STRICT = {"allowSingleQuotes": "false"}
+_LONGEST_EXACT = 15
+"""Digits that survive when Spark hands a number to a text column, which it does by way of a double."""
+_QUOTED = r'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_NUMBER = r"-?\d++(?:\.\d++)?(?:[eE][-+]?\d++)?"
+_LONG = rf"[0-9.]{{{_LONGEST_EXACT + 2}}}"
+_PASSED_OVER = rf'[^"0-9-]++|{_QUOTED}|-(?!\d)|-?\d++(?![.eE])|(?!-?{_LONG}){_NUMBER}'
+_NEXT_LONG = rf"\G((?:{_PASSED_OVER})*+)({_NUMBER})"
+"""From the end of the last match on, the next number with more digits than survive. All repetition is
+possessive, which Java does in a loop and not by recursion: records may be long."""
+_RUN = EXTRA_PLACES // 2
+_EXPONENTS = ("e-", "E-")
+_HIDING = rf"[eE]-|[.][0-9]*(?:0{{{EXTRA_PLACES}}}|9{{{EXTRA_PLACES}}})"
+"""In numbers: what digits may hide behind that a compared decimal does not see."""
+
+
+def decode_fast(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = ()) -> DataFrame:
+    """Fails at the first record that is bad, or that only the careful way reads exactly."""
+    through = [quoted(name) for name in passed]
+    converted = _converted(fields, fast=True)
+    scalars = list(_scalars(field.type for field in fields))
+    mark = f"__{secrets.token_hex(8)}"
+    ddl = [f"{quoted(name)} {part.parsed_as}" for name, part in converted.items()]
+    parse = _from_json(_WHOLE, [*ddl, f"{mark} TINYINT"], {"mode": "FAILFAST"})
+    doubts = [f"NOT endswith({_TEXT}, '}}')", f"NOT is_valid_utf8({_TEXT})"]
+    zero = "false"
+    if any(map(compared, scalars)):
+        doubts.append(_hiding())
+        simple = all(compared(field.type) for field in fields if any(map(compared, _scalars([field.type]))))
+        amounts = [f"{quoted(f.name)} = 0" for f in fields if compared(f.type)]
+        zero = " OR ".join(amounts) if simple else "true"
+    # What stands in a condition is compiled; what stands in a parser's brackets is not, and costs thrice.
+    text = f"CAST({RECORD} AS STRING)"
+    trimmed = f"CASE WHEN endswith({text}, '}}') THEN {text} ELSE rtrim(' \\t\\r\\n', {text}) END"
+    texts = records.selectExpr(f"{trimmed} AS {_TEXT}", *through)
+    texts = texts.where(
+        f"{_TEXT} IS NULL OR NOT ({' OR '.join(doubts)}) OR {_refused('a record is doubtful')}"
+    )
+    source = _long_numbers_quoted() if any(map(_wide, scalars)) else _TEXT
+    whole = texts.selectExpr(f"{_marked(source, mark)} AS {_WHOLE}", _TEXT, *through)
+    parsed = whole.selectExpr(f"{parse} AS {_PARSED}", _TEXT, *through)
+    values = column_values(converted, {}, careful=False)
+    frame = parsed.selectExpr(*values, *through, f"{_PARSED}.{mark} AS {mark}", _TEXT)
+    conditions = [
+        f"({_TEXT} IS NULL OR {mark} IS NOT NULL OR {_refused('text after a JSON object')})",
+        f"(NOT coalesce({zero}, false) OR NOT ({_exponent()}) OR {_refused('a number is doubtful')})",
+    ]
+    return all_looked_at(frame, [f.name for f in fields], conditions).drop(mark, _TEXT)
+
+
+def decode_with_care(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = ()) -> DataFrame:
+    """With `_bad`."""
+    through = [quoted(name) for name in passed]
+    converted = _converted(fields, fast=False)
+    ddl = [f"{quoted(name)} {part.parsed_as}" for name, part in converted.items()]
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    parse = _from_json(_WHOLE, [*ddl, f"{_CORRUPT} STRING"], options)
+    mark = f"__{secrets.token_hex(8)}"
+    # Between brackets and with a second object after it, the record must be one object and no more.
+    items = f"""concat('[', {_TEXT}, ',{{"{mark}":1}}]')"""
+    alone = f"from_json({items}, 'ARRAY<STRUCT<{mark}: TINYINT>>', {option_map(_STRICT)})"
+    texts = records.selectExpr(f"CAST({RECORD} AS STRING) AS {_TEXT}", *through)
+    whole = texts.selectExpr(f"{_long_numbers_quoted()} AS {_WHOLE}", f"{alone} AS {_ITEMS}", _TEXT, *through)
+    parsed = whole.selectExpr(f"{parse} AS {_PARSED}", _ITEMS, _TEXT, *through)
+    doubts = [
+        f"NOT is_valid_utf8({_TEXT})",
+        f"NOT coalesce(size({_ITEMS}) = 2 AND {_ITEMS}[0] IS NOT NULL AND {_ITEMS}[1].{mark} = 1, false)",
+        f"{_PARSED}.{_CORRUPT} IS NOT NULL",
+        *(part.bad for part in converted.values() if part.bad),
+    ]
+    bad = f"CASE WHEN {_TEXT} IS NOT NULL AND ({' OR '.join(doubts)}) THEN {_UNFIT} END AS {BAD}"
+    return parsed.selectExpr(*column_values(converted, {}, careful=True), *through, bad)
+
+
+def _converted(fields: Sequence[pa.Field], *, fast: bool) -> dict[str, Converted]:
+    parsed = {f.name: f"{_PARSED}.{quoted(f.name)}" for f in fields}
+    return {f.name: from_json_value(parsed[f.name], f.type, fast=fast) for f in fields}
+
+
+def _from_json(text: str, ddl: Sequence[str], options: dict[str, str]) -> str:
+    return f"from_json({text}, {literal(', '.join(ddl))}, {option_map({**_STRICT, **options})})"
+
+
+def _marked(text: str, mark: str) -> str:
+    """A record that ends with a brace, with one more field: if its object ends before, that is not seen.
+
+    Bytes are cut off faster than characters.
+    """
+    raw = f"CAST({text} AS BINARY)"
+    end = f""",\"{mark}\":1}}""".encode().hex()
+    return f"CAST(concat(substring({raw}, 1, octet_length({raw}) - 1), X'{end}') AS STRING)"
+
+
+def _refused(why: str) -> str:
+    return f"raise_error({literal(f'{BAD_ROW}: {why}')})"
+
+
+def _hiding() -> str:
+    """Whether digits may hide in a number, asked of few records in full."""
+    short = [f"contains({_TEXT}, '{digit * _RUN}')" for digit in "09"]
+    long = [f"contains({_TEXT}, '{digit * EXTRA_PLACES}')" for digit in "09"]
+    exponents = [f"contains({_TEXT}, '{exponent}')" for exponent in _EXPONENTS]
+    return f"(({' OR '.join(short)}) AND ({' OR '.join([*long, *exponents])}) AND {_in_numbers(_HIDING)})"
+
+
+def _exponent() -> str:
+    exponents = [f"contains({_TEXT}, '{exponent}')" for exponent in _EXPONENTS]
+    return f"({' OR '.join(exponents)}) AND {_in_numbers('[eE]-')}"
+
+
+def _in_numbers(pattern: str) -> str:
+    return f"regexp_replace({_TEXT}, {literal(_QUOTED)}, '') RLIKE {literal(pattern)}"
+
+
+def _long_numbers_quoted() -> str:
+    """The record in which numbers that a double does not hold are texts."""
+    quote = f"regexp_replace({_TEXT}, {literal(_NEXT_LONG)}, '$1\"$2\"')"
+    return f"CASE WHEN {_TEXT} RLIKE {literal(_LONG)} THEN {quote} ELSE {_TEXT} END"
+
+
+def _scalars(kinds: Iterable[pa.DataType]) -> Iterator[pa.DataType]:
+    """The types of the values within."""
+    for kind in kinds:
+        if pa.types.is_nested(kind):
+            yield from _scalars(kind.field(number).type for number in range(kind.num_fields))
+        else:
+            yield kind
+
+
+def _wide(kind: pa.DataType) -> bool:
+    """Whether it is a decimal that is converted from its text."""
+    return bool(pa.types.is_decimal(kind) and not compared(kind))
