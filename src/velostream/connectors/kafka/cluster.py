@@ -204,14 +204,15 @@ class Cluster:
                     [TopicPartition(p.topic, p.number, first) for p, (first, _) in wanted.items()]
                 )
                 while wanted and len(found) < most:
-                    heard = consumer.consume(min(500, most - len(found)), TIMEOUT)
+                    # The client waits until it has as many as asked for: one, then what else is there.
+                    heard = consumer.consume(1, TIMEOUT)
                     if not heard:
                         break
-                    for message in heard:
+                    for message in (*heard, *consumer.consume(min(500, most - len(found)), 0)):
                         self._take(message, wanted, found)
         finally:
             consumer.close()
-        return found
+        return found[:most]
 
     def _take(self, message: Any, wanted: dict[Part, tuple[int, int]], found: list[Record]) -> None:
         from confluent_kafka import KafkaException

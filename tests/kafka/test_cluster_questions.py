@@ -1,0 +1,29 @@
+"""Questions to a real broker."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from velostream.connectors.kafka.cluster import TIMEOUT, Part
+from velostream.runtime.broker import cluster
+
+if TYPE_CHECKING:
+    from kafka_clients import Produce, Topics
+
+    from velostream.runtime.broker import BrokerProcess
+
+
+def test_a_sample_of_a_short_topic_comes_at_once(
+    broker: BrokerProcess, topic: Topics, produce: Produce
+) -> None:
+    name = topic(2)
+    produce(name, [(str(number), {"n": number}) for number in range(20)])
+    brokers = cluster(broker.address)
+    parts = [Part(name, 0), Part(name, 1)]
+    ends = brokers.latest(parts)
+    began = time.monotonic()
+    found = brokers.records({part: (0, ends[part]) for part in parts}, 1000)
+    assert time.monotonic() - began < TIMEOUT / 2
+    assert sorted(int(record.key or b"") for record in found) == list(range(20))
+    assert len(brokers.records({part: (0, ends[part]) for part in parts}, 7)) == 7
