@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import random
 import signal
@@ -17,17 +16,16 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from velostream.config import cache_home
 from velostream.errors import ConfigError, DeadlineError, JavaError
 from velostream.runtime.broker_folder import STOP_SECONDS, running
+from velostream.runtime.broker_java import class_archive, java_command
 from velostream.runtime.jars import broker_jars, fetched
-from velostream.runtime.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from velostream.connectors.kafka.cluster import Cluster
 
@@ -73,8 +71,6 @@ SETTINGS = {
 
 AFTER_A_KILL = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 """A broker that was killed counts as alive for this long, and its successor has to wait: by default 9 s."""
-
-JAVA_OPTIONS = ("-Xms64m", "-Xmx512m", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true")
 
 # Java keeps the process id of the shell, whose child watches the pipe: when whoever holds the other end is
 # gone, so is the broker. Both are in a process group of their own, which is what 0 means.
@@ -217,15 +213,16 @@ class BrokerProcess:
 
     def _format(self, jars: tuple[Path, ...]) -> None:
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-        arguments = [
+        arguments = (
             "format",
+            "--ignore-formatted",
             "--cluster-id",
             cluster,
             "--config",
             str(self._properties),
-            "--ignore-formatted",
-        ]
-        command = self._java(jars, "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", *arguments)
+        )
+        options, _ = class_archive(jars, None)
+        command = java_command(self.folder, jars, *options, "kafka.tools.StorageTool", *arguments)
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise JavaError(
@@ -233,30 +230,9 @@ class BrokerProcess:
                 detail="\n".join(_without_trace((done.stdout + done.stderr).splitlines())) or None,
             )
 
-    def _java(self, jars: tuple[Path, ...], *arguments: str) -> list[str]:
-        java = find_java()
-        config = Path(__file__).with_name("broker_log4j2.properties").as_uri()
-        return [
-            str(java.java),
-            *java.options,
-            *JAVA_OPTIONS,
-            f"-Dlog4j2.configurationFile={config}",
-            f"-Dvelostream.logs={self.folder / 'logs'}",
-            f"-Djava.io.tmpdir={self.folder / 'tmp'}",
-            "-cp",
-            os.pathsep.join(map(str, (*_logging_jars(), *jars))),
-            *arguments,
-        ]
-
     def _launch(self, jars: tuple[Path, ...], background: bool) -> subprocess.Popen[bytes]:
-        archive = _archive(jars)
-        self._recording = None
-        options = [f"-XX:SharedArchiveFile={archive}"]
-        if not archive.is_file():
-            # Java writes the classes that it loaded down when it ends; in the background it ends alone.
-            self._recording = None if background else archive.with_suffix(f".{os.getpid()}")
-            options = [f"-XX:ArchiveClassesAtExit={self._recording}"] if self._recording else []
-        command = self._java(jars, *options, "kafka.Kafka", str(self._properties))
+        options, self._recording = class_archive(jars, None if background else f"{os.getpid()}-{self.port}")
+        command = java_command(self.folder, jars, *options, "kafka.Kafka", str(self._properties))
         if not background:
             command = ["/bin/sh", "-c", _TIED, "sh", *command]
         self._logged = self.log.stat().st_size if self.log.exists() else 0
@@ -337,26 +313,11 @@ def _check_free(port: int) -> None:
         ) from exc
 
 
-def _logging_jars() -> list[Path]:
-    """What writes the log, which Kafka expects to find: Spark's."""
-    from velostream.runtime.gateway import SPARK_HOME
-
-    names = ("slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl")
-    return [next((SPARK_HOME / "jars").glob(f"{name}-[0-9]*.jar")) for name in names]
-
-
 def _without_trace(lines: list[str]) -> list[str]:
     """What went wrong, without where in Java it did."""
     told = [line for line in lines if not line.startswith(("\tat ", "\t... "))]
     serious = [line for line in told if any(word in line for word in (" ERROR ", " FATAL ", "Exception"))]
     return (serious or told)[-3:]
-
-
-def _archive(jars: tuple[Path, ...]) -> Path:
-    """Where the classes of this broker on this Java are kept ready: it is up in 2 s instead of 4."""
-    java = find_java()
-    parts = [java.version, str(java.java.resolve()), *map(str, (*_logging_jars(), *jars))]
-    return cache_home() / f"broker-{hashlib.sha256(os.linesep.join(parts).encode()).hexdigest()[:16]}.jsa"
 
 
 def _escaped(value: str) -> str:

@@ -42,7 +42,7 @@ def prepared(cache_dir: Path, java: JavaHome) -> Prepared:
     """What the cache holds for this pyspark and this Java. Only looks, in a few milliseconds."""
     paths = [(cache_dir / "jars" / jar.file_name, jar.sha256) for jar in JARS]
     jars = tuple(path for path, pinned in paths if digest(path) == pinned)
-    archives = (*_base_archive(cache_dir, java), _archive_path(cache_dir, java, jars))
+    archives = (*base_archive(cache_dir, java), _archive_path(cache_dir, java, jars))
     return Prepared(jars, archives if all(archive.is_file() for archive in archives) else ())
 
 
@@ -86,7 +86,7 @@ def _archive_path(cache: Path, java: JavaHome, jars: tuple[Path, ...]) -> Path:
     return cache / f"spark-{key}.jsa"
 
 
-def _base_archive(cache: Path, java: JavaHome) -> tuple[Path, ...]:
+def base_archive(cache: Path, java: JavaHome) -> tuple[Path, ...]:
     """The archive of Java's own classes that Spark's builds on, where Java does not bring it."""
     if (java.home / "lib" / "server" / "classes.jsa").is_file():
         return ()
@@ -100,7 +100,7 @@ def _archive(cache: Path, java: JavaHome, found: Prepared, say: Callable[[str], 
     draft = target.with_suffix(f".{os.getpid()}")
     say("recording Spark's classes for faster starts")
     try:
-        base = _base_archive(cache, java)
+        base = base_archive(cache, java)
         for path in base:
             _run([str(java.java), "-Xshare:dump", f"-XX:SharedArchiveFile={path}"])
         with tempfile.TemporaryDirectory(prefix="velostream-") as folder:
