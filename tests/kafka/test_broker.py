@@ -193,3 +193,32 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: tuple[str, ..
     ran = velo(tmp_path, *arguments)
     assert ran.returncode == 2
     assert told in ran.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_demo_tells_its_story_with_a_topic(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "velostream"]
+    ran = subprocess.run(
+        [*command, "demo", "--kafka", "--fast", "--data-dir", str(data)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("followed in") == 3
+    assert running(tmp_path / "broker") is None
+
+    question = "SELECT SUM(position_size), COUNT(*) FROM user_positions"
+    asked = [*command, "sql", "--data-dir", str(data), "--format", "csv", question]
+    answer = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
+    bought = int(answer.splitlines()[1].split(",")[0])
+    broker = BrokerProcess(tmp_path / "broker", free_port())
+    broker.start()
+    try:
+        quantities = [record.json["quantity"] for record in clients.consume(broker.address, "trades-topic")]
+    finally:
+        broker.kill()
+    assert 0 < bought <= sum(quantities)

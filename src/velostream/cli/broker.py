@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from velostream.connectors.kafka.cluster import Cluster
     from velostream.runtime.broker import BrokerProcess
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -75,13 +76,15 @@ def _option(invocation: Invocation) -> str:
 
 
 def _start(folder: Path, port: int | None, topics: Mapping[str, int], background: bool, option: str) -> int:
-    from velostream.runtime.broker import PORT, BrokerProcess
+    from velostream.runtime.broker import PORT, BrokerProcess, cluster
 
     process = BrokerProcess(folder, port or PORT, say=whisper)
+    brokers = cluster(process.address) if topics else None
     with stopped_by_signals():
         try:
             process.start(background=background)
-            _make(process, topics)
+            if brokers is not None:
+                _make(brokers, topics)
             _tell(process, background, option)
             return 0 if background else _watch(process)
         except BaseException as exc:
@@ -103,12 +106,7 @@ def _watch(process: BrokerProcess) -> int:
     return 0
 
 
-def _make(process: BrokerProcess, topics: Mapping[str, int]) -> None:
-    if not topics:
-        return
-    from velostream.runtime.broker import cluster
-
-    brokers = cluster(process.address)
+def _make(brokers: Cluster, topics: Mapping[str, int]) -> None:
     there = brokers.topics()
     for name, partitions in topics.items():
         if name not in there:

@@ -16,6 +16,7 @@ import click
 from velostream.cli import demo_story as story
 from velostream.cli.demo_scene import Scene, reading
 from velostream.cli.demo_screen import Plain, Screen
+from velostream.cli.diagnostics import whisper
 from velostream.cli.invocation import Invocation, common
 from velostream.cli.run import closing, stopped_by_signals
 from velostream.errors import DeadlineError, VelostreamError
@@ -31,18 +32,22 @@ PATIENCE_SECONDS = 120.0
 
 @click.command("demo")
 @click.option("--fast", is_flag=True, help="Go on as soon as the numbers have followed.")
+@click.option(
+    "--kafka", is_flag=True, help="Write the trades to a topic of a real Kafka broker, and read it."
+)
 @click.option("--capture", metavar="FILE", hidden=True, help="Also save the screen as SVG.")
 @common
-def demo_command(invocation: Invocation, fast: bool, capture: str | None) -> None:
+def demo_command(invocation: Invocation, fast: bool, kafka: bool, capture: str | None) -> None:
     """Watch tables move: a trading story with nothing to install, in under a minute.
 
     Generated trades, a CSV of reference data and profiles in memory are joined into a profit and loss
-    table. The demo then edits the CSV and deletes a profile, and the numbers follow.
+    table. The demo then edits the CSV and deletes a profile, and the numbers follow. With --kafka the trades
+    come from a broker that the demo starts, and fetches from Maven the first time.
     """
     folder = _folder(invocation)
     screen = Screen(capture) if sys.stdout.isatty() or capture else Plain()
     with stopped_by_signals():
-        Demo(invocation, folder, screen, fast=fast).run()
+        Demo(invocation, folder, screen, fast=fast, kafka=kafka).run()
 
 
 def _folder(invocation: Invocation) -> Path:
@@ -63,12 +68,15 @@ def _folder(invocation: Invocation) -> Path:
 class Demo:
     """One telling of the story."""
 
-    def __init__(self, invocation: Invocation, folder: Path, screen: Screen | Plain, *, fast: bool) -> None:
+    def __init__(
+        self, invocation: Invocation, folder: Path, screen: Screen | Plain, *, fast: bool, kafka: bool = False
+    ) -> None:
         self._invocation = invocation
         self._folder = folder
         self._data = Path(invocation.data_dir) if invocation.data_dir else folder / "data"
         self._screen = screen
         self._fast = fast
+        self._kafka = kafka
         self._scene = Scene()
 
     def run(self) -> None:
@@ -79,23 +87,32 @@ class Demo:
         self._folder.mkdir(parents=True, exist_ok=True)
         story.write_reference(self._folder)
         started = time.monotonic()
-        database = Database(settings)
-        with closing(database):
-            with self._screen.showing(self._scene), self._read_beside(database):
-                self._create(database, started)
-                self._watch(10)
-                self._edit_price()
-                self._watch(9)
-                self._edit_rating()
-                self._watch(9)
-                self._delete(database)
-                self._watch(7)
-            self._screen.goodbye("stopping…")
+        with self._trades() as trades:
+            database = Database(settings)
+            with closing(database):
+                with self._screen.showing(self._scene), self._read_beside(database):
+                    self._create(database, trades, started)
+                    self._watch(10)
+                    self._edit_price()
+                    self._watch(9)
+                    self._edit_rating()
+                    self._watch(9)
+                    self._delete(database)
+                    self._watch(7)
+                self._screen.goodbye("stopping…")
         self._farewell()
 
-    def _create(self, database: Database, started: float) -> None:
+    def _trades(self) -> contextlib.AbstractContextManager[str]:
+        """Where the trades come from, for as long as the demo lasts."""
+        if not self._kafka:
+            return contextlib.nullcontext(story.GENERATED)
+        from velostream.cli.demo_trades import traded
+
+        return traded(self._folder, whisper)
+
+    def _create(self, database: Database, trades: str, started: float) -> None:
         threading.Thread(target=_quietly, args=(database.spark,), daemon=True).start()
-        for number, (what, text) in enumerate(story.statements(self._folder)):
+        for number, (what, text) in enumerate(story.statements(self._folder, trades)):
             self._scene.create(what, text)
             database.sql(text)
             self._scene.created(what)

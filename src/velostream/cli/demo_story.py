@@ -22,11 +22,13 @@ SYMBOLS: tuple[tuple[str, str, int, int, str], ...] = (
     ("TSLA", "automotive", 800_000_000_000, 4, "507.35"),
 )
 
-POSITIONS = f"""\
+GENERATED = f"datagen://trades?rows_per_second={ROWS_PER_SECOND}"
+
+POSITIONS = """\
 CREATE TABLE user_positions AS
 SELECT user_id, symbol, SUM(quantity) AS position_size,
        SUM(quantity * price) AS position_value
-FROM datagen://trades?rows_per_second={ROWS_PER_SECOND}
+FROM {trades}
 GROUP BY user_id, symbol"""
 
 METADATA = """\
@@ -74,10 +76,11 @@ def write_reference(folder: Path, *, price: Decimal = OLD_PRICE, rating: int = O
     draft.replace(folder / REFERENCE)
 
 
-def statements(folder: Path) -> tuple[tuple[str, str], ...]:
+def statements(folder: Path, trades: str = GENERATED) -> tuple[tuple[str, str], ...]:
     """What the demo runs, in order, each with what it is."""
+    origin = "generated trades" if trades == GENERATED else "trades from Kafka"
     return (
-        ("generated trades, summed by user and symbol", POSITIONS),
+        (f"{origin}, summed by user and symbol", POSITIONS.format(trades=trades)),
         ("a CSV file, watched", METADATA.format(folder=folder)),
         ("profiles, kept by hand", PROFILES),
         ("six of them", PROFILE_ROWS),

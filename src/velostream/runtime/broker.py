@@ -280,10 +280,11 @@ class BrokerProcess:
 
 
 def cluster(address: str) -> Cluster:
-    """Questions to the broker at this address."""
-    from velostream.connectors.kafka.cluster import Cluster
+    """Questions to the broker at this address; ConfigError at once when the client is not installed."""
+    from velostream.connectors.kafka.cluster import Cluster, _client
     from velostream.connectors.kafka.options import KafkaOptions
 
+    _client()
     return Cluster(KafkaOptions.model_validate({"bootstrap.servers": address}))
 
 
