@@ -279,14 +279,16 @@ class Job:
 
     def _live(self, backoff: Backoff) -> None:
         self._idle = False
-        if self._state is not JobState.STARTING:
+        # What went wrong outside is over when a look at the sources succeeds, not when one is tried.
+        if self._state not in (JobState.STARTING, JobState.DEGRADED):
             self._become(JobState.STARTING)
         work = self._open_work(self)
         try:
             stream = Stream(self.id, work, self._folder / "checkpoint", self.counted, self._clock)
             try:
                 stream.start(self._spark())
-                self.tell(JobState.RUNNING, None)
+                if self._state is not JobState.DEGRADED:
+                    self.tell(JobState.RUNNING, None)
                 finished = self._watch(work, stream, backoff)
             finally:
                 stream.stop()

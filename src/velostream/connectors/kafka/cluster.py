@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
     from velostream.connectors.kafka.options import KafkaOptions
 
-TIMEOUT = 10.0
+TIMEOUT = 5.0
 """Seconds that a broker has to answer."""
-_NETWORK = {
-    "_TRANSPORT",
-    "_ALL_BROKERS_DOWN",
-    "_TIMED_OUT",
-    "_RESOLVE",
-    "REQUEST_TIMED_OUT",
-    "_TIMED_OUT_QUEUE",
+_CONFIG = {
+    "_INVALID_ARG",
+    "INVALID_CONFIG",
+    "TOPIC_EXCEPTION",
+    "INVALID_REPLICATION_FACTOR",
+    "_UNSUPPORTED_FEATURE",
 }
-_NETWORK |= {
-    "LEADER_NOT_AVAILABLE",
-    "NOT_LEADER_FOR_PARTITION",
-    "COORDINATOR_NOT_AVAILABLE",
-    "NETWORK_EXCEPTION",
+_CONFIG |= {
+    "INVALID_PARTITIONS",
+    "POLICY_VIOLATION",
+    "UNSUPPORTED_VERSION",
+    "INVALID_REQUEST",
+    "_NOT_IMPLEMENTED",
 }
-_NETWORK |= {"COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "BROKER_NOT_AVAILABLE", "NOT_CONTROLLER"}
+_CONFIG |= {"INVALID_GROUP_ID", "UNKNOWN_CONFIGURATION"}
 _AUTH = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "_SSL"}
 _AUTH |= {"CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"}
 _AUTH |= {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "ILLEGAL_SASL_STATE"}
@@ -280,8 +280,8 @@ class Cluster:
             if self._made is not None:
                 self._made.poll(0)
             said = exc.args[0]
-            heard = self._heard if self._heard is not None and said.name() in _NETWORK else said
-            raise self._explained(heard if heard.name() in _AUTH else said, topic) from exc
+            refused = self._heard is not None and self._heard.name() in _AUTH
+            raise self._explained(self._heard if refused else said, topic) from exc
         except (TypeError, ValueError) as exc:
             raise SourceConfigError(f"the Kafka client refuses its settings: {exc}") from exc
 
@@ -289,18 +289,19 @@ class Cluster:
         name, text = error.name(), error.str()
         if name in _MISSING:
             return SourceMissingError(f'kafka topic "{topic}" does not exist' if topic else text)
-        if name in _NETWORK:
-            return SourceNetworkError(
-                f'kafka at "{self.brokers}" cannot be reached: {text}',
-                hint='is it running? its address is "bootstrap.servers" or VELOSTREAM_KAFKA_BROKERS; '
-                "velo broker starts one for development",
-            )
         if name in _AUTH:
             return SourceAuthError(
                 f'kafka at "{self.brokers}" refuses us: {text}',
                 hint='see "security.protocol", "sasl.mechanism", "sasl.username", "ssl.ca.location"',
             )
-        return SourceConfigError(f'kafka at "{self.brokers}": {text} ({name})')
+        if name in _CONFIG:
+            return SourceConfigError(f'kafka at "{self.brokers}": {text} ({name})')
+        # All else is for a while: brokers that are away, start, or hand partitions over.
+        return SourceNetworkError(
+            f'kafka at "{self.brokers}" cannot be reached: {text}',
+            hint='is it running? its address is "bootstrap.servers" or VELOSTREAM_KAFKA_BROKERS; '
+            "velo broker starts one for development",
+        )
 
 
 def _internal(topic: str) -> bool:

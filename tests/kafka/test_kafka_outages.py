@@ -1,0 +1,81 @@
+"""A broker that goes away: tables stay readable, jobs say so, and go on without losing or doubling a row."""
+
+from __future__ import annotations
+
+import threading
+
+import kafka_clients as clients
+import pytest
+
+import velostream
+from velostream.model.jobs import JobState
+
+pytestmark = pytest.mark.spark
+
+
+def trades(first, count):
+    return [(f"k{n % 7}", {"id": n, "symbol": f"S{n % 3}"}) for n in range(first, first + count)]
+
+
+def test_a_broker_that_is_away_costs_nothing_but_time(spark, tmp_path, own_broker, wait_until):
+    clients.make_topic(own_broker.address, "t", 2)
+    clients.produce(own_broker.address, "t", trades(0, 100))
+    with velostream.connect(tmp_path / "data") as database:
+        source = f"kafka://{own_broker.address}/t"
+        database.sql(f"CREATE TABLE c AS SELECT symbol, COUNT(*) AS n FROM {source} GROUP BY symbol")
+        database.sql(f"CREATE TABLE l AS SELECT id FROM {source}")
+        assert database.wait_idle(60)
+        own_broker.kill()
+        wait_until(lambda: {job.state for job in database.jobs()} == {JobState.DEGRADED}, 60)
+        assert all("cannot be reached" in (job.reason or "") for job in database.jobs())
+        assert sum(row.n for row in database.table("c").rows()) == 100
+        assert len(database.table("l")) == 7
+        assert database.table("c").stats().health == "degraded"
+        own_broker.start()
+        clients.produce(own_broker.address, "t", trades(100, 50))
+        wait_until(lambda: sum(row.n for row in database.table("c").rows()) == 150, 90)
+        wait_until(lambda: {row.id for row in database.table("l").rows()} == set(range(143, 150)), 90)
+        wait_until(lambda: {job.state for job in database.jobs()} == {JobState.RUNNING}, 30)
+
+
+def test_a_broker_that_comes_and_goes_under_load(spark, tmp_path, own_broker, wait_until, rng, rounds):
+    clients.make_topic(own_broker.address, "t", 3)
+    total = 0
+    with velostream.connect(tmp_path / "data") as database:
+        database.sql(
+            "CREATE TABLE c AS SELECT symbol, COUNT(*) AS n, SUM(id) AS s "
+            f"FROM kafka://{own_broker.address}/t "
+            'GROUP BY symbol WITH ("schema" = "id BIGINT, symbol STRING")'
+        )
+        for _ in range(rounds(2, 10)):
+            count = rng.randint(2000, 20000)
+            writer = threading.Thread(
+                target=clients.produce, args=(own_broker.address, "t", trades(total, count))
+            )
+            writer.start()
+            total += count
+            some = rng.random() * total / 2
+            wait_until(lambda some=some: sum(row.n for row in database.table("c").rows()) > some, 60)
+            own_broker.kill()
+            own_broker.start()
+            writer.join(60)
+            assert not writer.is_alive()
+        wait_until(lambda: sum(row.n for row in database.table("c").rows()) >= total, 120)
+        assert database.wait_idle(60)
+        assert sum(row.n for row in database.table("c").rows()) == total
+        assert sum(row.s for row in database.table("c").rows()) == total * (total - 1) // 2
+
+
+def test_a_start_without_a_broker_waits_for_it(spark, tmp_path, own_broker, wait_until):
+    clients.make_topic(own_broker.address, "t", 1)
+    clients.produce(own_broker.address, "t", trades(0, 10))
+    with velostream.connect(tmp_path / "data") as database:
+        database.sql(f"CREATE TABLE c AS SELECT COUNT(*) AS n FROM kafka://{own_broker.address}/t")
+        assert database.wait_idle(60)
+    own_broker.kill()
+    with velostream.connect(tmp_path / "data") as database:
+        wait_until(lambda: database.jobs()[0].state is JobState.DEGRADED, 60)
+        assert database.sql("SELECT n FROM c").rows() == [(10,)]
+        own_broker.start()
+        clients.produce(own_broker.address, "t", trades(10, 5))
+        wait_until(lambda: database.sql("SELECT n FROM c").rows() == [(15,)], 90)
