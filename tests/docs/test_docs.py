@@ -9,11 +9,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from velostream.config import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
@@ -21,6 +24,14 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SAMPLES = Path("/tmp/velostream-docs")  # the pages name this folder, so it cannot be a temporary one
 
 ORDERS = "order_id,user_id,amount\no1,ann,12.50\no2,bob,7.25\n"
+
+TOPICS = {
+    "orders": [
+        ("o1", '{"order_id":"o1","user_id":"ann","amount":12.50}'),
+        ("o2", '{"order_id":"o2","user_id":"bob","amount":7.25}'),
+    ],
+}
+"""Topics that the pages read: keys and values."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +64,33 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def kafka(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A broker where the pages expect one, with the topics that they name."""
+    from velostream.connectors.kafka.feed import Feed
+    from velostream.connectors.kafka.options import KafkaOptions
+    from velostream.runtime.broker import BrokerProcess, cluster, free_port
+
+    broker = BrokerProcess(folder / "broker", free_port())
+    broker.start()
+    try:
+        monkeypatch.setenv("VELOSTREAM_KAFKA_BROKERS", broker.address)
+        for topic, records in TOPICS.items():
+            cluster(broker.address).create(topic, 2, 1)
+            Feed(KafkaOptions.model_validate({"bootstrap.servers": broker.address}), topic).write(records)
+        yield
+    finally:
+        broker.kill()
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)])
-def test_page(page: str, folder: Path) -> None:
+def test_page(page: str, folder: Path, request: pytest.FixtureRequest) -> None:
     import velostream
 
     found = runnable(page)
+    if any("kafka" in block.text for block in found):
+        request.getfixturevalue("kafka")
     names: dict[str, Any] = {"__name__": "docs"}
     own = None
     try:

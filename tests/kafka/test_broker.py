@@ -131,6 +131,7 @@ def test_the_command_starts_in_the_background_tells_stops_and_wipes(tmp_path: Pa
         assert started.returncode == 0, started.stderr
         assert f"listens on 127.0.0.1:{port}" in started.stderr
         assert 'made topic "orders" with 3 partitions' in started.stderr
+        assert f"SELECT * FROM kafka://127.0.0.1:{port}/orders" in started.stderr
         clients.produce(f"127.0.0.1:{port}", "orders", ["x"])
 
         told = json.loads(velo(tmp_path, "status", "--format", "json").stdout)

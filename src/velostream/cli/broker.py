@@ -85,7 +85,7 @@ def _start(folder: Path, port: int | None, topics: Mapping[str, int], background
             process.start(background=background)
             if brokers is not None:
                 _make(brokers, topics)
-            _tell(process, background, option)
+            _tell(process, background, option, topic=next(iter(topics), None))
             return 0 if background else _watch(process)
         except BaseException as exc:
             interrupted = isinstance(exc, KeyboardInterrupt)
@@ -117,14 +117,18 @@ def _make(brokers: Cluster, topics: Mapping[str, int]) -> None:
     brokers.close()
 
 
-def _tell(process: BrokerProcess, background: bool, option: str) -> None:
+def _tell(process: BrokerProcess, background: bool, option: str, topic: str | None) -> None:
     from velostream.runtime.broker import PORT, VERSION
 
     how = f"velo broker stop{option} ends it" if background else "Ctrl-C stops it"
     say(f"Kafka {VERSION} listens on {process.address}; {how}")
-    if process.port != PORT:
-        whisper(f"other commands find it with VELOSTREAM_KAFKA_BROKERS={process.address}")
     whisper(f"topics are kept in {process.folder}; velo broker wipe{option} deletes them")
+    if topic is None:
+        whisper("make topics with --topic orders:2; see Kafka at work with velo demo --kafka")
+    else:
+        where = topic if process.port == PORT else f"{process.address}/{topic}"
+        name = topic if re.fullmatch(r"[A-Za-z_]\w*", topic) else "t"
+        whisper(f'try in another terminal: velo sql "CREATE TABLE {name} AS SELECT * FROM kafka://{where}"')
 
 
 def _status(folder: Path, *, as_json: bool) -> int:
