@@ -179,13 +179,13 @@ def test_a_field_that_appears_later_widens_the_table(database, topic, produce, u
     produce(name, [("a", {"id": 1, "price": 1.5})])
     database.sql(f"CREATE TABLE {name} AS SELECT * FROM {uri(name)}")
     settle(database)
-    produce(name, [("b", b'{"id": 2, "price": 1234567890.25, "note": "new"}')])
-    produce(name, [("c", b'{"id": 3, "price": 1234567890.12345}')])
+    produce(name, [("b", b'{"id": 2, "price": 12345678901234567.25, "note": "new"}')])
+    produce(name, [("c", b'{"id": 3, "price": 1234567890123456789.12345}')])
     settle(database)
     found = database.sql(f"SELECT id, price, note FROM {name} ORDER BY id").rows()
     assert [row[0] for row in found] == [1, 2, 3]
-    assert found[1][1:] == (Decimal("1234567890.25"), "new")
-    assert found[2][1] == Decimal("1234567890.12345")
+    assert found[1][1:] == (Decimal("12345678901234567.25"), "new")
+    assert found[2][1] == Decimal("1234567890123456789.12345")
     assert rows(database, f"SELECT * FROM dead_letters WHERE job = '{name}'") == []
 
 

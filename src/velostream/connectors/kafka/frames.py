@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from velostream.connectors.kafka.settings import java_settings
-from velostream.formats.spark_frames import BAD, BAD_ROW, RECORD, decode_json
+from velostream.formats.spark_frames import BAD, BAD_ROW, RECORD
 from velostream.formats.spark_types import literal, quoted, spark_name
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from velostream.connectors.kafka.cluster import Part
     from velostream.connectors.kafka.options import KafkaOptions
+    from velostream.formats.decoding import Decoder
 
 RAW = "__raw"
 """Column of `bad_records`: the value as it is."""
@@ -57,8 +58,8 @@ _IMPATIENT = {
 _FEW_ROWS = 20_000
 """Fewer than this are not worth more tasks than there are partitions."""
 _MOST_EXAMPLES = 1000
-_NO_JSON = "!"
-"""What stands for a value that is no text, or blank: it is not JSON either."""
+_NOTHING = "__nothing"
+_NO_VALUE = "the record has no value"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class KafkaFrames:
 
     spark: SparkSession
     options: KafkaOptions
+    decoder: Decoder
     upsert: bool
     """Whether a record without a value says that its key is gone; otherwise it is a bad record."""
 
@@ -81,44 +83,47 @@ class KafkaFrames:
     ) -> DataFrame:
         """The records of ranges of offsets, decoded: `fields` and `system` columns.
 
-        With `known`, a record with another field than these is an error, when not careful.
+        With `known`, a JSON record with another field than these is an error, when not careful.
         """
         records = self._records(ranges, system)
         if records is None:
             return self._nothing(fields, system, careful)
-        texts = records.selectExpr(self._text(), *system)
-        if known is not None and not careful:
-            texts = texts.where(_only_known(known))
-        return decode_json(texts, fields, system, careful=careful)
+        if careful:
+            return self._with_care(records, fields, system)
+        if known is not None:
+            records = records.where(_unless(_has_other_fields(known), "a record has a new field"))
+        if not self.upsert:
+            records = records.where(_unless(f"{RECORD} IS NULL", _NO_VALUE))
+        return self.decoder.frame(records, fields, system, careful=False)
 
     def bad_records(
         self, ranges: Mapping[Part, tuple[int, int]], fields: Sequence[pa.Field]
     ) -> pa.Table | None:
         """The records that cannot be decoded: `__raw`, `_topic`, `_partition`, `_offset`."""
-        passed = ("_topic", "_partition", "_offset", RAW)
-        records = self._records(ranges, passed[:-1])
+        where = ("_topic", "_partition", "_offset")
+        records = self._records(ranges, where)
         if records is None:
             return None
-        frame = decode_json(
-            records.selectExpr(self._text(), *passed[:-1], f"value AS {RAW}"), fields, passed, careful=True
-        )
-        return frame.where(f"{BAD} IS NOT NULL").select(*passed).toArrow()
+        found = self._with_care(records.selectExpr("*", f"{RECORD} AS {RAW}"), fields, (*where, RAW))
+        return found.where(f"{BAD} IS NOT NULL").select(*where, RAW).toArrow()
 
     def with_new_fields(self, ranges: Mapping[Part, tuple[int, int]], names: Sequence[str]) -> list[bytes]:
-        """Some of the records that have other fields than these."""
+        """Some of the JSON records that have other fields than these."""
         records = self._records(ranges, ())
         if records is None:
             return []
-        texts = records.selectExpr(self._text(), "value").where(_has_other_fields(names))
-        found: list[bytes] = texts.select("value").limit(_MOST_EXAMPLES).toArrow().column(0).to_pylist()
+        some = records.where(_has_other_fields(names)).select(RECORD).limit(_MOST_EXAMPLES)
+        found: list[bytes] = some.toArrow().column(0).to_pylist()
         return found
 
-    def _text(self) -> str:
-        text = "CAST(value AS STRING)"
-        # The first question answers for nearly all of them.
-        there = f"(startswith({text}, '{{') OR {text} RLIKE '\\\\S') AND is_valid_utf8(value)"
-        nothing = "WHEN value IS NULL THEN '{}' " if self.upsert else ""
-        return f"CASE {nothing}WHEN {there} THEN {text} ELSE {literal(_NO_JSON)} END AS {RECORD}"
+    def _with_care(self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str]) -> DataFrame:
+        if self.upsert:
+            return self.decoder.frame(records, fields, passed, careful=True)
+        marked = records.selectExpr("*", f"{RECORD} IS NULL AS {_NOTHING}")
+        frame = self.decoder.frame(marked, fields, (*passed, _NOTHING), careful=True)
+        bad = f"CASE WHEN {_NOTHING} THEN {literal(_NO_VALUE)} ELSE {BAD} END AS {BAD}"
+        others = [quoted(name) for name in frame.columns if name not in (BAD, _NOTHING)]
+        return frame.selectExpr(*others, bad)
 
     def _records(self, ranges: Mapping[Part, tuple[int, int]], system: Sequence[str]) -> DataFrame | None:
         wanted = {part: bounds for part, bounds in ranges.items() if bounds[0] < bounds[1]}
@@ -135,7 +140,7 @@ class KafkaFrames:
         if sum(last - first for first, last in wanted.values()) > _FEW_ROWS:
             reader = reader.option("minPartitions", self.spark.sparkContext.defaultParallelism)
         frame = reader.load()
-        return frame.selectExpr("value", *(f"{SYSTEM[name]} AS {name}" for name in system))
+        return frame.selectExpr(f"value AS {RECORD}", *(f"{SYSTEM[name]} AS {name}" for name in system))
 
     def _nothing(self, fields: Sequence[pa.Field], system: Sequence[str], careful: bool) -> DataFrame:
         ddl = [f"{quoted(f.name)} {spark_name(f.type)}" for f in fields]
@@ -144,15 +149,16 @@ class KafkaFrames:
         return self.spark.createDataFrame([], ", ".join(ddl))
 
 
-def _only_known(names: Sequence[str]) -> str:
-    """A condition that always holds, or fails at a record with a field that is not among these."""
-    refused = f"CAST(raise_error({literal(f'{BAD_ROW}: a record has a new field')}) AS BOOLEAN)"
-    return f"CASE WHEN {_has_other_fields(names)} THEN {refused} ELSE true END"
+def _unless(condition: str, why: str) -> str:
+    """A condition that always holds, or fails."""
+    refused = f"CAST(raise_error({literal(f'{BAD_ROW}: {why}')}) AS BOOLEAN)"
+    return f"CASE WHEN {condition} THEN {refused} ELSE true END"
 
 
 def _has_other_fields(names: Sequence[str]) -> str:
     known = ", ".join(literal(name.lower()) for name in names)
-    return f"size(array_except(transform(json_object_keys({RECORD}), k -> lower(k)), array({known}))) > 0"
+    keys = f"transform(json_object_keys(CAST({RECORD} AS STRING)), k -> lower(k))"
+    return f"size(array_except({keys}, array({known}))) > 0"
 
 
 def _by_topic(values: Mapping[Part, object], *, lists: bool = False) -> dict[str, object]:

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from velostream.connectors.base import Source, SourceContext, log
 from velostream.connectors.kafka.cluster import Cluster, Part
-from velostream.connectors.kafka.decoding import why_bad
 from velostream.connectors.kafka.frames import OFFSET_WIDTH, RAW, SYSTEM, TOMBSTONE, KafkaFrames
 from velostream.connectors.kafka.memory import Gap, SourceMemory
 from velostream.connectors.kafka.topics import Topics
@@ -26,7 +25,7 @@ from velostream.errors import (
     SourceNetworkError,
     VelostreamError,
 )
-from velostream.formats.inference import infer_json, merge_schemas
+from velostream.formats.decoding import FormatSettings, decoder_for
 from velostream.model.changes import BadRow, Messages
 
 if TYPE_CHECKING:
@@ -68,6 +67,13 @@ class KafkaSource(Source):
         self._topics = Topics(options, self._cluster)
         self._memory = SourceMemory(context.spool)
         self._schema = context.schema
+        declared = context.schema.names if context.schema is not None and context.declared else None
+        self._decoder = decoder_for(
+            options.format,
+            FormatSettings(
+                options.schema_file, options.schema_registry_url, f"{options.topic}-value", names=declared
+            ),
+        )
         self._known: dict[str, TopicInfo] = {}
         self._looked_at = 0.0
         self._final: dict[str, int] | None = None
@@ -99,8 +105,8 @@ class KafkaSource(Source):
     def discover(self) -> pa.Schema:
         """See `Source`: from a sample of the newest records, unless the columns are known."""
         if self._schema is None:
-            schema = infer_json(self._sample())
-            if not len(schema):
+            schema = self._decoder.columns(list(self._sample()))
+            if not schema:
                 raise SourceMissingError(
                     f'kafka topic "{self._options.topic}" holds no record yet to tell its columns from',
                     hint="declare them: CREATE SOURCE name (column type, …) FROM …; "
@@ -142,8 +148,7 @@ class KafkaSource(Source):
         schema = self.discover()
         self.session, self._used = spark, columns
         system = [name for name in columns or () if name in SYSTEM and name not in schema.names]
-        widens = columns is None or set(schema.names) <= set(columns)
-        known = schema.names if widens and not self._context.declared else None
+        known = schema.names if self._takes_new_fields(columns) else None
         return self._frames().rows(
             self._ranges(start, end), self._fields(columns), system, careful=careful, known=known
         )
@@ -160,25 +165,24 @@ class KafkaSource(Source):
         """See `Source`."""
         for gap in self._gaps(start, end):
             yield BadRow(gap.reason, self._name, gap.partition, f"{gap.first}-{gap.last - 1}", b"")
-        for record in self._bad_records(start, end):
-            raw, part = record[RAW], f"{record['_topic']}/{record['_partition']}"
-            yield BadRow(
-                why_bad(raw, self._fields(self._used)), self._name, part, str(record["_offset"]), raw or b""
-            )
+        bad = self._bad_records(start, end)
+        reasons = self._decoder.reasons([record[RAW] or b"" for record in bad], self._fields(self._used))
+        for record, reason in zip(bad, reasons, strict=True):
+            told = "the record has no value" if record[RAW] is None else reason or "it cannot be decoded"
+            part = f"{record['_topic']}/{record['_partition']}"
+            yield BadRow(told, self._name, part, str(record["_offset"]), record[RAW] or b"")
 
     def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
         """See `Source`; the wider schema is used from now on."""
         if self._context.declared:
             return None
         schema = self.discover()
-        known = set(schema.names)
-        wider = schema
-        # One by one: what one of them asks for in vain does not stand in the way of another.
-        for record in self._bad_records(start, end):
-            asked = infer_json([record[RAW] or b""])
-            wider = merge_schemas(wider, pa.schema([f for f in asked if f.name in known]))
-        if self._used is None or known <= set(self._used):
-            wider = merge_schemas(wider, self._new_fields(start, end))
+        records = [record[RAW] for record in self._bad_records(start, end) if record[RAW] is not None]
+        if self._takes_new_fields(self._used):
+            records += self._frames().with_new_fields(self._ranges(start, end), schema.names)
+        wider = self._decoder.widen(records, schema) or schema
+        if not self._takes_new_fields(self._used):
+            wider = pa.schema(list(wider)[: len(schema)])
         if wider.equals(schema):
             return None
         self._schema = wider
@@ -387,8 +391,10 @@ class KafkaSource(Source):
         found = self._frames().bad_records(self._ranges(start, end), self._fields(self._used))
         return found.to_pylist() if found is not None else []
 
-    def _new_fields(self, start: Offset | None, end: Offset) -> pa.Schema:
-        return infer_json(self._frames().with_new_fields(self._ranges(start, end), self.discover().names))
+    def _takes_new_fields(self, columns: Sequence[str] | None) -> bool:
+        """Whether a field that appears in a record is a new column: with `*`, where nothing is declared."""
+        everything = columns is None or set(self.discover().names) <= set(columns)
+        return everything and not self._context.declared and self._options.format == "json"
 
     def _sample(self) -> Iterator[bytes]:
         """The newest records, some of every partition."""
@@ -408,7 +414,8 @@ class KafkaSource(Source):
 
     def _frames(self) -> KafkaFrames:
         assert self.session is not None
-        return KafkaFrames(self.session, self._options, upsert=TOMBSTONE in (self._used or ()))
+        upsert = TOMBSTONE in (self._used or ())
+        return KafkaFrames(self.session, self._options, self._decoder, upsert)
 
 
 def _digits(texts: pa.Array, start: int, stop: int) -> np.ndarray[Any, np.dtype[np.int64]]:
