@@ -125,28 +125,30 @@ def test_a_broker_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 
 def test_the_command_starts_in_the_background_tells_stops_and_wipes(tmp_path: Path) -> None:
-    port, folder = free_port(), tmp_path / "broker"
+    port, data_dir = free_port(), tmp_path / "data"
+    folder = data_dir / "broker"
     try:
-        started = velo(tmp_path, "start", "--background", "--port", str(port), "--topic", "orders:3")
+        started = velo(data_dir, "start", "--background", "--port", str(port), "--topic", "orders:3")
         assert started.returncode == 0, started.stderr
         assert f"listens on 127.0.0.1:{port}" in started.stderr
         assert 'made topic "orders" with 3 partitions' in started.stderr
-        assert f"SELECT * FROM kafka://127.0.0.1:{port}/orders" in started.stderr
+        assert f"kafka://127.0.0.1:{port}/orders" in started.stderr
         clients.produce(f"127.0.0.1:{port}", "orders", ["x"])
 
-        told = json.loads(velo(tmp_path, "status", "--format", "json").stdout)
+        assert [path.stat().st_mode & 0o777 for path in (data_dir, folder)] == [0o700, 0o700]
+        told = json.loads(velo(data_dir, "status", "--format", "json").stdout)
         assert told["running"]
         assert (told["address"], told["process"]) == (f"127.0.0.1:{port}", running(folder))
-        again = velo(tmp_path, "--port", str(port))
+        again = velo(data_dir, "--port", str(port))
         assert (again.returncode, "already runs" in again.stderr) == (2, True)
-        refused = velo(tmp_path, "wipe")
+        refused = velo(data_dir, "wipe")
         assert (refused.returncode, "velo broker stop" in refused.stderr) == (2, True)
 
-        assert velo(tmp_path, "stop").returncode == 0
+        assert velo(data_dir, "stop").returncode == 0
         assert running(folder) is None
-        assert velo(tmp_path, "status").returncode == 1
+        assert velo(data_dir, "status").returncode == 1
         assert port_of(folder) == port
-        assert velo(tmp_path, "wipe").returncode == 0
+        assert velo(data_dir, "wipe").returncode == 0
         assert not folder.exists()
     finally:
         stop(folder)

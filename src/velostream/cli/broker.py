@@ -123,12 +123,9 @@ def _tell(process: BrokerProcess, background: bool, option: str, topic: str | No
     how = f"velo broker stop{option} ends it" if background else "Ctrl-C stops it"
     say(f"Kafka {VERSION} listens on {process.address}; {how}")
     whisper(f"topics are kept in {process.folder}; velo broker wipe{option} deletes them")
-    if topic is None:
-        whisper("make topics with --topic orders:2; see Kafka at work with velo demo --kafka")
-    else:
-        where = topic if process.port == PORT else f"{process.address}/{topic}"
-        name = topic if re.fullmatch(r"[A-Za-z_]\w*", topic) else "t"
-        whisper(f'try in another terminal: velo sql "CREATE TABLE {name} AS SELECT * FROM kafka://{where}"')
+    name = topic or "topic"
+    where = name if process.port == PORT else f"{process.address}/{name}"
+    whisper(f"statements read a topic as kafka://{where}; to see it at work: velo demo --kafka")
 
 
 def _status(folder: Path, *, as_json: bool) -> int:

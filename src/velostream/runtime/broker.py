@@ -180,7 +180,12 @@ class BrokerProcess:
         if "," in str(self.folder):
             raise ConfigError(f"Kafka takes no folder with a comma in its name: {self.folder}")
         try:
-            for folder in (self.folder, *(self.folder / name for name in ("data", "logs", "tmp"))):
+            # With the folder itself, so that a data directory that did not exist is private, too.
+            for folder in (
+                self.folder.parent,
+                self.folder,
+                *(self.folder / name for name in ("data", "logs", "tmp")),
+            ):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             controller = free_port()
             settings = {
