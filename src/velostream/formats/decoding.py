@@ -66,4 +66,16 @@ def decoder_for(form: str, settings: FormatSettings | None = None) -> Decoder:
         from velostream.formats.json_records import JsonDecoder
 
         return JsonDecoder()
+    if form == "csv":
+        from velostream.formats.csv_records import CsvDecoder
+
+        return CsvDecoder(settings.dialect, settings.names)
+    if form == "raw":
+        from velostream.formats.raw_records import RawDecoder
+
+        return RawDecoder()
+    if form == "avro":
+        from velostream.formats.avro_records import AvroDecoder
+
+        return AvroDecoder(settings)
     raise SourceConfigError(f'format "{form}" is not known', hint=did_you_mean(form, FORMATS))

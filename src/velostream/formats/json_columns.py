@@ -27,6 +27,8 @@ _TEXT = "__text"
 _PARSED = "__parsed"
 _WHOLE = "__whole"
 _ITEMS = "__items"
+_NUMBERED = "__numbered"
+_ENDED = "__ended"
 _CORRUPT = "__corrupt"
 _UNFIT = literal("the record cannot be decoded")
 _STRICT = {"allowSingleQuotes": "false"}
@@ -39,8 +41,7 @@ _PASSED_OVER = rf'[^"0-9-]++|{_QUOTED}|-(?!\d)|-?\d++(?![.eE])|(?!-?{_LONG}){_NU
 _NEXT_LONG = rf"\G((?:{_PASSED_OVER})*+)({_NUMBER})"
 """From the end of the last match on, the next number with more digits than survive. All repetition is
 possessive, which Java does in a loop and not by recursion: records may be long."""
-_RUN = EXTRA_PLACES // 2
-_EXPONENTS = ("e-", "E-")
+_TRIMMED = f"rtrim(' \\t\\r\\n', {_TEXT})"
 _HIDING = rf"[eE]-|[.][0-9]*(?:0{{{EXTRA_PLACES}}}|9{{{EXTRA_PLACES}}})"
 """In numbers: what digits may hide behind that a compared decimal does not see."""
 
@@ -53,30 +54,23 @@ def decode_fast(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence
     mark = f"__{secrets.token_hex(8)}"
     ddl = [f"{quoted(name)} {part.parsed_as}" for name, part in converted.items()]
     parse = _from_json(_WHOLE, [*ddl, f"{mark} TINYINT"], {"mode": "FAILFAST"})
-    doubts = [f"NOT endswith({_TEXT}, '}}')", f"NOT is_valid_utf8({_TEXT})"]
-    zero = "false"
-    if any(map(compared, scalars)):
-        doubts.append(_hiding())
-        simple = all(compared(field.type) for field in fields if any(map(compared, _scalars([field.type]))))
-        amounts = [f"{quoted(f.name)} = 0" for f in fields if compared(f.type)]
-        zero = " OR ".join(amounts) if simple else "true"
-    # What stands in a condition is compiled; what stands in a parser's brackets is not, and costs thrice.
-    text = f"CAST({RECORD} AS STRING)"
-    trimmed = f"CASE WHEN endswith({text}, '}}') THEN {text} ELSE rtrim(' \\t\\r\\n', {text}) END"
-    texts = records.selectExpr(f"{trimmed} AS {_TEXT}", *through)
-    texts = texts.where(
-        f"{_TEXT} IS NULL OR NOT ({' OR '.join(doubts)}) OR {_refused('a record is doubtful')}"
-    )
+    unended = f"(NOT endswith({_TEXT}, '}}') AND NOT endswith({_TRIMMED}, '}}'))"
+    hiding = [_hiding()] if any(map(compared, scalars)) else []
+    doubts = " OR ".join([unended, f"NOT is_valid_utf8({_TEXT})", *hiding])
+    texts = records.selectExpr(f"CAST({RECORD} AS STRING) AS {_TEXT}", *through)
+    texts = texts.where(f"{_TEXT} IS NULL OR NOT ({doubts}) OR {_refused('a record is doubtful')}")
+    # What stands in a parser's brackets is not compiled and costs thrice, so it is computed before: the
+    # number, which is not deterministic, keeps Spark from moving it there.
     source = _long_numbers_quoted() if any(map(_wide, scalars)) else _TEXT
-    whole = texts.selectExpr(f"{_marked(source, mark)} AS {_WHOLE}", _TEXT, *through)
-    parsed = whole.selectExpr(f"{parse} AS {_PARSED}", _TEXT, *through)
-    values = column_values(converted, {}, careful=False)
-    frame = parsed.selectExpr(*values, *through, f"{_PARSED}.{mark} AS {mark}", _TEXT)
-    conditions = [
-        f"({_TEXT} IS NULL OR {mark} IS NOT NULL OR {_refused('text after a JSON object')})",
-        f"(NOT coalesce({zero}, false) OR NOT ({_exponent()}) OR {_refused('a number is doubtful')})",
-    ]
-    return all_looked_at(frame, [f.name for f in fields], conditions).drop(mark, _TEXT)
+    number = f"monotonically_increasing_id() AS {_NUMBERED}"
+    whole = texts.selectExpr(f"{_marked(source, mark)} AS {_WHOLE}", number, *through)
+    parsed = whole.selectExpr(f"{parse} AS {_PARSED}", _NUMBERED, *through)
+    ended = f"{_PARSED} IS NULL OR {_PARSED}.{mark} IS NOT NULL OR {_refused('text after a JSON object')}"
+    frame = parsed.selectExpr(
+        *column_values(converted, {}, careful=False), *through, f"({ended}) AS {_ENDED}", _NUMBERED
+    )
+    names = [field.name for field in fields]
+    return all_looked_at(frame, names, [_ENDED, f"{_NUMBERED} >= 0"]).drop(_ENDED, _NUMBERED)
 
 
 def decode_with_care(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = ()) -> DataFrame:
@@ -113,13 +107,17 @@ def _from_json(text: str, ddl: Sequence[str], options: dict[str, str]) -> str:
 
 
 def _marked(text: str, mark: str) -> str:
-    """A record that ends with a brace, with one more field: if its object ends before, that is not seen.
+    """A record that ends with a brace, with one more field: if its object ends before, that is not seen."""
+    end = f',"{mark}":1}}'.encode().hex()
+    trimmed = f"rtrim(' \\t\\r\\n', {text})"
+    cut = f"CASE WHEN endswith({text}, '}}') THEN {_but_last(text)} ELSE {_but_last(trimmed)} END"
+    return f"CAST(concat({cut}, X'{end}') AS STRING)"
 
-    Bytes are cut off faster than characters.
-    """
+
+def _but_last(text: str) -> str:
+    """All but the last byte, as bytes: they are cut off faster than characters."""
     raw = f"CAST({text} AS BINARY)"
-    end = f""",\"{mark}\":1}}""".encode().hex()
-    return f"CAST(concat(substring({raw}, 1, octet_length({raw}) - 1), X'{end}') AS STRING)"
+    return f"substring({raw}, 1, octet_length({raw}) - 1)"
 
 
 def _refused(why: str) -> str:
@@ -128,15 +126,9 @@ def _refused(why: str) -> str:
 
 def _hiding() -> str:
     """Whether digits may hide in a number, asked of few records in full."""
-    short = [f"contains({_TEXT}, '{digit * _RUN}')" for digit in "09"]
-    long = [f"contains({_TEXT}, '{digit * EXTRA_PLACES}')" for digit in "09"]
-    exponents = [f"contains({_TEXT}, '{exponent}')" for exponent in _EXPONENTS]
-    return f"(({' OR '.join(short)}) AND ({' OR '.join([*long, *exponents])}) AND {_in_numbers(_HIDING)})"
-
-
-def _exponent() -> str:
-    exponents = [f"contains({_TEXT}, '{exponent}')" for exponent in _EXPONENTS]
-    return f"({' OR '.join(exponents)}) AND {_in_numbers('[eE]-')}"
+    signs = [*("0" * EXTRA_PLACES, "9" * EXTRA_PLACES), "e-", "E-"]
+    contained = " OR ".join(f"contains({_TEXT}, '{sign}')" for sign in signs)
+    return f"(({contained}) AND {_in_numbers(_HIDING)})"
 
 
 def _in_numbers(pattern: str) -> str:

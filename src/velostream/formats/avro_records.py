@@ -1,0 +1,160 @@
+"""Avro records: with the header of a schema registry, or all of one schema from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from velostream.errors import SourceMissingError
+from velostream.formats.avro_reading import UnreadableError, record_reader
+from velostream.formats.avro_types import AvroSchema, arrow_columns, kind_of, parse_avro
+from velostream.formats.inference import merge_schemas
+from velostream.formats.python_frames import decode_in_python, reasons_of
+from velostream.formats.schemas import Schemas
+from velostream.formats.wire import schema_ids, unframed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from velostream.formats.decoding import FormatSettings
+    from velostream.formats.registry import Registered, Registry
+
+
+class AvroLanguage:
+    """Avro, in the registry's words."""
+
+    kind = "AVRO"
+
+    def from_file(self, path: Path) -> AvroSchema:
+        """A file with the schema as JSON."""
+        return _record(parse_avro(path.read_text(encoding="utf-8")))
+
+    def from_registry(self, registry: Registry, found: Registered) -> AvroSchema:
+        """With all schemas that it refers to."""
+        used = registry.referenced(found)
+        return _record(parse_avro(found.text, [one.text for one in used.values()]))
+
+
+def _record(schema: AvroSchema) -> AvroSchema:
+    arrow_columns(schema)
+    return schema
+
+
+@dataclass
+class AvroDecoder:
+    """One Avro record per record."""
+
+    settings: FormatSettings
+    schemas: Schemas[AvroSchema] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.schemas = Schemas(AvroLanguage(), self.settings)
+
+    def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
+        """From the schema; see `Schemas.reader`."""
+        reader = self.schemas.reader(sample)
+        return None if reader is None else arrow_columns(reader)
+
+    def frame(
+        self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
+    ) -> DataFrame:
+        """See `Decoder.frame`. A careful frame looks which schemas the records have and asks for them."""
+        if careful:
+            self.schemas.learn_all(records)
+        return decode_in_python(records, fields, passed, self._rows(fields), careful=careful)
+
+    def reasons(self, records: Sequence[bytes], fields: Sequence[pa.Field]) -> list[str | None]:
+        """See `Decoder.reasons`."""
+        self.schemas.learn(schema_ids(list(records)))
+        return reasons_of(records, fields, self._rows(fields))
+
+    def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
+        """New fields of the schemas that the records were written with, and wider numbers."""
+        ids = schema_ids(list(records))
+        self.schemas.learn(ids)
+        wide = schema
+        for number in sorted(ids & self.schemas.known.keys()):
+            wide = merge_schemas(wide, arrow_columns(self.schemas.known[number]))
+        return None if wide == schema else wide
+
+    def _rows(self, fields: Sequence[pa.Field]) -> AvroRows:
+        reader = self.schemas.reader()
+        if reader is None and self.schemas.known:
+            reader = next(iter(self.schemas.known.values()))
+        if reader is None:
+            raise SourceMissingError(f'the schema registry has no schema of "{self.settings.subject}" yet')
+        framed = self.schemas.registry is not None
+        return AvroRows(fields, reader, dict(self.schemas.known) if framed else None)
+
+
+class AvroRows:
+    """Decodes records into some columns; travels to where the records are."""
+
+    def __init__(
+        self, fields: Sequence[pa.Field], reader: AvroSchema, writers: Mapping[int, AvroSchema] | None
+    ) -> None:
+        self.reader = _with_fields_of(reader, list((writers or {}).values()))
+        self.writers = writers
+        """By id; None when records have no header and are all of the reader's schema."""
+        natural = arrow_columns(self.reader)
+        there = set(natural.names)
+        self.places = [f.name if f.name in there else None for f in fields]
+        self.types: Sequence[pa.DataType] = [
+            natural.field(f.name).type if f.name in there else f.type for f in fields
+        ]
+
+    def opened(self) -> Callable[[bytes], Sequence[Any]]:
+        """See `python_frames.RowDecoder`."""
+        if self.writers is None:
+            return self._reading(self.reader)
+        writers, made = self.writers, dict[int, Any]()
+
+        def decode(record: bytes) -> Sequence[Any]:
+            number, payload = unframed(record)
+            read = made.get(number)
+            if read is None:
+                if number not in writers:
+                    raise ValueError(f"schema id {number} is not known to the registry as an Avro record")
+                try:
+                    read = self._reading(writers[number])
+                except UnreadableError as exc:
+                    raise ValueError(f"schema id {number}: {exc}") from exc
+                made[number] = read
+            found: Sequence[Any] = read(payload)
+            return found
+
+        return decode
+
+    def _reading(self, writer: AvroSchema) -> Callable[[bytes], Sequence[Any]]:
+        read = record_reader(writer, self.reader, [name for name in self.places if name is not None])
+        if None not in self.places:
+            return read
+        names = [name for name in self.places if name is not None]
+        order = [names.index(name) if name is not None else len(names) for name in self.places]
+
+        def spread(record: bytes) -> Sequence[Any]:
+            values = [*read(record), None]
+            return [values[place] for place in order]
+
+        return spread
+
+
+def _with_fields_of(reader: AvroSchema, writers: Sequence[AvroSchema]) -> AvroSchema:
+    """The reader with the fields that only writers have at the end: columns that the newest one dropped."""
+    top = kind_of(reader.top, reader).schema
+    fields = list(top["fields"])
+    taken = {f["name"] for f in fields} | {alias for f in fields for alias in f.get("aliases", ())}
+    named = dict(reader.named)
+    for writer in writers:
+        for one in kind_of(writer.top, writer).schema["fields"]:
+            if one["name"] not in taken:
+                fields.append(one)
+                taken.add(one["name"])
+                named = {**writer.named, **named}
+    if len(fields) == len(top["fields"]):
+        return reader
+    return AvroSchema({**top, "fields": fields}, named)
