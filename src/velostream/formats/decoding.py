@@ -78,4 +78,8 @@ def decoder_for(form: str, settings: FormatSettings | None = None) -> Decoder:
         from velostream.formats.avro_records import AvroDecoder
 
         return AvroDecoder(settings)
+    if form == "debezium":
+        from velostream.formats.debezium import DebeziumDecoder
+
+        return DebeziumDecoder(settings)
     raise SourceConfigError(f'format "{form}" is not known', hint=did_you_mean(form, FORMATS))

@@ -105,11 +105,11 @@ def decoded(
             bad[number] = str(exc) or type(exc).__name__
     values = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in fields]
     each = zip(fields, types, values, strict=True)
-    return [_column(field, kind, column, bad) for field, kind, column in each], bad
+    return [column_of(field, kind, column, bad) for field, kind, column in each], bad
 
 
-def _column(field: pa.Field, kind: pa.DataType, values: list[Any], bad: list[str | None]) -> pa.Array:
-    """Marks the rows whose value does not fit the column."""
+def column_of(field: pa.Field, kind: pa.DataType, values: list[Any], bad: list[str | None]) -> pa.Array:
+    """A column of values of a kind; marks the rows whose value does not fit the column."""
     try:
         return _array(values, kind, field.type)
     except _UNFIT:
