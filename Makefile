@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PREPARED := $(VENV)/.prepared
 
-.PHONY: help demo test check bench bench-tables soak setup prepare clean
+.PHONY: help demo test check bench bench-tables bench-pipelines soak setup prepare clean
 
 help: ## what there is to make
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-16s %s\n' "$$name" "$$what"; done
 
 demo: prepare ## tables that move while you watch
 	@$(BIN)/velo demo
@@ -32,6 +32,9 @@ bench: prepare ## speed, beside hand-written PySpark
 
 bench-tables: prepare ## lookups and questions, beside a plain dict, DuckDB, SQLite and polars
 	@$(BIN)/python -m benchmarks.tables
+
+bench-pipelines: prepare ## from Kafka into tables, beside hand-written PySpark
+	@$(BIN)/python -m benchmarks.pipelines
 
 soak: prepare ## the long random tests with full counts; the result goes to benchmarks/soak.txt
 	@{ git log -1 --format='commit %h of %cs' && VELOSTREAM_SOAK=1 $(BIN)/pytest -q --durations=0 --durations-min=1 --timeout=7200; } | tee benchmarks/soak.txt

@@ -1,0 +1,1 @@
+"""Pipelines from Kafka: ours beside hand-written PySpark, over the same topic of a real broker."""
