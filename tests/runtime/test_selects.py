@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from velostream.errors import JobError
+from velostream.errors import JobError, SourceMissingError
 from velostream.model.jobs import JobState
 
 pytestmark = pytest.mark.spark
@@ -48,6 +48,14 @@ def test_rows_already_handed_over_widen_with_the_rest(database, tmp_path, wait_u
         with path.open("a") as out:
             out.write("3\n")
         assert next(batches)[0].column("a").to_pylist() == [Decimal("3.0")]
+
+
+def test_a_file_that_is_not_there_is_said(database, tmp_path):
+    with (
+        pytest.raises(SourceMissingError, match="does not exist"),
+        database.stream(f"SELECT * FROM file://{tmp_path}/no.csv"),
+    ):
+        pass
 
 
 def test_closing_the_database_ends_selects(opened, tmp_path):

@@ -198,7 +198,8 @@ class LiveSelect:
         return isinstance(self._output, ReaderOutput) and not self._output.batches.empty()
 
     def _raise_failure(self, *, whole: bool = False) -> None:
-        if self.job.state is JobState.FAILED:
+        never_opened = self.schema is None and self.job.error is not None
+        if self.job.state is JobState.FAILED or never_opened:
             raise self.job.error or JobError("the SELECT failed")
         if whole and self.job.stopping.is_set():
             raise JobError("the SELECT was stopped before it had read everything")
