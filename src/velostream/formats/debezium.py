@@ -2,10 +2,10 @@
 
 What a source gets: each record is one row. `frame` gives the columns of the row and `_deleted`: after an
 insert, update or snapshot (`op` c, u, r) the row as it is now, false; after a delete (`op` d) the row as it
-was, as far as the database told, true. That is an upsert or a delete by the table's key, which the message key
-is: a source reads it like any upsert topic, with `_deleted` in place of tombstones. The tombstone that Debezium
-sends after a delete is a null record: a row of nulls with `_deleted` null, which changes nothing. Messages
-(`op` m) are such rows, too; a truncated table (`op` t) cannot be told by rows and is a bad record.
+was, as far as the database told, true. That is an upsert or a delete by the table's key, which the message
+key is: a source reads it like any upsert topic, with `_deleted` in place of tombstones. The tombstone that
+Debezium sends after a delete is a null record: a row of nulls with `_deleted` null, which changes nothing.
+Messages (`op` m) are such rows, too; a truncated table (`op` t) cannot be told by rows and is a bad record.
 
 `changes` gives rows with `_weight` instead, up to two per record: the row before with -1 and the row after
 with 1. It needs the whole row before, which PostgreSQL sends with REPLICA IDENTITY FULL only; a record

@@ -170,7 +170,5 @@ def _decimal(text: str, scale: int) -> Decimal:
 
 
 def _instant(count: int, per_second: int) -> datetime:
-    micros, rest = divmod(count * 10**6, per_second)
-    if rest:
-        raise ValueError(f"{count} is finer than a microsecond")
-    return _EPOCH + timedelta(microseconds=micros)
+    # Instants are kept with microseconds.
+    return _EPOCH + timedelta(microseconds=count * 10**6 // per_second)

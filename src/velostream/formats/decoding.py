@@ -82,4 +82,8 @@ def decoder_for(form: str, settings: FormatSettings | None = None) -> Decoder:
         from velostream.formats.debezium import DebeziumDecoder
 
         return DebeziumDecoder(settings)
+    if form == "protobuf":
+        from velostream.formats.proto_records import ProtobufDecoder
+
+        return ProtobufDecoder(settings)
     raise SourceConfigError(f'format "{form}" is not known', hint=did_you_mean(form, FORMATS))

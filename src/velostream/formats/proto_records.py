@@ -1,0 +1,210 @@
+"""Protobuf records: with the header of a schema registry, or all of one message from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from velostream.errors import SourceMissingError
+from velostream.formats.inference import merge_schemas
+from velostream.formats.proto_files import ProtoSchema, compiled, compiled_file, message_class, protobuf
+from velostream.formats.proto_types import field_reader, message_columns
+from velostream.formats.python_frames import decode_in_python, reasons_of
+from velostream.formats.schemas import Schemas
+from velostream.formats.wire import schema_ids, unframed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from velostream.formats.decoding import FormatSettings
+    from velostream.formats.registry import Registered, Registry
+
+_DEEPEST_MESSAGE = 100
+_LONGEST_VARINT = 35
+
+
+@dataclass(frozen=True)
+class ProtoLanguage:
+    """Protobuf, in the registry's words."""
+
+    message: str | None
+    kind = "PROTOBUF"
+
+    def from_file(self, path: Path) -> ProtoSchema:
+        """A .proto file, or a descriptor set."""
+        return _with_columns(compiled_file(path, self.message))
+
+    def from_registry(self, registry: Registry, found: Registered) -> ProtoSchema:
+        """With all files that it imports."""
+        used = {name: one.text for name, one in registry.referenced(found).items()}
+        return _with_columns(compiled(f"schema_{found.id}.proto", found.text, used, self.message))
+
+
+def _with_columns(schema: ProtoSchema) -> ProtoSchema:
+    columns_of(schema)
+    return schema
+
+
+def columns_of(schema: ProtoSchema) -> pa.Schema:
+    """The columns of a schema's message."""
+    return message_columns(message_class(schema).DESCRIPTOR)
+
+
+@dataclass
+class ProtobufDecoder:
+    """One message per record."""
+
+    settings: FormatSettings
+    schemas: Schemas[ProtoSchema] = field(init=False)
+
+    def __post_init__(self) -> None:
+        protobuf()
+        self.schemas = Schemas(ProtoLanguage(self.settings.message), self.settings)
+
+    def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
+        """From the schema; see `Schemas.reader`."""
+        reader = self.schemas.reader(sample)
+        return None if reader is None else columns_of(reader)
+
+    def frame(
+        self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
+    ) -> DataFrame:
+        """See `Decoder.frame`. A careful frame looks which schemas the records have and asks for them."""
+        if careful:
+            self.schemas.learn_all(records)
+        return decode_in_python(records, fields, passed, self._rows(fields), careful=careful)
+
+    def reasons(self, records: Sequence[bytes], fields: Sequence[pa.Field]) -> list[str | None]:
+        """See `Decoder.reasons`."""
+        self.schemas.learn(schema_ids(list(records)))
+        return reasons_of(records, fields, self._rows(fields))
+
+    def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
+        """New fields of the schemas that the records were written with, and wider numbers."""
+        ids = schema_ids(list(records))
+        self.schemas.learn(ids)
+        wide = schema
+        for number in sorted(ids & self.schemas.known.keys()):
+            wide = merge_schemas(wide, columns_of(self.schemas.known[number]))
+        return None if wide == schema else wide
+
+    def _rows(self, fields: Sequence[pa.Field]) -> ProtobufRows:
+        reader = self.schemas.reader()
+        if reader is None:
+            raise SourceMissingError(f'the schema registry has no schema of "{self.settings.subject}" yet')
+        framed = self.schemas.registry is not None
+        return ProtobufRows(fields, reader, dict(self.schemas.known) if framed else None)
+
+
+class ProtobufRows:
+    """Decodes records into some columns; travels to where the records are.
+
+    Fields are known by their numbers, so that records of every version of a message are read with the newest
+    one. Columns that it dropped are read with the version that wrote the record.
+    """
+
+    def __init__(
+        self, fields: Sequence[pa.Field], reader: ProtoSchema, writers: Mapping[int, ProtoSchema] | None
+    ) -> None:
+        self.reader = reader
+        self.writers = writers
+        natural: dict[str, pa.DataType] = {}
+        for schema in [*(writers or {}).values(), reader]:
+            natural |= {f.name: f.type for f in columns_of(schema)}
+        self.names = [f.name for f in fields]
+        self.types: Sequence[pa.DataType] = [natural.get(f.name, f.type) for f in fields]
+
+    def opened(self) -> Callable[[bytes], Sequence[Any]]:
+        """See `python_frames.RowDecoder`."""
+        if self.writers is None:
+            return self._reading(None)
+        writers, made = self.writers, dict[tuple[int, tuple[int, ...]], Any]()
+
+        def decode(record: bytes) -> Sequence[Any]:
+            number, rest = unframed(record)
+            if number not in writers:
+                raise ValueError(f"schema id {number} is not known to the registry as a Protobuf message")
+            indexes, payload = message_indexes(rest)
+            read = made.get((number, tuple(indexes)))
+            if read is None:
+                message = writers[number].message_at(indexes)
+                if message != self.reader.message:
+                    raise ValueError(f'a message "{message}", not "{self.reader.message}"')
+                read = made[number, tuple(indexes)] = self._reading(writers[number])
+            found: Sequence[Any] = read(payload)
+            return found
+
+        return decode
+
+    def _reading(self, writer: ProtoSchema | None) -> Callable[[bytes], Sequence[Any]]:
+        newest = message_class(self.reader)
+        known = newest.DESCRIPTOR.fields_by_name
+        reads = [field_reader(known[name]) if name in known else _nothing for name in self.names]
+        older = None if writer is None else message_class(writer, self.reader.message)
+        dropped = older.DESCRIPTOR.fields_by_name if older is not None else {}
+        others = {
+            place: field_reader(dropped[name])
+            for place, name in enumerate(self.names)
+            if name not in known and name in dropped
+        }
+        parsed = _parser(newest)
+        older_parsed = _parser(older) if older is not None else None
+
+        def decode(payload: bytes) -> Sequence[Any]:
+            message = parsed(payload)
+            values = [read(message) for read in reads]
+            if others and older_parsed is not None:
+                message = older_parsed(payload)
+                for place, read in others.items():
+                    values[place] = read(message)
+            return values
+
+        return decode
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _parser(kind: Any) -> Callable[[bytes], Any]:
+    decode_error = protobuf().message.DecodeError
+    name = kind.DESCRIPTOR.full_name
+
+    def parse(payload: bytes) -> Any:
+        try:
+            return kind.FromString(payload)
+        except decode_error as exc:
+            raise ValueError(f'not a message "{name}": {exc}') from exc
+
+    return parse
+
+
+def message_indexes(rest: bytes) -> tuple[list[int], bytes]:
+    """Which message of its file a record is, and the message; a lone zero stands for the first."""
+    count, place = _zigzag(rest, 0)
+    if count == 0:
+        return [0], rest[place:]
+    if not 0 < count <= _DEEPEST_MESSAGE:
+        raise ValueError(f"{count} message indexes in the header")
+    indexes = []
+    for _ in range(count):
+        index, place = _zigzag(rest, place)
+        indexes.append(index)
+    return indexes, rest[place:]
+
+
+def _zigzag(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if place >= len(data) or shift > _LONGEST_VARINT:
+            raise ValueError("the header ends early")
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), place
+        shift += 7
