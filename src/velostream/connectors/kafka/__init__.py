@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velostream.connectors.base import Connector
-from velostream.connectors.kafka.options import KafkaOptions, parse_kafka
-from velostream.model.changes import Messages
+from velostream.connectors.kafka.options import KafkaOptions, messages_of, parse_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from velostream.connectors.base import Source, SourceContext
+    from velostream.model.changes import Messages
     from velostream.model.options import Options as AnyOptions
     from velostream.model.uri import Uri
 
@@ -28,8 +28,7 @@ class KafkaConnector(Connector):
     @classmethod
     def messages(cls, properties: Mapping[str, str]) -> Messages | None:
         """See `Connector`."""
-        changelog = properties.get("changelog", "").lower()
-        return None if changelog == "append" else Messages("_key", upserts=changelog == "upsert")
+        return messages_of(properties.get("changelog", "").lower(), properties.get("format", "").lower())
 
     def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
         """See `Connector`."""

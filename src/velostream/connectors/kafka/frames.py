@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from velostream.connectors.kafka.settings import java_settings
+from velostream.formats.debezium import DELETED
 from velostream.formats.spark_frames import BAD, BAD_ROW, RECORD
 from velostream.formats.spark_types import literal, quoted, spark_name
 
@@ -58,6 +59,7 @@ _IMPATIENT = {
 _FEW_ROWS = 20_000
 """Fewer than this are not worth more tasks than there are partitions."""
 _MOST_EXAMPLES = 1000
+_CARRIED = ("key", "timestamp", "partition", "offset")
 _NOTHING = "__nothing"
 _NO_VALUE = "the record has no value"
 
@@ -92,9 +94,9 @@ class KafkaFrames:
             return self._with_care(records, fields, system)
         if known is not None:
             records = records.where(_unless(_has_other_fields(known), "a record has a new field"))
-        if not self.upsert:
+        if self._needs_value:
             records = records.where(_unless(f"{RECORD} IS NULL", _NO_VALUE))
-        return self.decoder.frame(records, fields, system, careful=False)
+        return self._decoded(records, fields, system, careful=False)
 
     def bad_records(
         self, ranges: Mapping[Part, tuple[int, int]], fields: Sequence[pa.Field]
@@ -116,11 +118,33 @@ class KafkaFrames:
         found: list[bytes] = some.toArrow().column(0).to_pylist()
         return found
 
+    @property
+    def _needs_value(self) -> bool:
+        """Whether a record without a value is bad: it is one more row, and nothing says what it holds."""
+        return not self.upsert and self.options.format != "raw"
+
+    def _decoded(
+        self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str], *, careful: bool
+    ) -> DataFrame:
+        if self.options.format == "raw":
+            # Its columns are those of the carrier, which it looks for under the names of system columns.
+            ours = [f"{quoted(name)} AS {quoted(f'_passed{name}')}" for name in passed]
+            records = records.selectExpr(RECORD, *(f"{name} AS _{name}" for name in _CARRIED), *ours)
+            frame = self.decoder.frame(records, fields, [f"_passed{n}" for n in passed], careful=careful)
+            return frame.withColumnsRenamed({f"_passed{name}": name for name in passed})
+        frame = self.decoder.frame(records, fields, passed, careful=careful)
+        if self.options.format != "debezium":
+            return frame
+        # An envelope says itself that a row is gone; the tombstone that follows it says nothing more.
+        told = frame.where(f"{DELETED} IS NOT NULL" + (f" OR {BAD} IS NOT NULL" if careful else ""))
+        others = [quoted(name) for name in frame.columns if name not in (DELETED, TOMBSTONE)]
+        return told.selectExpr(*others, *([f"{DELETED} AS {TOMBSTONE}"] if TOMBSTONE in passed else []))
+
     def _with_care(self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str]) -> DataFrame:
-        if self.upsert:
-            return self.decoder.frame(records, fields, passed, careful=True)
+        if not self._needs_value:
+            return self._decoded(records, fields, passed, careful=True)
         marked = records.selectExpr("*", f"{RECORD} IS NULL AS {_NOTHING}")
-        frame = self.decoder.frame(marked, fields, (*passed, _NOTHING), careful=True)
+        frame = self._decoded(marked, fields, (*passed, _NOTHING), careful=True)
         bad = f"CASE WHEN {_NOTHING} THEN {literal(_NO_VALUE)} ELSE {BAD} END AS {BAD}"
         others = [quoted(name) for name in frame.columns if name not in (BAD, _NOTHING)]
         return frame.selectExpr(*others, bad)
@@ -140,7 +164,10 @@ class KafkaFrames:
         if sum(last - first for first, last in wanted.values()) > _FEW_ROWS:
             reader = reader.option("minPartitions", self.spark.sparkContext.defaultParallelism)
         frame = reader.load()
-        return frame.selectExpr(f"value AS {RECORD}", *(f"{SYSTEM[name]} AS {name}" for name in system))
+        carried = _CARRIED if self.options.format == "raw" else ()
+        return frame.selectExpr(
+            f"value AS {RECORD}", *carried, *(f"{SYSTEM[name]} AS {name}" for name in system)
+        )
 
     def _nothing(self, fields: Sequence[pa.Field], system: Sequence[str], careful: bool) -> DataFrame:
         ddl = [f"{quoted(f.name)} {spark_name(f.type)}" for f in fields]

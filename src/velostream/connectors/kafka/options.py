@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from velostream.model.changes import Messages
 from velostream.model.durations import Duration, parse_duration
 from velostream.model.options import Options
 
@@ -214,7 +215,16 @@ class KafkaOptions(Options):
     def _one_start(self) -> Self:
         if self.starting_offsets is not None and self.starting_timestamp is not None:
             raise ValueError('"starting.offsets" and "starting.timestamp" exclude each other')
+        if self.format == "debezium" and self.changelog == "append":
+            raise ValueError('envelopes of Debezium are changes: "changelog" cannot be "append"')
         return self
+
+
+def messages_of(changelog: str | None, form: str) -> Messages | None:
+    """How later records replace earlier ones; envelopes of Debezium are changes, whatever reads them."""
+    if changelog == "append":
+        return None
+    return Messages("_key", upserts=changelog == "upsert" or form == "debezium")
 
 
 def parse_kafka(uri: Uri) -> dict[str, str]:

@@ -16,6 +16,7 @@ from velostream.connectors.base import Source, SourceContext, log
 from velostream.connectors.kafka.cluster import Cluster, Part
 from velostream.connectors.kafka.frames import OFFSET_WIDTH, RAW, SYSTEM, TOMBSTONE, KafkaFrames
 from velostream.connectors.kafka.memory import Gap, SourceMemory
+from velostream.connectors.kafka.options import messages_of
 from velostream.connectors.kafka.topics import Topics
 from velostream.errors import (
     InternalError,
@@ -26,7 +27,7 @@ from velostream.errors import (
     VelostreamError,
 )
 from velostream.formats.decoding import FormatSettings, decoder_for
-from velostream.model.changes import BadRow, Messages
+from velostream.model.changes import BadRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -80,8 +81,12 @@ class KafkaSource(Source):
         self._used: Sequence[str] | None = None
         self._settled = True
         self.wait_timeout = options.topic_wait_timeout
-        if options.changelog != "append":
-            self.messages = Messages("_key", upserts=options.changelog == "upsert")
+        self.messages = messages_of(options.changelog, options.format)
+        if options.format == "debezium" and not context.whole:
+            raise SourceConfigError(
+                "envelopes of Debezium are changes, which a stream cannot follow",
+                hint="make a table of them: CREATE TABLE … AS SELECT …",
+            )
 
     # --- the contract -----------------------------------------------------------------------------------
 

@@ -1,0 +1,130 @@
+"""Formats as they come through a topic."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import fastavro
+import pytest
+
+import velostream
+from formats.schema_registry import SchemaRegistry, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from velostream.runtime.database import Database
+
+pytestmark = pytest.mark.spark
+AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+V1 = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "amount", "type": AMOUNT}],
+}
+V2 = {**V1, "fields": [*V1["fields"], {"name": "note", "type": ["null", "string"], "default": None}]}
+
+
+@pytest.fixture(scope="module")
+def database(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
+        yield shared
+
+
+@pytest.fixture
+def made(database, broker):
+    """Make a table over a topic, and wait until it has taken everything in."""
+
+    def make(topic: str, select: str, **properties: str) -> str:
+        said = ", ".join(f"\"{name.replace('_', '.')}\" = '{value}'" for name, value in properties.items())
+        query = select.format(source=f"kafka://{broker.address}/{topic}")
+        database.sql(f"CREATE TABLE {topic} AS {query} WITH ({said})")
+        assert database.wait_idle(60), database.jobs()
+        return topic
+
+    return make
+
+
+def found(database, sql):
+    return sorted(database.sql(sql).rows(), key=str)
+
+
+def avro(number, schema, row):
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
+    return b"\x00" + struct.pack(">I", number) + out.getvalue()
+
+
+def test_avro_with_a_registry_and_two_schemas(database, topic, produce, made):
+    registry = SchemaRegistry()
+    with running(registry) as url:
+        name = topic()
+        first = registry.add(f"{name}-value", V1)
+        produce(name, [("a", avro(first, V1, {"id": 1, "amount": Decimal("12.30")}))])
+        made(name, "SELECT * FROM {source}", format="avro", schema_registry_url=url)
+        assert found(database, f"SELECT id, amount FROM {name}") == [(1, Decimal("12.30"))]
+        second = registry.add(f"{name}-value", V2)
+        produce(name, [("b", avro(second, V2, {"id": 2, "amount": Decimal("0.01"), "note": "x"}))])
+        produce(name, [("c", avro(999, V1, {"id": 3, "amount": Decimal(1)})), ("a", None)])
+        assert database.wait_idle(60)
+        assert found(database, f"SELECT id, amount FROM {name}") == [(2, Decimal("0.01"))]
+        ((reason, raw),) = database.sql(f"SELECT reason, raw FROM dead_letters WHERE job = '{name}'").rows()
+        assert "999" in reason
+        assert raw[:5] == b"\x00\x00\x00\x03\xe7"
+
+
+def test_csv_and_raw(database, topic, produce, made):
+    name = topic()
+    produce(name, [("a", "1,x,2.50"), ("b", "2,y,3.75")])
+    made(
+        name, "SELECT id, price FROM {source}", format="csv", schema="id BIGINT, s STRING, price DECIMAL(9,2)"
+    )
+    assert found(database, f"SELECT * FROM {name}") == [(1, Decimal("2.50")), (2, Decimal("3.75"))]
+    raw = topic()
+    produce(raw, [("k", b"\x00\xff"), (None, None)])
+    made(raw, "SELECT key, value, partition, offset FROM {source}", format="raw", changelog="append")
+    assert found(database, f"SELECT * FROM {raw}") == [(None, None, 0, 1), (b"k", b"\x00\xff", 0, 0)]
+
+
+def change(op, before, after):
+    return json.dumps({"payload": {"op": op, "before": before, "after": after, "ts_ms": 1}})
+
+
+def test_envelopes_of_debezium_are_changes(database, topic, produce, made):
+    name, groups = topic(), topic(0)
+    produce(
+        name,
+        [
+            ("1", change("r", None, {"id": 1, "city": "Bonn"})),
+            ("2", change("c", None, {"id": 2, "city": "Bonn"})),
+            ("3", change("c", None, {"id": 3, "city": "Ulm"})),
+        ],
+    )
+    made(name, "SELECT id, city FROM {source}", format="debezium")
+    database.sql(f"CREATE TABLE {groups} AS SELECT city, COUNT(*) AS n FROM {name} GROUP BY city")
+    assert database.wait_idle(60)
+    assert found(database, f"SELECT * FROM {groups}") == [("Bonn", 2), ("Ulm", 1)]
+    produce(
+        name,
+        [
+            ("1", change("u", {"id": 1, "city": "Bonn"}, {"id": 1, "city": "Ulm"})),
+            ("2", change("d", {"id": 2, "city": "Bonn"}, None)),
+            ("2", None),
+        ],
+    )
+    assert database.wait_idle(60)
+    assert found(database, f"SELECT * FROM {name}") == [(1, "Ulm"), (3, "Ulm")]
+    assert found(database, f"SELECT * FROM {groups}") == [("Ulm", 2)]
+
+
+def test_groups_over_envelopes_follow_them(database, topic, produce, made):
+    name = topic()
+    produce(name, [("1", change("c", None, {"id": 1, "n": 5})), ("2", change("c", None, {"id": 2, "n": 7}))])
+    made(name, "SELECT COUNT(*) AS c, SUM(n) AS s FROM {source}", format="debezium")
+    produce(name, [("1", change("u", {"id": 1, "n": 5}, {"id": 1, "n": 6})), ("2", change("d", None, None))])
+    assert database.wait_idle(60)
+    assert found(database, f"SELECT * FROM {name}") == [(1, 6)]
