@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka_clients import Sent
+from kafka_clients import Sent, make_topic
 
 import velostream
 from velostream.connectors.kafka.cluster import Cluster, Part
@@ -244,6 +244,81 @@ def test_several_topics_and_patterns(database, topic, produce, uri):
     )
     settle(database)
     assert rows(database, f"SELECT * FROM {one}_two") == [(1, one), (2, other)]
+
+
+def test_a_topic_that_matches_later_is_read_too(database, topic, produce, uri, broker, wait_until):
+    stem = topic(0)
+    make_topic(broker.address, f"{stem}-a", 1)
+    produce(f"{stem}-a", [trade(1)])
+    database.sql(
+        f'CREATE TABLE {stem} AS SELECT id, _topic FROM {uri(f"{stem}-*")} WITH ("changelog" = "append")'
+    )
+    settle(database)
+    make_topic(broker.address, f"{stem}-b", 1)
+    produce(f"{stem}-b", [trade(2)])
+    wait_until(lambda: len(database.table(stem)) == 2)
+    assert rows(database, f"SELECT * FROM {stem}") == [(1, f"{stem}-a"), (2, f"{stem}-b")]
+
+
+def test_only_what_is_committed_is_read(database, topic, produce, uri, broker):
+    from confluent_kafka import Producer
+
+    name = topic()
+    produce(name, [trade(0)])
+    database.sql(f'CREATE TABLE {name} AS SELECT id FROM {uri(name)} WITH ("changelog" = "append")')
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": name})
+    producer.init_transactions(30)
+    for number, end in enumerate((producer.abort_transaction, producer.commit_transaction), start=1):
+        producer.begin_transaction()
+        producer.produce(name, json.dumps(trade(number)))
+        producer.flush()
+        settle(database)
+        assert len(database.table(name)) == 1
+        end(30)
+    settle(database)
+    assert rows(database, f"SELECT id FROM {name}") == [(0,), (2,)]
+    assert rows(database, f"SELECT * FROM dead_letters WHERE job = '{name}'") == []
+
+
+def test_a_compacted_topic(database, topic, produce, uri, broker, wait_until):
+    name = topic(
+        1,
+        {
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+            "max.compaction.lag.ms": "100",
+            "delete.retention.ms": "0",
+        },
+    )
+    for step in range(4):
+        produce(
+            name, [(f"k{n}", trade(n + 100 * step)) for n in range(5)] + [("gone", trade(1)), ("gone", None)]
+        )
+    cluster = Cluster(KafkaOptions.model_validate({"bootstrap.servers": broker.address, "topic": name}))
+
+    def compacted() -> bool:
+        produce(name, [("k0", trade(300))])
+        part = Part(name, 0)
+        end = cluster.latest([part])[part]
+        return len(cluster.records({part: (0, end)}, 1000)) < 12
+
+    wait_until(compacted, 60)
+    database.sql(f"CREATE TABLE {name} AS SELECT id FROM {uri(name)}")
+    settle(database)
+    assert sorted(row.id for row in database.table(name).rows()) == [300, 301, 302, 303, 304]
+
+
+def test_a_batch_takes_no_more_than_it_may(database, topic, produce, uri):
+    name = topic(2)
+    produce(name, [(f"k{n}", trade(n)) for n in range(50)])
+    database.sql(
+        f'CREATE TABLE {name} AS SELECT COUNT(*) AS n FROM {uri(name)} WITH ("max.rows.per.batch" = "20")'
+    )
+    settle(database)
+    assert database.sql(f"SELECT n FROM {name}").rows() == [(50,)]
+    (job,) = [job for job in database.jobs() if job.name == name]
+    assert job.stats.batches >= 3
 
 
 def test_offsets_are_committed_under_the_group(database, topic, produce, uri, broker):
