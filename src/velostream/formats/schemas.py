@@ -58,19 +58,20 @@ class Schemas(Generic[S]):
 
     def reader(self, sample: Sequence[bytes] = ()) -> S | None:
         """The schema to read with: of the file, the newest of the subject, or of the first record."""
+        self.learn(schema_ids(list(sample)))
         if self._reader is None:
-            self._reader = self._find_reader(sample)
+            self._reader = self._find_reader()
         return self._reader
 
-    def _find_reader(self, sample: Sequence[bytes]) -> S | None:
+    def _find_reader(self) -> S | None:
         if self.settings.schema_file is not None:
             return self.language.from_file(_readable(self.settings.schema_file))
         assert self.registry is not None
         if self.settings.subject is not None:
             found = self.registry.latest(self.settings.subject)
             if found is not None:
-                return self._parsed(found)
-        self.learn(schema_ids(list(sample)))
+                self.known[found.id] = self._parsed(found)
+                return self.known[found.id]
         return next(iter(self.known.values()), None)
 
     def learn(self, ids: Iterable[int]) -> None:
