@@ -91,7 +91,8 @@ def field_reader(field: Any) -> Convert:
     if _map_entry(field):
         key, value = (field.message_type.fields_by_name[part] for part in ("key", "value"))
         of_key, of_value = _converter(key), _converter(value)
-        return lambda message: [(of_key(k), of_value(v)) for k, v in getattr(message, name).items()]
+        # A map has no order of its own, and a row that is read again must be the same.
+        return lambda message: [(of_key(k), of_value(v)) for k, v in sorted_pairs(getattr(message, name))]
     convert = _converter(field)
     if field.is_repeated:
         return lambda message: [convert(value) for value in getattr(message, name)]
@@ -123,6 +124,11 @@ def _converter(field: Any) -> Convert:
     if not readers:
         return lambda _: True
     return lambda value: {part: read(value) for part, read in readers}
+
+
+def sorted_pairs(pairs: Any) -> list[tuple[Any, Any]]:
+    """The pairs of a map in the order of their keys."""
+    return [(key, pairs[key]) for key in sorted(pairs)]
 
 
 def _same(value: Any) -> Any:

@@ -77,7 +77,7 @@ class ProtobufEncoder:
                 _fill(message, row)
             except (TypeError, KeyError, AttributeError) as exc:
                 raise ValueError(f"a row does not fit its Protobuf message: {exc}") from exc
-            found.append(self._header + message.SerializeToString())
+            found.append(self._header + message.SerializeToString(deterministic=True))
         return found
 
 
