@@ -321,6 +321,21 @@ def test_a_batch_takes_no_more_than_it_may(database, topic, produce, uri):
     assert job.stats.batches >= 3
 
 
+def test_partitions_are_counted(database, topic, produce, uri):
+    name = topic(2)
+    produce(name, [Sent(trade(n), partition=n % 3 % 2) for n in range(9)])
+    database.sql(f"CREATE TABLE {name} AS SELECT COUNT(*) AS n FROM {uri(name)}")
+    settle(database)
+    stats = database.job(name).stats
+    assert [(p.partition, p.records, p.lag) for p in stats.partitions] == [
+        (f"{name}/0", 6, 0),
+        (f"{name}/1", 3, 0),
+    ]
+    assert stats.lag == 0
+    (shown,) = [row for row in database.sql("SHOW JOBS").arrow().to_pylist() if row["name"] == name]
+    assert (shown["lag"], [part["records"] for part in shown["partitions"]]) == (0, [6, 3])
+
+
 def test_offsets_are_committed_under_the_group(database, topic, produce, uri, broker):
     from confluent_kafka import Consumer, TopicPartition
 

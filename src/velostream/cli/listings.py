@@ -40,13 +40,28 @@ def tables_command(invocation: Invocation, verify: bool) -> int:
 
 
 @click.command("jobs")
+@click.option("--partitions", is_flag=True, help="List the partitions that jobs read instead.")
 @common
-def jobs_command(invocation: Invocation) -> None:
+def jobs_command(invocation: Invocation, partitions: bool) -> None:
     """List the jobs with their state and figures."""
     rows = ask(invocation, "SHOW JOBS")
+    if partitions:
+        _print(invocation, by_partition(rows), "no job reads partitions")
+        return
     if invocation.output_format == "table":
         rows = brief(rows)
     _print(invocation, rows, "no jobs yet")
+
+
+def by_partition(jobs: pa.Table) -> pa.Table:
+    """One row per job and partition."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = jobs.column("partitions").combine_chunks()
+    whose = jobs.column("name").take(pc.list_parent_indices(found))
+    parts = pa.Table.from_struct_array(pc.list_flatten(found))
+    return parts.add_column(0, "job", whose)
 
 
 @click.command("describe")
@@ -91,7 +106,11 @@ def brief(rows: pa.Table) -> pa.Table:
 
     def telling(name: str) -> bool:
         values = rows.column(name).to_pylist()
-        return name != "id" and any(v is not None for v in values) and (name not in _RARE or any(values))
+        return (
+            name not in ("id", "partitions")
+            and any(v is not None for v in values)
+            and (name not in _RARE or any(values))
+        )
 
     keep = [name for name in rows.schema.names if telling(name) or rows.num_rows == 0]
     kept = rows.select(keep)

@@ -138,6 +138,14 @@ class Source(ABC):
         """How many rows came and went in a range; None where that is not known without reading them."""
         return None
 
+    def counts(self, start: Offset | None, end: Offset) -> Mapping[str, int]:
+        """How many of them each partition had; empty where partitions mean nothing to a user."""
+        return {}
+
+    def lags(self, offset: Offset) -> Mapping[str, int]:
+        """How many records each partition had after `offset` when `latest` last looked."""
+        return {}
+
     def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
         """The rows of a range that could not be decoded; asked only when `_bad` was seen."""
         return iter(())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
 
@@ -54,6 +55,17 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 
 
 @dataclass(frozen=True)
+class PartitionStats:
+    """Figures of one partition of a job's source."""
+
+    partition: str
+    records: int
+    rate: float
+    """Records per second, over the last half minute."""
+    lag: int | None
+
+
+@dataclass(frozen=True)
 class JobStats:
     """Figures of one job since it was started in this process, plus what it has persisted."""
 
@@ -71,6 +83,9 @@ class JobStats:
     last_batch_ms: float = 0.0
     latency_ms: float = 0.0
     last_batch_at: datetime | None = None
+    lag: int | None = None
+    """Records that the sources have and the job has not; None where no source can tell."""
+    partitions: tuple[PartitionStats, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,8 @@ class BatchFigures:
     bad_rows: int = 0
     rows_looked_up: int = 0
     lookup_misses: int = 0
+    by_partition: Mapping[str, int] = field(default_factory=dict)
+    """Records of each partition, where the source has such."""
 
 
 @dataclass(frozen=True)

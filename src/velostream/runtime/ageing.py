@@ -201,7 +201,12 @@ class AgeingWork:
             sum(each.bad_rows for each in figures),
             sum(each.rows_looked_up for each in figures),
             sum(each.lookup_misses for each in figures),
+            {part: count for each in figures for part, count in each.by_partition.items()},
         )
+
+    def lags(self) -> dict[str, int]:
+        """Of all inputs."""
+        return {part: lag for work in (*self.live, *self.then) for part, lag in work.lags().items()}
 
     def settled(self) -> bool:
         """Whether no input and no clock leaves anything to a later look."""

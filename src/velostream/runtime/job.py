@@ -23,7 +23,7 @@ from velostream.runtime.stream import Stream
 from velostream.runtime.work import ColumnsWidenedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -47,6 +47,9 @@ class Work(Protocol):
 
     def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
         """Do one step."""
+
+    def lags(self) -> Mapping[str, int]:
+        """How far each partition of the sources is ahead of the result."""
 
     def settled(self) -> bool:
         """Whether the last look at the inputs left nothing to a later one."""
@@ -303,6 +306,7 @@ class Job:
             self._spark()
             have = work.offsets()
             end = work.latest(have)
+            self._statistics.behind(work.lags())
             if end is not None and end != have:
                 self._idle = False
                 stream.advance_to(end, self._stop)

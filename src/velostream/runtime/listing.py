@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -68,6 +69,13 @@ def tables(store: TableStore) -> pa.Table:
     )
 
 
+_PARTITIONS = pa.list_(
+    pa.struct(
+        [("partition", pa.string()), ("records", pa.int64()), ("rate", pa.float64()), ("lag", pa.int64())]
+    )
+)
+
+
 def job_rows(jobs: Jobs | None, catalog: Catalog) -> pa.Table:
     """One row per job, with its figures; jobs that are known but not started here are stopped or paused."""
     infos = [job.info for job in jobs] if jobs is not None else []
@@ -85,10 +93,14 @@ def job_rows(jobs: Jobs | None, catalog: Catalog) -> pa.Table:
             "batches": pa.array([i.stats.batches for i in infos], pa.int64()),
             "rate_in": pa.array([round(i.stats.rate_in, 1) for i in infos], pa.float64()),
             "latency_ms": pa.array([round(i.stats.latency_ms, 1) for i in infos], pa.float64()),
+            "lag": pa.array([i.stats.lag for i in infos], pa.int64()),
             "lookup_misses": pa.array([i.stats.lookup_misses for i in infos], pa.int64()),
             "bad_rows": pa.array([i.stats.bad_rows for i in infos], pa.int64()),
             "errors": pa.array([i.stats.errors for i in infos], pa.int64()),
             "restarts": pa.array([i.stats.restarts for i in infos], pa.int64()),
+            "partitions": pa.array(
+                [[asdict(p) for p in i.stats.partitions] or None for i in infos], _PARTITIONS
+            ),
         }
     )
 

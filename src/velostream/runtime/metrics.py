@@ -52,6 +52,7 @@ class Figures:
         infos = [job.info for job in self._database.jobs_by_name.established()]
         yield from _counters(infos)
         yield from _gauges(infos)
+        yield from _partitions(infos)
         yield from _states(infos)
         yield from self._failures()
         store = self._database.store
@@ -82,6 +83,23 @@ def _gauges(infos: list[JobInfo]) -> Iterator[Metric]:
         for info in infos:
             family.add_metric([info.name, info.kind], getattr(info.stats, field))
         yield family
+
+
+def _partitions(infos: list[JobInfo]) -> Iterator[Metric]:
+    labels = ["job", "partition"]
+    records = CounterMetricFamily(
+        "velostream_partition_records", "Records read of a partition of a job's source", labels=labels
+    )
+    lag = GaugeMetricFamily(
+        "velostream_partition_lag", "Records of a partition that a job has not read yet", labels=labels
+    )
+    for info in infos:
+        for part in info.stats.partitions:
+            records.add_metric([info.name, part.partition], part.records)
+            if part.lag is not None:
+                lag.add_metric([info.name, part.partition], part.lag)
+    yield records
+    yield lag
 
 
 def _states(infos: list[JobInfo]) -> Iterator[Metric]:

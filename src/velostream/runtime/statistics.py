@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import asdict
 from datetime import UTC, datetime
 from threading import Lock
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from velostream.model.jobs import BatchFigures, JobStats
+from velostream.model.jobs import BatchFigures, JobStats, PartitionStats
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_COUNTED = ("records_in", "records_out", "bad_rows", "rows_looked_up", "lookup_misses")
 
 _WINDOW_SECONDS = 30.0
 """Rates are over this much of the past."""
@@ -20,17 +25,24 @@ class Statistics:
     def __init__(self) -> None:
         self._lock = Lock()
         self._totals: Counter[str] = Counter()
-        self._recent: deque[tuple[float, int, float]] = deque()
+        self._recent: deque[tuple[float, BatchFigures, float]] = deque()
+        self._partitions: Counter[str] = Counter()
+        self._lags: Mapping[str, int] = {}
         self._last: datetime | None = None
         self._codes: Counter[str] = Counter()
 
     def batch(self, figures: BatchFigures, seconds: float) -> None:
         """One batch is done."""
         with self._lock:
-            self._totals.update(asdict(figures))
+            self._totals.update({name: getattr(figures, name) for name in _COUNTED})
             self._totals["batches"] += 1
-            self._recent.append((monotonic(), figures.records_in, seconds))
+            self._partitions.update(figures.by_partition)
+            self._recent.append((monotonic(), figures, seconds))
             self._last = datetime.now(UTC)
+
+    def behind(self, lags: Mapping[str, int]) -> None:
+        """How many records each partition has that the job has not."""
+        self._lags = lags
 
     def error(self, code: str) -> None:
         """Something failed; `code` is the kind of error."""
@@ -54,7 +66,7 @@ class Statistics:
             now = monotonic()
             while self._recent and self._recent[0][0] < now - _WINDOW_SECONDS:
                 self._recent.popleft()
-            rows = sum(count for _, count, _ in self._recent)
+            rows = sum(figures.records_in for _, figures, _ in self._recent)
             spent = [seconds for _, _, seconds in self._recent]
             # The window begins where its first batch did, or one long batch would look like a fast one.
             span = max(now - self._recent[0][0] + spent[0], 1.0) if self._recent else _WINDOW_SECONDS
@@ -64,4 +76,16 @@ class Statistics:
                 last_batch_ms=(spent[-1] * 1000) if spent else 0.0,
                 latency_ms=(sum(spent) / len(spent) * 1000) if spent else 0.0,
                 last_batch_at=self._last,
+                lag=sum(self._lags.values()) if self._lags else None,
+                partitions=self._by_partition(span),
             )
+
+    def _by_partition(self, span: float) -> tuple[PartitionStats, ...]:
+        recent: Counter[str] = Counter()
+        for _, figures, _ in self._recent:
+            recent.update(figures.by_partition)
+        names = sorted({*self._partitions, *self._lags})
+        return tuple(
+            PartitionStats(name, self._partitions[name], recent[name] / span, self._lags.get(name))
+            for name in names
+        )

@@ -137,10 +137,12 @@ class ContinuousWork:
         counts = [item.source.count(_of(start, key), end[key]) for key, item in self.inputs.all.items()]
         known = [count for count in counts if count is not None]
         rows_in = sum(known) if known else progress.rows_in
+        by_partition: dict[str, int] = {}
         for key, item in self.inputs.all.items():
+            by_partition |= item.source.counts(_of(start, key), end[key])
             item.source.commit(end[key])
         looked_up, misses = self.pipeline.feed.take_figures()
-        return BatchFigures(rows_in, progress.rows_out, bad, looked_up, misses)
+        return BatchFigures(rows_in, progress.rows_out, bad, looked_up, misses, by_partition)
 
     def _nothing_new(self, start: SourceOffsets | None, end: SourceOffsets) -> bool:
         """Whether only what the versions contain moved on, and not the tables themselves."""
@@ -257,6 +259,14 @@ class ContinuousWork:
             )
         if self.options.on_error == "dead_letter":
             self.dead_letters.keep(self.job, stage, f"{start}", rows, datetime.now(UTC))
+
+    def lags(self) -> dict[str, int]:
+        """How far each partition of the inputs is ahead of the output, as far as sources can tell."""
+        have = self.offsets() or {}
+        found: dict[str, int] = {}
+        for key, item in self.inputs.all.items():
+            found |= item.source.lags(have.get(key, {}))
+        return found
 
     def settled(self) -> bool:
         """Whether every input has shown all there is, at positions that belong together."""

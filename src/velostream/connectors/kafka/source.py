@@ -77,6 +77,7 @@ class KafkaSource(Source):
         )
         self._known: dict[str, TopicInfo] = {}
         self._looked_at = 0.0
+        self._newest: Mapping[str, int] = {}
         self._final: dict[str, int] | None = None
         self._used: Sequence[str] | None = None
         self._settled = True
@@ -127,7 +128,7 @@ class KafkaSource(Source):
         self._look_at_topics(have)
         for text in start:
             have.setdefault(text, start[text])
-        ends = self._ends(have)
+        ends = self._newest = self._ends(have)
         if after is not None and all(ends.get(text, 0) <= have[text] for text in have):
             self._settled = True
             return after
@@ -160,7 +161,16 @@ class KafkaSource(Source):
 
     def count(self, start: Offset | None, end: Offset) -> int:
         """See `Source`: offsets, of which compaction and transactions may have taken some."""
-        return sum(max(last - first, 0) for first, last in self._ranges(start, end).values())
+        return sum(self.counts(start, end).values())
+
+    def counts(self, start: Offset | None, end: Offset) -> dict[str, int]:
+        """See `Source`."""
+        ranges = self._ranges(start, end)
+        return {part.text: max(last - first, 0) for part, (first, last) in ranges.items()}
+
+    def lags(self, offset: Offset) -> dict[str, int]:
+        """See `Source`."""
+        return {text: max(end - offset.get(text, 0), 0) for text, end in self._newest.items()}
 
     def has_bad_rows(self, start: Offset | None, end: Offset) -> bool:
         """See `Source`: records that were gone before they were read."""
