@@ -267,6 +267,42 @@ class SinkChangedError(SinkError):
     retryable = False
 
 
+class SinkMissingError(SinkError):
+    """The topic, table or bucket that is written to does not exist (yet)."""
+
+    code = "sink.missing"
+
+
+class SinkNetworkError(SinkError):
+    """The sink cannot be reached, or does not answer in time."""
+
+    code = "sink.network"
+    exit_code = 3
+
+
+class SinkAuthError(SinkError):
+    """The sink refuses our credentials or permissions."""
+
+    code = "sink.auth"
+    retryable = False
+    exit_code = 3
+
+
+class SinkConfigError(SinkError):
+    """The sink is reached but what was asked of it makes no sense."""
+
+    code = "sink.config"
+    blame = Blame.YOU
+    retryable = False
+
+
+class SinkFencedError(SinkError):
+    """Another process writes for this job: what this one has begun was undone, and it must not go on."""
+
+    code = "sink.fenced"
+    retryable = False
+
+
 # --- running ----------------------------------------------------------------------------------------
 
 

@@ -14,12 +14,13 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from velostream.errors import UnsupportedError, VelostreamError
+from velostream.errors import InternalError, UnsupportedError, VelostreamError
 from velostream.model.uri import Uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from threading import Event
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -207,22 +208,44 @@ class SinkContext:
     """A durable folder of the sink's own."""
     schema: pa.Schema
     key: tuple[str, ...] = ()
+    """The columns that tell which record a row is: of the statement, or of the table that is read."""
+    unique: bool = False
+    """Whether no two rows that are there at the same time have the same key."""
     decimal_format: str = "number"
     """How decimals stand in JSON: `number` with the same digits, or `string`."""
+    delivery: Delivery | None = None
+    """What the statement asks for; None leaves it to the sink."""
+    job: str = "job"
+    """The job's id, for names outside that a person may read."""
+    refuse: Callable[[list[BadRow]], None] = field(default=lambda rows: None)
+    """Takes rows that can never be written; to be called before `write` makes the others durable. Raises when
+    the statement says that such a row is a failure."""
 
 
 class Sink(ABC):
     """One place outside that a job writes to, exactly once if it can.
 
-    For each batch the runtime calls `write`, then records `Commit` with the value that `write` returned,
-    then `committed`. After a crash between these, `recover` is called with the last recorded value before
-    the batch is written again: what was written after it must be undone or recognised.
+    For each batch the runtime calls `intend`, then `write`, then records `Commit` with the value that `write`
+    returned, then `committed`. After a crash between these, `recover` is called with the last recorded value
+    before the batch is written again: what was written after it must be undone or recognised.
+
+    Where it cannot be undone, `intend` gives a value, which is made durable with the batch's positions before
+    `write`. After a crash `settle` is asked, after `recover`, whether that write took place: then the
+    positions are taken as they are, and the batch is not done again.
     """
 
     delivery: Delivery = Delivery.EXACTLY_ONCE
     takes_deletes: bool = False
     """Whether rows may be taken back. A batch that does has a last column `_weight`: -1 for those rows, which
     come first, and 1 for the others. Without it, such a batch fails the job."""
+
+    def intend(self, batch: int, rows: pa.Table) -> Mapping[str, Any] | None:
+        """What `write` of these rows will return, where only the outside can tell whether it took place."""
+        return None
+
+    def settle(self, intended: Mapping[str, Any]) -> bool:
+        """Whether the write that was intended before a crash, and not recorded, took place."""
+        raise InternalError(f"{type(self).__name__} records no intents")
 
     @abstractmethod
     def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:
@@ -253,6 +276,10 @@ class Connector(ABC):
     """Typed properties; unknown keys are refused. The docs and `SHOW PROPERTIES` come from it."""
     available: ClassVar[bool] = True
     """False while this version parses and checks but does not run the connector."""
+    upserts: ClassVar[bool] = False
+    """Whether its sinks take changes of rows by key."""
+    headers: ClassVar[bool] = False
+    """Whether rows of its sources have the system column `_headers`."""
 
     @staticmethod
     def parse(uri: Uri) -> Mapping[str, str]:
@@ -277,6 +304,14 @@ class Connector(ABC):
         """What only one statement may write to, equal for every spelling of it; None where several may."""
         return None
 
+    def await_sink(  # noqa: B027
+        self, uri: Uri, options: AnyOptions, stop: Event, tell: Callable[[str], None]
+    ) -> None:
+        """Return once what is written to is there, waiting as the options say; raises what is wrong.
+
+        Called when the statement is made, before anything of it is kept.
+        """
+
     def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:
-        """Open for writing."""
+        """Open for writing; connects in `Sink.recover`."""
         raise UnsupportedError(f"writing {uri.scheme}:// is not in this version yet")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 WEIGHT = "_weight"
 """Name of the weight column where a relation can shrink."""
 
+HEADERS = "__headers"
+"""Hidden column of rows on their way to a sink: the record's headers, each with `key` and `value`."""
+
 SYSTEM_COLUMNS = ("_timestamp", "_event_time", "_partition", "_offset")
 """Columns that every source row has and `SELECT *` leaves out."""
 

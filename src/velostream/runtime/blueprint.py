@@ -199,16 +199,22 @@ def open_retained(site: Site, opened: Opened, folder: Path, owner: str) -> Opene
     """
     if isinstance(opened.plan, RowsPlan) and not opened.plan.key and opened.plan.below is None:
         return opened
+    return open_kept(site, opened, folder, owner, table=True)
+
+
+def open_kept(site: Site, opened: Opened, folder: Path, owner: str, *, table: bool) -> Opened:
+    """A query's result kept as a whole beside the job, and what follows its changes: a table, or rows."""
     store = opened.store
     if store is None:
         store = TableStore(folder / "live")
         store.budget = site.store.budget
     try:
-        table = open_or_make(store, opened.shape.spec(RESULT, {}, "table", owner))
-        key = opened.shape.key if set(opened.shape.key) <= set(table.spec.visible) else ()
+        kept = open_or_make(store, opened.shape.spec(RESULT, {}, "table", owner))
+        key = opened.shape.key if set(opened.shape.key) <= set(kept.spec.visible) else ()
         query = Query(exp.select("*").from_(exp.to_table(RESULT)), tables=(RESULT,))
-        made = planned(site.spark(), query, key, {RESULT: LiveSource(table, owner, key)}, {}, (), table=True)
-        return replace(made, below=opened, table=table, live=opened.live, store=store)
+        sources: dict[str, Source] = {RESULT: LiveSource(kept, owner, key)}
+        made = planned(site.spark(), query, key if table else (), sources, {}, (), table=table)
+        return replace(made, below=opened, table=kept, live=opened.live, store=store)
     except BaseException:
         if opened.store is None:
             store.close()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from velostream.errors import SinkConfigError
 from velostream.model.changes import BadRow, Commit
 from velostream.model.tables import TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from velostream.model.options import CommonOptions
+    from velostream.runtime.outputs import JobOutput
     from velostream.serving.store import TableStore
 
 NAME = "dead_letters"
@@ -88,3 +91,25 @@ def _counted_off(counts: Counter[BadRow], row: BadRow) -> bool:
         return False
     counts[row] -= 1
     return True
+
+
+class Refused:
+    """Does what a statement says with rows that its sink can never take."""
+
+    def __init__(self, job: str, options: CommonOptions, letters: DeadLetters | None) -> None:
+        self._job = job
+        self._options = options
+        self._letters = letters
+        self.output: JobOutput | None = None
+        """Whose positions tell one attempt at a batch from the next batch."""
+
+    def __call__(self, rows: list[BadRow]) -> None:
+        """Keep, skip, or fail."""
+        if self._options.on_error == "fail":
+            raise SinkConfigError(
+                f"{rows[0].source}: {rows[0].reason}",
+                hint='keep such rows aside instead: WITH ("on.error" = "dead_letter")',
+            )
+        if self._options.on_error == "dead_letter" and self._letters is not None:
+            start = self.output.offsets if self.output is not None else None
+            self._letters.keep(self._job, "writing", f"{start}", rows, datetime.now(UTC))

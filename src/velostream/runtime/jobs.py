@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from velostream.errors import DuplicateNameError, JobError, UnknownNameError, UnsupportedError, did_you_mean
+from velostream.errors import DuplicateNameError, JobError, UnknownNameError, did_you_mean
 from velostream.model.jobs import JobState
 from velostream.model.secrets import redact
-from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Properties, Query
-from velostream.model.uri import Uri
-from velostream.plan.plans import RowsPlan
+from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Query
 from velostream.runtime.ageing import AgeingWork, LiveInput
-from velostream.runtime.blueprint import Site, open_query, open_retained
+from velostream.runtime.blueprint import Site, open_kept, open_query, open_retained
 from velostream.runtime.delta.pipeline import DeltaPipeline
 from velostream.runtime.delta.table import DeltaTable
 from velostream.runtime.job import Job, Work
-from velostream.runtime.opening import common_options, key_of, open_sink, sole_place
-from velostream.runtime.outputs import JobOutput, SinkOutput, TableOutput
+from velostream.runtime.opening import await_sink, common_options, key_of, sole_place
+from velostream.runtime.outputs import JobOutput, TableOutput
 from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.retention import retention_of, stored
+from velostream.runtime.sinks import keeps_result, outgoing, shown, sink_output, target
 from velostream.runtime.work import ContinuousWork
 from velostream.serving.store import STORAGE
 
@@ -147,7 +146,7 @@ class Jobs:
         opened: Opened | None = None
         try:
             opened = self._open(entry, stop, tell)
-            yield replace(entry, columns=opened.columns, result=opened.shape.visible), opened
+            yield replace(entry, columns=opened.columns, result=shown(opened.shape.visible)), opened
         except BaseException:
             if opened is not None:
                 opened.close()
@@ -211,26 +210,33 @@ class Jobs:
     def _open(self, entry: Entry, stop: Event, tell: Callable[[str], None]) -> Opened:
         assert entry.job is not None
         statement = _continuous(entry)
-        is_table = isinstance(statement, CreateTable)
-        declared: tuple[tuple[str, pa.DataType], ...] = ()
-        if isinstance(statement, CreateTable) and statement.columns:
-            declared = tuple((column.name, column.type) for column in statement.columns)
+        if isinstance(statement, CreateTable):
+            return self._open_table(entry, statement, stop, tell)
+        await_sink(*target(statement), self.site.settings, stop, tell)
+        query = outgoing(_query(statement))
+        opened = self._open_query(entry, query, stop, tell, table=False)
+        folder = self._directory.job(entry.job)
+        try:
+            if not keeps_result(statement, opened):
+                return opened
+        except BaseException:
+            opened.close()
+            raise
+        opened.close()
+        opened = self._open_query(entry, query, stop, tell, table=True)
+        try:
+            return open_kept(self.site, opened, folder, entry.job, table=False)
+        except BaseException:
+            opened.close()
+            raise
+
+    def _open_table(
+        self, entry: Entry, statement: CreateTable, stop: Event, tell: Callable[[str], None]
+    ) -> Opened:
+        assert entry.job is not None
         options = common_options(statement.properties)
-        opened = open_query(
-            self.site,
-            _query(statement),
-            key_of(statement.properties, statement.key) if isinstance(statement, CreateTable) else (),
-            self._directory.job(entry.job),
-            known=entry.columns,
-            table=is_table,
-            materialized=is_table,
-            reader=entry.job,
-            stop=stop,
-            tell=tell,
-            options=options,
-            declared=declared,
-        )
-        if not is_table or options.retention is None:
+        opened = self._open_query(entry, _query(statement), stop, tell, table=True)
+        if options.retention is None:
             return opened
         try:
             retention_of(options, opened.shape.visible)
@@ -238,6 +244,31 @@ class Jobs:
         except BaseException:
             opened.close()
             raise
+
+    def _open_query(
+        self, entry: Entry, query: Query, stop: Event, tell: Callable[[str], None], *, table: bool
+    ) -> Opened:
+        assert entry.job is not None
+        statement = _continuous(entry)
+        key: tuple[str, ...] = ()
+        declared: tuple[tuple[str, pa.DataType], ...] = ()
+        if isinstance(statement, CreateTable):
+            key = key_of(statement.properties, statement.key)
+            declared = tuple((column.name, column.type) for column in statement.columns)
+        return open_query(
+            self.site,
+            query,
+            key,
+            self._directory.job(entry.job),
+            known=entry.columns,
+            table=table,
+            materialized=isinstance(statement, CreateTable),
+            reader=entry.job,
+            stop=stop,
+            tell=tell,
+            options=common_options(statement.properties),
+            declared=declared,
+        )
 
     def _work(self, entry: Entry, opened: Opened, output: JobOutput) -> Work:
         assert self._dead_letters is not None
@@ -300,7 +331,7 @@ class Jobs:
     def _place(self, entry: Entry) -> str | None:
         if not isinstance(entry.statement, CreateStream | InsertIntoSink):
             return None
-        return sole_place(*_target(entry.statement), self.site.settings)
+        return sole_place(*target(entry.statement), self.site.settings)
 
     def _fit_table(self, entry: Entry, opened: Opened) -> None:
         """After a restart: columns that widened meanwhile widen the table."""
@@ -314,17 +345,11 @@ class Jobs:
         statement = _continuous(entry)
         if isinstance(statement, CreateTable):
             return TableOutput(self.site.store.open(entry.name, edition=entry.edition))
-        uri, properties = _target(statement)
-        plan = opened.plan
-        if not isinstance(plan, RowsPlan) or (plan.below is not None and plan.stream is None):
-            raise UnsupportedError(
-                f"rows of this query change after they came, and a stream into {uri.scheme}:// keeps none",
-                hint="make a table of the query: CREATE TABLE name AS SELECT …",
-                location=statement.location,
-            )
-        folder = self._directory.job(entry.job or "") / "sink"
-        sink = open_sink(uri, properties, self.site.settings, folder, opened.shape.visible, opened.shape.key)
-        return SinkOutput(sink, folder / "journal")
+        assert entry.job is not None
+        folder = self._directory.job(entry.job) / "sink"
+        return sink_output(
+            statement, entry.name, entry.job, folder, opened, self.site.settings, self._dead_letters
+        )
 
     # --- ending -----------------------------------------------------------------------------------------
 
@@ -375,9 +400,3 @@ def _query(statement: Continuous) -> Query:
 
 def _retention(entry: Entry, opened: Opened) -> Retention | None:
     return retention_of(common_options(_continuous(entry).properties), opened.shape.visible)
-
-
-def _target(statement: CreateStream | InsertIntoSink) -> tuple[Uri, Properties]:
-    if isinstance(statement, InsertIntoSink):
-        return statement.uri, statement.properties
-    return Uri(statement.properties.get("sink", "console://")), statement.properties

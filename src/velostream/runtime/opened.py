@@ -54,6 +54,8 @@ class Opened:
     """Where the rows of the result age: what the query gives, kept as a whole."""
     table: Table | None = None
     """The table of `below`."""
+    row_key: tuple[str, ...] = ()
+    """The key of the one relation that is read, where each row of the result is one of its rows with it."""
 
     @property
     def read(self) -> Mapping[str, Input]:
@@ -96,7 +98,8 @@ def planned(
     schemas = schemas_of(sources, known)
     if declared:
         query = replace(query, tree=_declared_types(query.tree, declared))
-    own_key = key or (_own_key(query, sources) if table else ())
+    row_key = _own_key(query, sources)
+    own_key = key or (row_key if table else ())
     streams = [sources[ref.id] for ref in query.sources] or sources.values()
     only_grows = all(source.only_grows for source in streams)
     names = _input_names(query.tree, schemas)
@@ -128,7 +131,7 @@ def planned(
         # Spark knows the types, and may see what the names alone do not tell.
         plan = recompute_plan(query, own_key, names, str(exc))
         plan, shape = shape_of(spark, plan, views, own_key)
-    return Opened(spark, plan, shape, Inputs(spark, inputs))
+    return Opened(spark, plan, shape, Inputs(spark, inputs), row_key=row_key)
 
 
 def schemas_of(sources: Mapping[str, Source], known: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.connectors.base import Sink, SinkContext, Source, SourceContext
+from velostream.connectors.base import Delivery, Sink, SinkContext, Source, SourceContext
 from velostream.connectors.properties import build_options
 from velostream.connectors.registry import Registered, default_registry
-from velostream.errors import JobError, SourceMissingError, UnknownNameError, did_you_mean
+from velostream.errors import (
+    JobError,
+    SourceMissingError,
+    UnknownNameError,
+    UnsupportedError,
+    did_you_mean,
+)
 from velostream.model.options import CommonOptions, Options
 from velostream.runtime.class_path import load_kafka
 
@@ -110,31 +117,44 @@ _SCHEMA_IS_A_NAMESPACE = {"postgres", "postgresql", "mysql", "mariadb", "clickho
 """Databases, where `schema` names a namespace of tables and not columns."""
 
 
-def open_sink(
-    uri: Uri,
-    properties: Properties,
-    settings: Settings,
-    folder: Path,
-    schema: pa.Schema,
-    key: tuple[str, ...],
-) -> Sink:
-    """Open where a statement writes to."""
+def open_sink(uri: Uri, properties: Properties, settings: Settings, context: SinkContext) -> Sink:
+    """Open where a statement writes to; what its properties say is added to the context."""
     connector = connector_for(uri)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    options = _options(connector, uri, properties, settings)
-    context = SinkContext(
-        state=folder,
-        schema=schema,
-        key=key,
-        decimal_format=common_options(properties).decimal_format,
+    context.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    common = common_options(properties)
+    wanted = Delivery(common.delivery) if common.delivery is not None else None
+    sink = connector.connector.sink(
+        uri,
+        _sink_options(connector, uri, properties, settings),
+        replace(context, decimal_format=common.decimal_format, delivery=wanted),
     )
-    return connector.connector.sink(uri, options, context)
+    if wanted is Delivery.EXACTLY_ONCE and sink.delivery is not wanted:
+        sink.close()
+        raise UnsupportedError(f'"delivery" = "exactly_once" is more than {uri.scheme}:// can give')
+    return sink
+
+
+def await_sink(
+    uri: Uri, properties: Properties, settings: Settings, stop: Event, tell: Callable[[str], None]
+) -> None:
+    """Until what a statement writes to is there, or the time to wait for it is over."""
+    connector = connector_for(uri)
+    options = _sink_options(connector, uri, properties, settings)
+    connector.connector.await_sink(uri, options, stop, tell)
+
+
+def _sink_options(connector: Registered, uri: Uri, properties: Properties, settings: Settings) -> Options:
+    """With `sink.` before it, a property is the sink's where a source has one of that name too."""
+    own = {
+        name.removeprefix("sink."): value for name, value in properties.items() if name.startswith("sink.")
+    }
+    return _options(connector, uri, {**properties, **own}, settings)
 
 
 def sole_place(uri: Uri, properties: Properties, settings: Settings) -> str | None:
     """What no other statement may write to while this one does; None where several may."""
     connector = connector_for(uri)
-    place = connector.connector.sole_place(uri, _options(connector, uri, properties, settings))
+    place = connector.connector.sole_place(uri, _sink_options(connector, uri, properties, settings))
     return None if place is None else f"{connector.name}:{place}"
 
 

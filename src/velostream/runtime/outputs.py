@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 from abc import ABC, abstractmethod
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -73,6 +73,11 @@ class SinkOutput(JobOutput):
         self._sink = sink
         self._journal = SinkJournal(journal)
         self._sink.recover(self._journal.recorded)
+        intent = self._journal.intent
+        if intent is not None:
+            if self._sink.settle(intent.recorded):
+                self._journal.append(intent.recorded, intent.offsets)
+            self._journal.intent = None
 
     @property
     def offsets(self) -> SourceOffsets | None:
@@ -81,7 +86,13 @@ class SinkOutput(JobOutput):
 
     def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
         """Write rows; rows that go only where the sink can take them back."""
-        recorded = self._sink.write(self._journal.steps, self._changes(added, removed))
+        rows = self._changes(added, removed)
+        if self._journal.intent is not None:
+            raise InternalError("a write whose outcome is not known must be settled before the next")
+        intended = self._sink.intend(self._journal.steps, rows)
+        if intended is not None:
+            self._journal.intend(intended, commit.offsets)
+        recorded = self._sink.write(self._journal.steps, rows)
         self._journal.append(recorded, commit.offsets)
         self._sink.committed(recorded)
 
@@ -91,7 +102,8 @@ class SinkOutput(JobOutput):
         if not self._sink.takes_deletes:
             raise UnsupportedError(
                 "a row was taken back at the source, and this sink can only append",
-                hint="write to a table, or read a source that only grows",
+                hint="select the key of the table that is read, if the sink knows keys; "
+                "or write to a table, or read a source that only grows",
             )
         weights = pa.array([-1] * removed.num_rows + [1] * added.num_rows, pa.int64())
         return pa.concat_tables([removed, added]).append_column(WEIGHT, weights)
@@ -101,8 +113,19 @@ class SinkOutput(JobOutput):
         self._sink.close()
 
 
+class Intent(NamedTuple):
+    """A write that was about to be made: what it would have recorded, and the positions it would contain."""
+
+    recorded: Mapping[str, Any]
+    offsets: SourceOffsets
+
+
 class SinkJournal:
-    """What a sink's last write recorded, and which source positions the sink contains since."""
+    """What a sink's last write recorded, and which source positions the sink contains since.
+
+    Before the next write there may be its intent. The record of a write takes the place of the intent, and so
+    does another intent: then the write of the former did not take place.
+    """
 
     def __init__(self, path: Path) -> None:
         self._journal = Journal(path)
@@ -110,11 +133,22 @@ class SinkJournal:
         self.offsets: SourceOffsets | None = None
         self.steps = 0
         """How many writes were recorded in all: Spark numbers its batches anew after each start."""
+        self.intent: Intent | None = None
+        """A write of which it is not known whether it took place."""
         entries = self._journal.load()
         self._kept = len(entries)
-        if entries:
-            last = entries[-1]
+        written = [entry for entry in entries if "recorded" in entry]
+        if written:
+            last = written[-1]
             self.recorded, self.offsets, self.steps = last["recorded"], last["offsets"], last["step"]
+        if entries and "intended" in entries[-1]:
+            self.intent = Intent(entries[-1]["intended"], entries[-1]["offsets"])
+
+    def intend(self, recorded: Mapping[str, Any], offsets: SourceOffsets) -> None:
+        """Say what is about to be written."""
+        self._journal.append({"intended": recorded, "offsets": offsets})
+        self._kept += 1
+        self.intent = Intent(recorded, offsets)
 
     def append(self, recorded: Mapping[str, Any], offsets: SourceOffsets) -> None:
         """Make the write part of the record."""
@@ -126,6 +160,7 @@ class SinkJournal:
             self._journal.rewrite([entry])
             self._kept = 1
         self.recorded, self.offsets, self.steps = recorded, offsets, self.steps + 1
+        self.intent = None
 
 
 _MOST_KEPT = 1000

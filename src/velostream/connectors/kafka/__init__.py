@@ -8,9 +8,10 @@ from velostream.connectors.base import Connector
 from velostream.connectors.kafka.options import KafkaOptions, messages_of, parse_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from threading import Event
 
-    from velostream.connectors.base import Source, SourceContext
+    from velostream.connectors.base import Sink, SinkContext, Source, SourceContext
     from velostream.model.changes import Messages
     from velostream.model.options import Options as AnyOptions
     from velostream.model.uri import Uri
@@ -23,6 +24,8 @@ class KafkaConnector(Connector):
     schemes = ("kafka",)
     functions = ("kafka_topic",)
     Options = KafkaOptions
+    upserts = True
+    headers = True
     parse = staticmethod(parse_kafka)
 
     @classmethod
@@ -36,3 +39,17 @@ class KafkaConnector(Connector):
 
         assert isinstance(options, KafkaOptions)
         return KafkaSource(options, context)
+
+    def await_sink(self, uri: Uri, options: AnyOptions, stop: Event, tell: Callable[[str], None]) -> None:
+        """See `Connector`; a missing topic is made, or waited for, if the properties say so."""
+        from velostream.connectors.kafka.sink import await_topic
+
+        assert isinstance(options, KafkaOptions)
+        await_topic(options, stop, tell)
+
+    def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:
+        """See `Connector`."""
+        from velostream.connectors.kafka.sink import KafkaSink
+
+        assert isinstance(options, KafkaOptions)
+        return KafkaSink(options, context)

@@ -6,6 +6,7 @@ import logging
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from velostream.connectors.kafka.settings import python_settings
@@ -197,7 +198,7 @@ class Cluster:
             return []
         found: list[Record] = []
         with self._asking():
-            consumer = self._consumer("velostream-sample")
+            consumer = self._consumer("velostream-sample", self._committed_only)
         try:
             with self._asking():
                 consumer.assign(
@@ -240,6 +241,34 @@ class Cluster:
             asked = [ConsumerGroupTopicPartitions(group, places)]
             self._admin().alter_consumer_group_offsets(asked, request_timeout=TIMEOUT)[group].result()
 
+    def committed(self, group: str, part: Part, *, settled: bool = True) -> int | None:
+        """What was last recorded under a group, if anything; `settled` waits for its transactions to end."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        # Not of the admin client: an answer that a coordinator is not ready yet makes it crash (2.16).
+        with self._asking(part.topic):
+            consumer = self._consumer(group, settled)
+        try:
+            with self._asking(part.topic):
+                place = consumer.committed([TopicPartition(part.topic, part.number)], TIMEOUT)[0]
+                if place.error is not None:
+                    raise KafkaException(place.error)
+        finally:
+            consumer.close()
+        return place.offset if place.offset >= 0 else None
+
+    def largest_record(self, topic: str) -> int | None:
+        """The largest record that a topic takes, in bytes; None when we may not ask."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            with self._asking(topic):
+                found = self._admin().describe_configs([asked], request_timeout=TIMEOUT)[asked].result()
+        except SourceAuthError:
+            return None
+        return int(found["max.message.bytes"].value)
+
     def close(self) -> None:
         """Let go of the connection."""
         self._made = None
@@ -257,10 +286,10 @@ class Cluster:
             self._made = AdminClient({**self._settings, "error_cb": self._hear}, logger=_quiet)
         return self._made
 
-    def _consumer(self, group: str) -> Any:
+    def _consumer(self, group: str, committed_only: bool) -> Any:
         from confluent_kafka import Consumer
 
-        level = "read_committed" if self._committed_only else "read_uncommitted"
+        level = "read_committed" if committed_only else "read_uncommitted"
         own = {"group.id": group, "enable.auto.commit": False, "isolation.level": level}
         own |= {"enable.partition.eof": True, "error_cb": self._hear, "auto.offset.reset": "earliest"}
         return Consumer({**self._settings, **own}, logger=_quiet)
@@ -287,14 +316,15 @@ class Cluster:
 
     def _explained(self, error: Any, topic: str | None) -> SourceError:
         name, text = error.name(), error.str()
-        if name in _MISSING:
+        category = category_of(error)
+        if category is Category.MISSING:
             return SourceMissingError(f'kafka topic "{topic}" does not exist' if topic else text)
-        if name in _AUTH:
+        if category is Category.AUTH:
             return SourceAuthError(
                 f'kafka at "{self.brokers}" refuses us: {text}',
                 hint='see "security.protocol", "sasl.mechanism", "sasl.username", "ssl.ca.location"',
             )
-        if name in _CONFIG:
+        if category is Category.CONFIG:
             return SourceConfigError(f'kafka at "{self.brokers}": {text} ({name})')
         # All else is for a while: brokers that are away, start, or hand partitions over.
         return SourceNetworkError(
@@ -302,6 +332,22 @@ class Cluster:
             hint='is it running? its address is "bootstrap.servers" or VELOSTREAM_KAFKA_BROKERS; '
             "velo broker starts one for development",
         )
+
+
+class Category(StrEnum):
+    """What kind of thing went wrong."""
+
+    MISSING = "missing"
+    AUTH = "auth"
+    CONFIG = "config"
+    OTHER = "other"
+
+
+def category_of(error: Any) -> Category:
+    """The category of an error of the client's."""
+    name = error.name()
+    kinds = {Category.MISSING: _MISSING, Category.AUTH: _AUTH, Category.CONFIG: _CONFIG}
+    return next((kind for kind, names in kinds.items() if name in names), Category.OTHER)
 
 
 def _internal(topic: str) -> bool:

@@ -134,6 +134,45 @@ class KafkaOptions(Options):
         json_schema_extra={"default_text": "3"},
     )
 
+    acks: Literal["all", "1", "0"] = Field(
+        "all",
+        description="what a sink waits for: all replicas in sync, the leader alone, or nothing; "
+        "with less than all, records may be doubled, reordered or lost",
+    )
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
+        "none", alias="compression.type", description="how a sink compresses records"
+    )
+    linger: Duration = Field(
+        timedelta(milliseconds=5), description="how long a sink waits for records to send together"
+    )
+    max_request_size: int = Field(
+        1_048_576,
+        alias="max.request.size",
+        ge=1000,
+        description="largest record that a sink writes, in bytes; a topic may allow less",
+    )
+    partitioner: Literal["murmur2", "consistent", "fnv1a", "random"] = Field(
+        "murmur2",
+        description="which partition a key belongs to: as Java's clients, as librdkafka's, FNV-1a, or any; "
+        "records without a key are spread",
+    )
+    timestamp_column: str | None = Field(
+        None,
+        alias="timestamp.column",
+        description="column that a sink gives to records as their time",
+        json_schema_extra={"default_text": "when they are written"},
+    )
+    transaction_timeout: Duration = Field(
+        timedelta(minutes=1),
+        alias="transaction.timeout",
+        description='after which the brokers undo a step of "delivery" = "exactly_once" that did not end',
+    )
+    delivery_timeout: Duration = Field(
+        timedelta(seconds=30),
+        alias="delivery.timeout",
+        description="how long a sink tries to write a record before the job is degraded and tries again",
+    )
+
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", alias="security.protocol", description="how to talk to the brokers"
     )

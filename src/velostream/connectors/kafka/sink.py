@@ -1,0 +1,220 @@
+"""Topics as a place to write to: at least once, or exactly once in transactions."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from velostream.connectors.base import Delivery, Sink
+from velostream.connectors.journal import Journal
+from velostream.connectors.kafka.cluster import Cluster, Part
+from velostream.connectors.kafka.encoding import Encoder, Records
+from velostream.connectors.kafka.failures import as_sink_errors
+from velostream.connectors.kafka.producing import OVERHEAD, Producer, Transactions
+from velostream.connectors.kafka.topics import Topics
+from velostream.errors import SinkChangedError, SinkConfigError, SinkMissingError
+from velostream.model.changes import BadRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from threading import Event
+
+    import pyarrow as pa
+
+    from velostream.connectors.base import SinkContext
+    from velostream.connectors.kafka.options import KafkaOptions
+
+_SHOWN = 10_000
+"""Bytes of a record that is too large that are kept with the reason."""
+_NO_KEY = 'the key is null, so that no record could replace this one ("key.format" = "json" can hold a null)'
+_FORGOTTEN_AFTER = 24 * 3600.0
+"""Seconds after which brokers may forget what was recorded under a group; a week unless set otherwise."""
+
+
+def await_topic(options: KafkaOptions, stop: Event, tell: Callable[[str], None]) -> None:
+    """Until the topic is there, or is made, or the time to wait for it is over."""
+    with as_sink_errors():
+        topics = _topics(options)
+    deadline = time.monotonic() + options.topic_wait_timeout.total_seconds()
+    for attempt, delay in enumerate(_delays(options), start=1):
+        try:
+            with as_sink_errors():
+                topics.check()
+        except SinkMissingError as exc:
+            left = deadline - time.monotonic()
+            if left <= 0 or stop.is_set():
+                raise
+            tell(f"attempt {attempt}: {exc.message}; trying again for {left:.0f}s")
+            stop.wait(min(delay, left))
+        else:
+            return
+
+
+def _delays(options: KafkaOptions) -> Iterator[float]:
+    first, longest = (
+        options.topic_retry_interval.total_seconds(),
+        options.topic_retry_max_delay.total_seconds(),
+    )
+    attempt, delay = 1, first
+    while True:
+        yield min(delay, longest)
+        attempt += 1
+        if options.topic_retry_strategy == "exponential":
+            delay = min(delay * options.topic_retry_multiplier, longest)
+        elif options.topic_retry_strategy == "linear":
+            delay = min(first * attempt, longest)
+
+
+def _topics(options: KafkaOptions) -> Topics:
+    topics = Topics(options, Cluster(options))
+    if len(topics.names) != 1 or topics.pattern:
+        raise SinkConfigError(
+            f'a kafka sink writes to one topic, not to "{options.topic}"',
+            hint="write a statement for each topic",
+        )
+    return topics
+
+
+class KafkaSink(Sink):
+    """Records of one topic.
+
+    Exactly once: a step is one transaction over all partitions, so that readers of committed records see
+    whole steps. Its number is committed with it, as the offset of a group that only this job uses. A step
+    whose answer was lost is not written again before the brokers have said whether that number is there. The
+    transactional id makes sure that nobody else is still writing when they are asked.
+    """
+
+    def __init__(self, options: KafkaOptions, context: SinkContext) -> None:
+        with as_sink_errors():
+            self._topics = _topics(options)
+        self._topic = self._topics.names[0]
+        self._options = options
+        self._refuse = context.refuse
+        self.delivery = context.delivery or Delivery.AT_LEAST_ONCE
+        if self.delivery is Delivery.EXACTLY_ONCE and options.acks != "all":
+            raise SinkConfigError(f'"delivery" = "exactly_once" needs "acks" = "all", not "{options.acks}"')
+        self._upserts = context.unique and bool(context.key)
+        self.takes_deletes = self._upserts
+        self._encoder = Encoder(options, context)
+        self._name = f"velostream-{context.job}-{_identity(context)}"
+        self._limit = options.max_request_size
+        self._cluster = Cluster(options)
+        self._producer: Producer | None = None
+        self._done = 0
+        """How many transactions were recorded."""
+
+    # --- contract ---------------------------------------------------------------------------------------
+
+    def recover(self, recorded: Mapping[str, Any] | None) -> None:
+        """See `Sink`; at least once, what was written and not recorded stays, and is written again."""
+        self._done = int(recorded.get("transaction", 0)) if recorded else 0
+        with as_sink_errors():
+            self._topics.check()
+            allowed = self._cluster.largest_record(self._topic)
+        self._limit = min(self._options.max_request_size, allowed or self._options.max_request_size)
+        if self.delivery is Delivery.AT_LEAST_ONCE:
+            self._producer = Producer(self._options, self._topic, self._limit)
+            return
+        # Before anything is ended for others: somebody may have gone on where our record ends.
+        self._check_not_overtaken()
+        producer = Transactions(self._options, self._topic, self._limit, self._name)
+        producer.settle()
+        self._producer = producer
+
+    def intend(self, batch: int, rows: pa.Table) -> Mapping[str, Any] | None:
+        """See `Sink`; the transaction's number, and when it began."""
+        if self.delivery is Delivery.AT_LEAST_ONCE or not rows.num_rows:
+            return None
+        return {"batch": batch, "transaction": self._done + 1, "at": time.time()}
+
+    def settle(self, intended: Mapping[str, Any]) -> bool:
+        """See `Sink`."""
+        number = int(intended["transaction"])
+        found = self._committed(settled=True)
+        forgotten = time.time() - float(intended["at"]) > _FORGOTTEN_AFTER
+        if found is None and (number > 1 or forgotten):
+            raise SinkChangedError(
+                f'the brokers have forgotten group "{self._name}", and cannot tell whether the last step was '
+                f'written to topic "{self._topic}"',
+                hint="compare the end of the topic with what you expect; begin anew with CREATE OR REPLACE",
+            )
+        if found is not None and found not in (number - 1, number):
+            raise self._overtaken(found)
+        if found == number:
+            self._done = number
+        return found == number
+
+    def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:
+        """See `Sink`."""
+        assert self._producer is not None, "recover was called"
+        if rows.num_rows:
+            records = self._writable(self._encoder.records(rows))
+            if isinstance(self._producer, Transactions):
+                self._producer.send_as(self._done + 1, records)
+                self._done += 1
+            else:
+                self._producer.send(records)
+        return {"batch": batch, "transaction": self._done}
+
+    def close(self) -> None:
+        """See `Sink`."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+        self._cluster.close()
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def _committed(self, *, settled: bool) -> int | None:
+        with as_sink_errors():
+            return self._cluster.committed(self._name, Part(self._topic, 0), settled=settled)
+
+    def _check_not_overtaken(self) -> None:
+        found = self._committed(settled=False)
+        # One more than recorded may be the step that was intended.
+        if found is not None and found > self._done + 1:
+            raise self._overtaken(found)
+
+    def _overtaken(self, found: int) -> SinkChangedError:
+        return SinkChangedError(
+            f'topic "{self._topic}" holds {found} steps of this job, and {self._done} are known here',
+            detail="what was written came from another copy of the data directory",
+            hint="go on with the copy that wrote last, or begin anew with CREATE OR REPLACE",
+        )
+
+    def _writable(self, records: Records) -> Records:
+        """All but those that Kafka never takes, which are set aside."""
+        if records.headers is None and not (self._upserts and None in (records.keys or ())):
+            longest = max((len(value) for value in records.values if value), default=0)
+            longest += max((len(key) for key in records.keys or () if key), default=0)
+            if longest + OVERHEAD <= self._limit:
+                return records
+        refused: dict[int, str] = {}
+        for place, value in enumerate(records.values):
+            key = records.keys[place] if records.keys is not None else None
+            size = len(value or b"") + len(key or b"") + OVERHEAD
+            if records.headers is not None:
+                size += sum(len(name) + len(text or b"") + 10 for name, text in records.headers[place])
+            if size > self._limit:
+                refused[place] = f"the record has {size} bytes with its key, and {self._limit} may be written"
+            elif self._upserts and key is None:
+                refused[place] = _NO_KEY
+        if refused:
+            self._refuse([self._bad(records, place, reason) for place, reason in refused.items()])
+        return records.without(frozenset(refused))
+
+    def _bad(self, records: Records, place: int, reason: str) -> BadRow:
+        key = records.keys[place] if records.keys is not None else None
+        shown = (key or b"")[:100].decode(errors="replace")
+        return BadRow(reason, f"kafka://{self._topic}", "", shown, (records.values[place] or b"")[:_SHOWN])
+
+
+def _identity(context: SinkContext) -> str:
+    """An id of this job's own, made once: two data directories have jobs of the same name."""
+    journal = Journal(context.state / "identity")
+    entries = journal.load()
+    if not entries:
+        entries = [{"id": uuid.uuid4().hex[:12]}]
+        journal.append(entries[0])
+    return str(entries[0]["id"])

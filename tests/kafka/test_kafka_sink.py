@@ -1,0 +1,285 @@
+"""Writing to Kafka: what stands in the topic, and what is told when it cannot be written."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import velostream
+from velostream.errors import (
+    SinkConfigError,
+    SinkMissingError,
+    SinkNetworkError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from velostream.model.jobs import JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from kafka_clients import Consume, Received, Topics
+    from tests.conftest import WaitUntil
+
+    from velostream.runtime.broker import BrokerProcess
+    from velostream.runtime.database import Database
+
+pytestmark = pytest.mark.spark
+
+TRADES = """id,symbol,price,at
+1,AAPL,150.25,2026-01-05 10:00:00
+2,MSFT,99.50,2026-01-05 10:00:01.5
+3,AAPL,151.00,2026-01-05 10:00:02
+"""
+
+
+@pytest.fixture(scope="module")
+def database(spark, broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """One database for the whole module; its statements find the broker by the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VELOSTREAM_KAFKA_BROKERS", broker.address)
+        with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
+            yield shared
+
+
+@pytest.fixture
+def trades(tmp_path: Path) -> Path:
+    path = tmp_path / "trades.csv"
+    path.write_text(TRADES)
+    return path
+
+
+@pytest.fixture
+def written(consume: Consume, wait_until: WaitUntil) -> Callable[[str, int], list[Received]]:
+    """`written(topic, count)`: what is in the topic once there are so many records, and no more."""
+
+    def read(topic: str, count: int) -> list[Received]:
+        wait_until(lambda: len(consume(topic)) >= count, 30)
+        found = consume(topic)
+        assert len(found) == count, found
+        return found
+
+    return read
+
+
+@pytest.fixture
+def table(database: Database, request: pytest.FixtureRequest) -> Any:
+    """A table of this test's own, filled by hand."""
+    name = request.node.name.removeprefix("test_").replace("[", "_").removesuffix("]")
+    database.sql(f"CREATE TABLE {name} (k STRING PRIMARY KEY, v DECIMAL(10,2))")
+    return database.table(name)
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_rows_of_a_file(database: Database, topic: Topics, written, trades: Path, delivery: str) -> None:
+    name = topic(3)
+    database.sql(
+        f"INSERT INTO kafka://{name} SELECT id, symbol, price, at FROM file://{trades} "
+        f'WITH ("key" = "symbol", "delivery" = "{delivery}")'
+    )
+    found = written(name, 3)
+    assert {record.value for record in found} == {
+        b'{"id":1,"symbol":"AAPL","price":150.25,"at":"2026-01-05T10:00:00Z"}',
+        b'{"id":2,"symbol":"MSFT","price":99.50,"at":"2026-01-05T10:00:01.500000Z"}',
+        b'{"id":3,"symbol":"AAPL","price":151.00,"at":"2026-01-05T10:00:02Z"}',
+    }
+    apple = [record for record in found if record.key == b"AAPL"]
+    assert [record.json["id"] for record in apple] == [1, 3]
+    assert len({record.partition for record in apple}) == 1
+    with trades.open("a") as out:
+        out.write("4,AAPL,1.00,2026-01-05 10:00:03\n")
+    assert sorted(record.json["id"] for record in written(name, 4)) == [1, 2, 3, 4]
+
+
+def test_keys_fall_where_java_puts_them(database: Database, topic: Topics, written, tmp_path: Path) -> None:
+    """Partitions of murmur2 over 6, as Java's DefaultPartitioner gives them."""
+    name = topic(6)
+    path = tmp_path / "keys.csv"
+    path.write_text("k\n" + "".join(f"key-{n}\n" for n in range(20)))
+    database.sql(f'INSERT INTO kafka://{name} SELECT k FROM file://{path} WITH ("key" = "k")')
+    assert {r.key.decode(): r.partition for r in written(name, 20) if r.key} == {
+        f"key-{n}": _murmur2(f"key-{n}".encode()) % 6 for n in range(20)
+    }
+
+
+def test_a_stream_with_options(database: Database, topic: Topics, written, trades: Path) -> None:
+    name = topic(1)
+    database.sql(
+        f"CREATE STREAM with_options AS SELECT id, symbol, price, at FROM file://{trades} "
+        f'WITH ("sink" = "kafka://{name}", "key" = "symbol,id", "decimal.format" = "string", '
+        '"timestamp.column" = "at", "compression.type" = "zstd", "linger" = "1ms", "partitioner" = "fnv1a")'
+    )
+    first = written(name, 3)[0]
+    assert (first.key, first.json["price"]) == (b'{"symbol":"AAPL","id":1}', "150.25")
+    assert first.timestamp == int(datetime(2026, 1, 5, 10, tzinfo=UTC).timestamp() * 1000)
+
+
+def test_other_formats(database: Database, topic: Topics, written, trades: Path) -> None:
+    rows, texts, keys = topic(1), topic(1), topic(1)
+    database.sql(
+        f'INSERT INTO kafka://{rows} WITH ("format" = "csv") SELECT id, symbol, price FROM file://{trades}'
+    )
+    assert written(rows, 3)[0].value == b"1,AAPL,150.25"
+    database.sql(f'INSERT INTO kafka://{texts} WITH ("format" = "raw") SELECT symbol FROM file://{trades}')
+    assert [(r.key, r.value) for r in written(texts, 3)][:2] == [(None, b"AAPL"), (None, b"MSFT")]
+    database.sql(
+        f"INSERT INTO kafka://{keys} SELECT id FROM file://{trades} "
+        'WITH ("key" = "id", "key.format" = "json")'
+    )
+    assert written(keys, 3)[0].key == b'{"id":1}'
+    with pytest.raises(SinkConfigError, match="writes one column as it is, and there are id, symbol"):
+        database.sql(
+            f'INSERT INTO kafka://{topic(1)} WITH ("format" = "raw") SELECT id, symbol FROM file://{trades}'
+        )
+
+
+def test_headers_are_set(database: Database, topic: Topics, written, trades: Path) -> None:
+    name = topic(1)
+    database.sql(
+        f"INSERT INTO kafka://{name} SELECT id, SET_HEADER('trace', concat('t', id)), "
+        "SET_HEADER('n', id) AS n, SET_HEADER('gone', 1), REMOVE_HEADER('gone'), SET_HEADER('none', NULL) "
+        f"FROM file://{trades}"
+    )
+    first = written(name, 3)[0]
+    assert first.json == {"id": 1, "n": 1}
+    assert first.headers == (("trace", b"t1"), ("n", b"1"), ("none", None))
+    with pytest.raises(UnsupportedError, match="stand by themselves in the outermost SELECT"):
+        database.sql(
+            f"INSERT INTO kafka://{topic(1)} SELECT CASE WHEN id > 1 THEN SET_HEADER('a', 1) END AS a "
+            f"FROM file://{trades}"
+        )
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_changes_of_a_table(database: Database, table, topic: Topics, written, delivery: str) -> None:
+    """An update is one record, a delete is a tombstone; the key is the table's."""
+    name, stream = topic(1), f"changes_{delivery}"
+    database.sql(
+        f"CREATE STREAM {stream} AS SELECT k, v FROM {table.name} EMIT CHANGES "
+        f'WITH ("sink" = "kafka://{name}", "delivery" = "{delivery}")'
+    )
+    table.insert([("a", Decimal("1.00")), ("b", Decimal("2.00"))])
+    written(name, 2)
+    table.update("a", v=Decimal("1.50"))
+    written(name, 3)
+    table.delete(["b"])
+    found = [(record.key, record.value) for record in written(name, 4)]
+    assert sorted(found[:2]) == [(b"a", b'{"k":"a","v":1.00}'), (b"b", b'{"k":"b","v":2.00}')]
+    assert found[2:] == [(b"a", b'{"k":"a","v":1.50}'), (b"b", None)]
+    database.sql(f"DROP STREAM {stream}")
+
+
+def test_changes_of_rows_without_their_key(database: Database, table, topic: Topics, written) -> None:
+    name = topic(1)
+    table.insert([("a", Decimal("1.00"))])
+    database.sql(f"CREATE STREAM keyless AS SELECT v FROM {table.name} WITH ('sink' = 'kafka://{name}')")
+    written(name, 1)
+    table.delete(["a"])
+    job = database.job("keyless")
+    assert job.wait(lambda j: j.state is JobState.FAILED, 30)
+    assert "a row was taken back" in job.info.reason
+    assert "select the key of the table" in job.error.hint
+    database.sql("DROP STREAM keyless")
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_groups(database: Database, topic: Topics, written, trades: Path, delivery: str) -> None:
+    """A new version of a group's row whenever it changed, under the group's key."""
+    name = topic(1)
+    database.sql(
+        f"INSERT INTO kafka://{name} SELECT symbol, COUNT(*) AS n, SUM(price) AS total FROM file://{trades} "
+        f'GROUP BY symbol EMIT CHANGES WITH ("delivery" = "{delivery}", "file.debounce" = "20ms")'
+    )
+    assert {(r.key, r.value) for r in written(name, 2)} == {
+        (b"AAPL", b'{"symbol":"AAPL","n":2,"total":301.25}'),
+        (b"MSFT", b'{"symbol":"MSFT","n":1,"total":99.50}'),
+    }
+    with trades.open("a") as out:
+        out.write("4,AAPL,1.00,2026-01-05 10:00:03\n")
+    assert written(name, 3)[2].json == {"symbol": "AAPL", "n": 3, "total": 302.25}
+    lines = trades.read_text().splitlines(keepends=True)
+    other = trades.with_suffix(".new")
+    other.write_text("".join(line for line in lines if "MSFT" not in line))
+    other.replace(trades)
+    assert [(r.key, r.value) for r in written(name, 4)][3] == (b"MSFT", None)
+
+
+def test_a_missing_topic(database: Database, topic: Topics, written, trades: Path, caplog) -> None:
+    name = topic(0)
+    statement = f"INSERT INTO kafka://{name} SELECT id FROM file://{trades}"
+    with pytest.raises(SinkMissingError, match=f'kafka topic "{name}" does not exist') as error:
+        database.sql(statement)
+    assert "topic.create.if.missing" in str(error.value)
+    with pytest.raises(SinkMissingError):
+        database.sql(f'{statement} WITH ("topic.wait.timeout" = "300ms", "topic.retry.interval" = "100ms")')
+    database.sql(f'{statement} WITH ("topic.create.if.missing" = "true", "topic.partitions" = "2")')
+    assert sorted(record.json["id"] for record in written(name, 3)) == [1, 2, 3]
+
+
+def test_what_cannot_be_meant(database: Database, topic: Topics, trades: Path) -> None:
+    name = topic(1)
+    with pytest.raises(UnknownNameError, match='unknown column "symbl" in property "key"') as error:
+        database.sql(f'INSERT INTO kafka://{name} SELECT symbol FROM file://{trades} WITH ("key" = "symbl")')
+    assert 'did you mean "symbol"?' in str(error.value)
+    with pytest.raises(SinkConfigError, match="writes to one topic"):
+        database.sql(
+            f"CREATE STREAM two AS SELECT symbol FROM file://{trades} WITH ('sink' = 'kafka://{name},other')"
+        )
+    with pytest.raises(SinkConfigError, match='needs "acks" = "all"'):
+        database.sql(
+            f"INSERT INTO kafka://{name} SELECT symbol FROM file://{trades} "
+            'WITH ("delivery" = "exactly_once", "acks" = "1")'
+        )
+    with pytest.raises(SinkNetworkError, match="cannot be reached"):
+        database.sql(f"INSERT INTO kafka://127.0.0.1:1/{name} SELECT symbol FROM file://{trades}")
+    with pytest.raises(UnsupportedError, match="more than console:// can give"):
+        database.sql(
+            f'INSERT INTO console:// SELECT symbol FROM file://{trades} WITH ("delivery" = "exactly_once")'
+        )
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_record_that_is_too_large_is_set_aside(
+    database: Database, topic: Topics, written, tmp_path: Path, delivery: str
+) -> None:
+    """Larger than the topic takes, though not than we would send."""
+    name = topic(1, {"max.message.bytes": "2000"})
+    path = tmp_path / "texts.jsonl"
+    texts = ["short", "x" * 5_000, "also short"]
+    path.write_text("".join(json.dumps({"t": text}) + "\n" for text in texts))
+    database.sql(f'INSERT INTO kafka://{name} SELECT t FROM file://{path} WITH ("delivery" = "{delivery}")')
+    assert [record.json["t"] for record in written(name, 2)] == ["short", "also short"]
+    letters = database.sql(f"SELECT reason, raw FROM dead_letters WHERE source = 'kafka://{name}'").rows()
+    assert len(letters) == 1
+    assert "2000 may be written" in letters[0].reason
+    assert bytes(letters[0].raw).startswith(b'{"t":"xxx')
+
+
+def test_a_compacted_topic_wants_keys(database: Database, topic: Topics, trades: Path) -> None:
+    name = topic(1, {"cleanup.policy": "compact"})
+    with pytest.raises(SinkConfigError, match="takes records with a key only") as error:
+        database.sql(f"INSERT INTO kafka://{name} SELECT id FROM file://{trades}")
+    assert "give the rows a key" in str(error.value)
+
+
+def _murmur2(data: bytes) -> int:
+    """As org.apache.kafka.common.utils.Utils.murmur2, made positive."""
+    mask, m = 0xFFFFFFFF, 0x5BD1E995
+    h = 0x9747B28C ^ len(data)
+    whole = len(data) // 4 * 4
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & mask
+        k ^= k >> 24
+        h = (h * m & mask) ^ (k * m & mask)
+    rest = data[whole:]
+    if rest:
+        h = (h ^ int.from_bytes(rest, "little")) * m & mask
+    h ^= h >> 13
+    h = h * m & mask
+    h ^= h >> 15
+    return h & 0x7FFFFFFF

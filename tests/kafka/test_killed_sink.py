@@ -1,0 +1,171 @@
+"""kill -9 while writing exactly once: readers of committed records see each result once, in order per key."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import sink_runner as runner
+
+from velostream.errors import SinkChangedError, SinkFencedError
+
+if TYPE_CHECKING:
+    import random
+
+    from kafka_clients import Consume, Received, Topics
+
+    from velostream.runtime.broker import BrokerProcess
+
+TOTAL = 6_000
+
+
+class Life:
+    """One process that writes until it is done or dead."""
+
+    def __init__(self, address: str, topic: str, folder: Path, seed: int, kill: str = "") -> None:
+        script = str(Path(runner.__file__))
+        arguments = [address, topic, str(folder), str(TOTAL), str(seed), kill]
+        self.process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", script, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for(self, line: str) -> bool:
+        """Until it said something that begins so; False when it ended without."""
+        assert self.process.stdout is not None
+        return any(said.startswith(line) for said in self.process.stdout)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+
+    def ended(self) -> int:
+        _, errors = self.process.communicate(timeout=120)
+        assert self.process.returncode in (0, 1, -signal.SIGKILL), errors
+        return self.process.returncode
+
+
+def check(records: list[Received], total: int = TOTAL) -> None:
+    numbers = [record.json["n"] for record in records]
+    assert len(numbers) == len(set(numbers)), "doubled"
+    assert sorted(numbers) == list(range(1, total + 1))
+    by_key: dict[bytes | None, list[Received]] = defaultdict(list)
+    for record in records:
+        by_key[record.key].append(record)
+    for key, found in by_key.items():
+        assert key == found[0].json["k"].encode()
+        assert len({record.partition for record in found}) == 1
+        assert [record.json["n"] for record in found] == sorted(record.json["n"] for record in found)
+
+
+@pytest.mark.slow
+def test_each_result_is_there_once(
+    broker: BrokerProcess, topic: Topics, consume: Consume, tmp_path: Path, rng: random.Random, rounds
+) -> None:
+    """Seeded kills: each place once or more, and random moments."""
+    name = topic(3)
+    places = sorted(runner.PLACES)
+    rng.shuffle(places)
+    reached = set()
+    for number in range(rounds(len(places) + 4, 60)):
+        kill = ""
+        if number < len(places) or rng.random() < 0.5:
+            place = places[number % len(places)]
+            settling = "settl" in place
+            kill = f"{place} {1 if settling else rng.randint(1, 2)}"
+        life = Life(broker.address, name, tmp_path / "sink", rng.randrange(2**32), kill)
+        if not kill and life.wait_for("begun"):
+            with_time = rng.uniform(0.2, 2.0)
+            try:
+                life.process.wait(with_time)
+            except subprocess.TimeoutExpired:
+                life.kill()
+        if life.ended() == -signal.SIGKILL and kill:
+            reached.add(kill.rpartition(" ")[0])
+    assert reached == set(places)
+    life = Life(broker.address, name, tmp_path / "sink", rng.randrange(2**32))
+    assert life.ended() == 0
+    check(consume(name))
+
+
+def test_an_intent_is_settled_by_asking(
+    broker: BrokerProcess, topic: Topics, consume: Consume, tmp_path: Path
+) -> None:
+    """Committed, and nobody here was told: the positions are adopted, nothing is written again."""
+    name = topic(2)
+    life = Life(broker.address, name, tmp_path / "sink", 1, "after the commit 1")
+    assert life.ended() == -signal.SIGKILL
+    written = len(consume(name))
+    assert written > 0
+    output = runner.opened(broker.address, name, tmp_path / "sink")
+    assert runner.position(output) == written
+    runner.step(output, 3)
+    output.close()
+    check(consume(name), written + 3)
+
+
+def test_an_intent_that_was_not_carried_out_is_dropped(
+    broker: BrokerProcess, topic: Topics, consume: Consume, tmp_path: Path
+) -> None:
+    name = topic(2)
+    life = Life(broker.address, name, tmp_path / "sink", 1, "inside the transaction 1")
+    assert life.ended() == -signal.SIGKILL
+    assert consume(name, "read_uncommitted")
+    output = runner.opened(broker.address, name, tmp_path / "sink")
+    assert (runner.position(output), consume(name)) == (0, [])
+    runner.step(output, 5)
+    output.close()
+    check(consume(name), 5)
+
+
+def test_an_older_process_is_fenced(
+    broker: BrokerProcess, topic: Topics, consume: Consume, tmp_path: Path
+) -> None:
+    """Two copies of a data directory: the one that opens last writes, the other fails and is never seen."""
+    name = topic(2)
+    first = runner.opened(broker.address, name, tmp_path / "one")
+    runner.step(first, 10)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    second = runner.opened(broker.address, name, tmp_path / "two")
+    with pytest.raises(SinkFencedError, match="another process writes"):
+        runner.step(first, 7)
+    runner.step(second, 5)
+    runner.step(second, 5)
+    first.close()
+    with pytest.raises(SinkChangedError, match="holds 3 steps of this job, and 1 are known here"):
+        runner.opened(broker.address, name, tmp_path / "one")
+    runner.step(second, 5)
+    second.close()
+    check(consume(name), 25)
+
+
+def test_a_process_that_slept_too_long_is_fenced(
+    broker: BrokerProcess, topic: Topics, consume: Consume, tmp_path: Path
+) -> None:
+    name = topic(2)
+    zombie = Life(broker.address, name, tmp_path / "one", 1)
+    assert zombie.wait_for("begun")
+    assert zombie.process.stdout is not None
+    zombie.process.stdout.readline()
+    os.kill(zombie.process.pid, signal.SIGSTOP)
+    try:
+        shutil.copytree(tmp_path / "one", tmp_path / "two")
+        heir = runner.opened(broker.address, name, tmp_path / "two")
+        runner.step(heir, 1)
+        at = runner.position(heir)
+    finally:
+        os.kill(zombie.process.pid, signal.SIGCONT)
+    said = zombie.process.communicate(timeout=60)[0]
+    assert zombie.process.returncode == 1, said
+    assert "sink.fenced" in said
+    runner.step(heir, TOTAL - at)
+    heir.close()
+    check(consume(name))
