@@ -31,6 +31,9 @@ class Endless:
     def health(self) -> tuple[str, None]:
         return "healthy", None
 
+    def lags(self) -> dict[str, int]:
+        return {}
+
     def settled(self) -> bool:
         return True
 
