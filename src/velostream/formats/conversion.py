@@ -18,7 +18,7 @@ EXTRA_PLACES = 10
 """How many more places a compared decimal is parsed with: with these, amounts of money up to 900,000 are
 still one machine word to Java, and parsing costs what the declared type does; 20 cost a third more."""
 _WIDEST_COMPARED = 38 - EXTRA_PLACES
-_LOST_DIGITS = (
+LOST_DIGITS = (
     "octet_length({0}) > 15 AND {0} RLIKE '^-?[0-9]++[.][0-9]++(?:E-?[0-9]++)?$|^[{{\\\\[].*[0-9.]{{17}}'"
 )
 """Whether a text may be that of a number, or hold one, that came by way of a double and lost digits."""
@@ -63,7 +63,7 @@ def from_json_value(column: str, kind: pa.DataType, depth: int = 0, *, fast: boo
         quick = _fast_scalar(column, kind)
         if quick is not None:
             return quick
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or _is_text(kind):
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind):
         # Spark's parser is exact for these, and tells a number from a text.
         return Converted(spark_name(kind), column, None)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -84,12 +84,13 @@ def _fast_scalar(column: str, kind: pa.DataType) -> Converted | None:
     if pa.types.is_floating(kind):
         # 1e400 is infinite here, and so is a text that says so.
         return Converted(spark_name(kind), column, f"(abs({column}) = double('Infinity'))")
-    if _is_text(kind):
-        return Converted("STRING", column, f"({_LOST_DIGITS.format(column)})")
+    if is_text(kind):
+        return Converted("STRING", column, f"({LOST_DIGITS.format(column)})")
     return None
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of any form are kept as text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind))
 
 
@@ -98,7 +99,7 @@ def _of_text(column: str, value: str) -> Converted:
 
 
 def _scalar(column: str, kind: pa.DataType) -> str:
-    if _is_text(kind):
+    if is_text(kind):
         return column
     if pa.types.is_decimal(kind):
         return exact_decimal(column, kind.precision, kind.scale)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.formats.conversion import EXTRA_PLACES, Converted, compared, from_json_value
+from velostream.formats.conversion import (
+    EXTRA_PLACES,
+    LOST_DIGITS,
+    Converted,
+    compared,
+    from_json_value,
+    is_text,
+)
 from velostream.formats.spark_frames import (
     BAD,
     BAD_ROW,
@@ -42,6 +49,10 @@ _NEXT_LONG = rf"\G((?:{_PASSED_OVER})*+)({_NUMBER})"
 """From the end of the last match on, the next number with more digits than survive. All repetition is
 possessive, which Java does in a loop and not by recursion: records may be long."""
 _TRIMMED = f"rtrim(' \\t\\r\\n', {_TEXT})"
+_EXPONENTS = ("e-", "E-")
+_INNER = f"CAST(substring(CAST({_TEXT} AS BINARY), 1, octet_length({_TEXT}) - 1) AS STRING)"
+_FLAT = f"(endswith({_TEXT}, '}}') AND NOT contains({_INNER}, '}}'))"
+"""Whether the text ends with its first closing brace, so that nothing can follow its object."""
 _HIDING = rf"[eE]-|[.][0-9]*(?:0{{{EXTRA_PLACES}}}|9{{{EXTRA_PLACES}}})"
 """In numbers: what digits may hide behind that a compared decimal does not see."""
 
@@ -55,22 +66,43 @@ def decode_fast(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence
     ddl = [f"{quoted(name)} {part.parsed_as}" for name, part in converted.items()]
     parse = _from_json(_WHOLE, [*ddl, f"{mark} TINYINT"], {"mode": "FAILFAST"})
     unended = f"(NOT endswith({_TEXT}, '}}') AND NOT endswith({_TRIMMED}, '}}'))"
-    hiding = [_hiding()] if any(map(compared, scalars)) else []
-    doubts = " OR ".join([unended, f"NOT is_valid_utf8({_TEXT})", *hiding])
+    decimals = any(map(compared, scalars))
+    doubts = " OR ".join([unended, f"NOT is_valid_utf8({_TEXT})", *([_hiding()] if decimals else [])])
     texts = records.selectExpr(f"CAST({RECORD} AS STRING) AS {_TEXT}", *through)
     texts = texts.where(f"{_TEXT} IS NULL OR NOT ({doubts}) OR {_refused('a record is doubtful')}")
     # What stands in a parser's brackets is not compiled and costs thrice, so it is computed before: the
     # number, which is not deterministic, keeps Spark from moving it there.
     source = _long_numbers_quoted() if any(map(_wide, scalars)) else _TEXT
-    number = f"monotonically_increasing_id() AS {_NUMBERED}"
-    whole = texts.selectExpr(f"{_marked(source, mark)} AS {_WHOLE}", number, *through)
-    parsed = whole.selectExpr(f"{parse} AS {_PARSED}", _NUMBERED, *through)
-    ended = f"{_PARSED} IS NULL OR {_PARSED}.{mark} IS NOT NULL OR {_refused('text after a JSON object')}"
-    frame = parsed.selectExpr(
-        *column_values(converted, {}, careful=False), *through, f"({ended}) AS {_ENDED}", _NUMBERED
+    kept = [f"{_FLAT} AS {_ENDED}", f"monotonically_increasing_id() AS {_NUMBERED}"]
+    kept += [_TEXT] if decimals else []
+    whole = texts.selectExpr(
+        f"CASE WHEN {_FLAT} THEN {source} ELSE {_marked(source, mark)} END AS {_WHOLE}", *kept, *through
     )
-    names = [field.name for field in fields]
-    return all_looked_at(frame, names, [_ENDED, f"{_NUMBERED} >= 0"]).drop(_ENDED, _NUMBERED)
+    others = [_ENDED, _NUMBERED, *([_TEXT] if decimals else [])]
+    parsed = whole.selectExpr(f"{parse} AS {_PARSED}", *others, *through)
+    ended = f"{_ENDED} OR {_PARSED} IS NULL OR {_PARSED}.{mark} IS NOT NULL"
+    values = column_values(converted, {}, careful=False)
+    frame = parsed.selectExpr(*values, *through, f"({ended}) AS {_ENDED}", *others[1:])
+    conditions = [f"({_ENDED} OR {_refused('text after a JSON object')})", f"{_NUMBERED} >= 0"]
+    conditions += _conditions(fields) if decimals else []
+    conditions += [_kept_digits(f.name) for f in fields if is_text(f.type)]
+    return all_looked_at(frame, [field.name for field in fields], conditions).drop(*others)
+
+
+def _conditions(fields: Sequence[pa.Field]) -> list[str]:
+    """That no amount is zero because it is too small to be seen."""
+    simple = all(compared(f.type) for f in fields if any(map(compared, _scalars([f.type]))))
+    zero = " OR ".join(f"{quoted(f.name)} = 0" for f in fields if compared(f.type)) if simple else "true"
+    exponent = " OR ".join(f"contains({_TEXT}, '{sign}')" for sign in _EXPONENTS)
+    tiny = f"(({exponent}) AND {_in_numbers('[eE]-')})"
+    return [
+        f"(NOT coalesce({zero}, false) OR NOT coalesce({tiny}, false) OR {_refused('a number is doubtful')})"
+    ]
+
+
+def _kept_digits(name: str) -> str:
+    lost = LOST_DIGITS.format(quoted(name))
+    return f"(NOT coalesce({lost}, false) OR {_refused(f'a text of column {name} is doubtful')})"
 
 
 def decode_with_care(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = ()) -> DataFrame:
@@ -98,8 +130,13 @@ def decode_with_care(records: DataFrame, fields: Sequence[pa.Field], passed: Seq
 
 
 def _converted(fields: Sequence[pa.Field], *, fast: bool) -> dict[str, Converted]:
-    parsed = {f.name: f"{_PARSED}.{quoted(f.name)}" for f in fields}
-    return {f.name: from_json_value(parsed[f.name], f.type, fast=fast) for f in fields}
+    found = {}
+    for field in fields:
+        column = f"{_PARSED}.{quoted(field.name)}"
+        # Texts are checked where they are taken out already, see `_kept_digits`.
+        quick = fast and not is_text(field.type)
+        found[field.name] = from_json_value(column, field.type, fast=quick)
+    return found
 
 
 def _from_json(text: str, ddl: Sequence[str], options: dict[str, str]) -> str:
@@ -125,10 +162,14 @@ def _refused(why: str) -> str:
 
 
 def _hiding() -> str:
-    """Whether digits may hide in a number, asked of few records in full."""
-    signs = [*("0" * EXTRA_PLACES, "9" * EXTRA_PLACES), "e-", "E-"]
+    """Whether digits may hide in a number that is seen, asked of few records in full.
+
+    With an exponent, a point may stand among the zeros or nines that they hide behind.
+    """
+    runs = " OR ".join(f"contains({_TEXT}, '{digit * (EXTRA_PLACES // 2)}')" for digit in "09")
+    signs = ["0" * EXTRA_PLACES, "9" * EXTRA_PLACES, *_EXPONENTS]
     contained = " OR ".join(f"contains({_TEXT}, '{sign}')" for sign in signs)
-    return f"(({contained}) AND {_in_numbers(_HIDING)})"
+    return f"(({runs}) AND ({contained}) AND {_in_numbers(_HIDING)})"
 
 
 def _in_numbers(pattern: str) -> str:
