@@ -11,6 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import kafka_clients as clients
 import pytest
 import sink_runner as runner
 
@@ -29,9 +30,11 @@ TOTAL = 6_000
 class Life:
     """One process that writes until it is done or dead."""
 
-    def __init__(self, address: str, topic: str, folder: Path, seed: int, kill: str = "") -> None:
+    def __init__(
+        self, address: str, topic: str, folder: Path, seed: int, kill: str = "", total: int = TOTAL
+    ) -> None:
         script = str(Path(runner.__file__))
-        arguments = [address, topic, str(folder), str(TOTAL), str(seed), kill]
+        arguments = [address, topic, str(folder), str(total), str(seed), kill]
         self.process = subprocess.Popen(
             [sys.executable, "-X", "faulthandler", script, *arguments],
             stdout=subprocess.PIPE,
@@ -169,3 +172,22 @@ def test_a_process_that_slept_too_long_is_fenced(
     runner.step(heir, TOTAL - at)
     heir.close()
     check(consume(name))
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_costs_nothing(
+    own_broker: BrokerProcess, tmp_path: Path, rng: random.Random, rounds
+) -> None:
+    """The broker dies while records are written, comes back, and each is there once."""
+    clients.make_topic(own_broker.address, "t", 3)
+    total = rounds(30_000, 200_000)
+    life = Life(own_broker.address, "t", tmp_path / "sink", rng.randrange(2**32), total=total)
+    assert life.wait_for("begun")
+    for _ in range(rounds(2, 12)):
+        assert life.process.stdout is not None
+        for _ in range(rng.randint(1, 3)):
+            life.process.stdout.readline()
+        own_broker.kill()
+        own_broker.start()
+    assert life.ended() == 0
+    check(clients.consume(own_broker.address, "t"), total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ _QUEUED = 200_000
 _QUEUED_BYTES = 128 * 2**20
 """What waits to be sent; more has to wait to be queued, so that memory stays bounded."""
 _LARGEST_BATCH = 1_000_000
+_ANSWER_SECONDS = 10.0
 OVERHEAD = 512
 """Bytes that a record may need beside its key, value and headers: those of its batch, and lengths."""
 
@@ -49,6 +51,10 @@ class Producer:
             "batch.size": min(limit, _LARGEST_BATCH),
             "partitioner": _PARTITIONERS.get(options.partitioner, options.partitioner),
             "message.timeout.ms": int(self._patience * 1000),
+            # A request that a broker took with it when it died is only given up after this: 60 s by default.
+            "socket.timeout.ms": int(min(_ANSWER_SECONDS, self._patience) * 1000),
+            "request.timeout.ms": int(min(_ANSWER_SECONDS, self._patience) * 1000),
+            "reconnect.backoff.max.ms": 1000,
             # Never reached: see `_make_room`.
             "queue.buffering.max.messages": 10 * _QUEUED,
             "queue.buffering.max.kbytes": 2_097_151,
@@ -183,13 +189,14 @@ class Transactions(Producer):
                 "transaction.timeout.ms": int(timeout.total_seconds() * 1000),
                 # Neither may outlive the transaction.
                 "message.timeout.ms": int(min(timeout, options.delivery_timeout).total_seconds() * 1000),
-                "socket.timeout.ms": int(min(timeout.total_seconds(), 60) * 1000),
             },
         )
         self._timeout = timeout.total_seconds()
         self._name = name
         self._group = _group_metadata(options, name)
         self._began = 0.0
+        self._stuck = False
+        """Whether a call of the client's never came back."""
 
     def settle(self) -> None:
         """End what a predecessor left open, as the brokers have it, and keep it from writing ever again."""
@@ -207,18 +214,47 @@ class Transactions(Producer):
         self._insist(lambda _: self._client.begin_transaction(), self._patience)
         try:
             self.send(records)
-            place = TopicPartition(self._topic, 0, number)
-            self._insist(
-                lambda seconds: self._client.send_offsets_to_transaction([place], self._group, seconds),
-                self._patience,
-            )
+            self._record(TopicPartition(self._topic, 0, number))
         except SinkError:
             # So that readers need not wait for the brokers to find out.
-            with suppress(Exception):
-                self._client.purge()
-                self._client.abort_transaction(5.0)
+            if not self._stuck:
+                with suppress(Exception):
+                    self._client.purge()
+                    self._client.abort_transaction(5.0)
             raise
         self._commit()
+
+    def _record(self, place: Any) -> None:
+        """Make the number part of the transaction.
+
+        The client's call may wait for ever, whatever time it is given, when a broker died under it (2.16).
+        Then the client is left alone: the next one ends its transaction, and keeps it from ever going on.
+        """
+        outcome: list[SinkError | None] = []
+
+        def call() -> None:
+            try:
+                self._insist(
+                    lambda seconds: self._client.send_offsets_to_transaction([place], self._group, seconds),
+                    self._patience,
+                )
+                outcome.append(None)
+            except SinkError as exc:
+                outcome.append(exc)
+
+        thread = threading.Thread(target=call, name="kafka offsets", daemon=True)
+        thread.start()
+        thread.join(min(2 * _ANSWER_SECONDS, self._patience))
+        if not outcome:
+            self._stuck = True
+            raise SinkNetworkError(f'kafka at "{self._brokers}" does not answer')
+        if outcome[0] is not None:
+            raise outcome[0]
+
+    def close(self) -> None:
+        """See `Producer`."""
+        if not self._stuck:
+            super().close()
 
     def _commit(self) -> None:
         self._insist(self._client.commit_transaction, self._timeout)
