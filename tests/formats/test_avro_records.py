@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from velostream.errors import SourceAuthError, SourceConfigError, SourceError, SourceNetworkError
 from velostream.formats.avro_reading import record_reader
+from velostream.formats.avro_records import AvroRows
 from velostream.formats.avro_types import arrow_columns, parse_avro
 from velostream.formats.decoding import FormatSettings, decoder_for
+from velostream.formats.python_frames import decoded
 from velostream.formats.registry import Registry
 from velostream.formats.wire import framed
 
@@ -252,6 +254,48 @@ def test_records_that_hold_themselves_are_passed_over():
     assert read(written(schema, {"n": {"next": {"next": None}}, "v": 4})) == [4]
     with pytest.raises(SourceConfigError, match="holds itself"):
         arrow_columns(ours)
+
+
+FLAT = {**WIDE, "fields": [f for f in WIDE["fields"] if f["name"] not in ("a", "m", "two", "num", "u")]}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=20), st.data())
+def test_a_batch_at_once_is_what_its_records_are(rows, data):
+    schema = parse_avro(json.dumps(FLAT))
+    columns = arrow_columns(schema)
+    ours = AvroRows(list(columns), schema, {7: schema})
+    names = [f["name"] for f in FLAT["fields"]]
+    records = [framed(7, written(FLAT, {name: row[name] for name in names})) for row in rows]
+    found = ours.batches()(pa.array([b"x", *records], pa.binary())[1:])
+    alone, bad = decoded(records, list(columns), ours.types, ours.opened())
+    assert bad == [None] * len(rows)
+    assert found is not None
+    assert [column.to_pylist() for column in found] == [column.to_pylist() for column in alone]
+    # Whatever is done to a record, the batch is not taken at once unless the record can be read alone.
+    place = data.draw(st.integers(0, len(records) - 1))
+    raw = bytearray(records[place])
+    raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(0, len(raw)))
+    for damaged in (bytes(raw), bytes(raw[:cut]), bytes(raw) + b"\0"):
+        others = [*records[:place], damaged, *records[place + 1 :]]
+        again = ours.batches()(pa.array(others, pa.binary()))
+        alone, bad = decoded(others, list(columns), ours.types, ours.opened())
+        if again is not None:
+            assert bad == [None] * len(others)
+            assert [repr(column.to_pylist()) for column in again] == [
+                repr(column.to_pylist()) for column in alone
+            ]
+
+
+def test_older_records_at_once():
+    new, old = parse_avro(json.dumps(NEWER)), parse_avro(json.dumps(TRADE))
+    ours = AvroRows(list(arrow_columns(new)), new, {1: old})
+    records = [framed(1, written(TRADE, trade(n, note=None if n % 2 else f"n{n}"))) for n in range(10)]
+    found = ours.batches()(pa.array(records, pa.binary()))
+    alone, _ = decoded(records, list(arrow_columns(new)), ours.types, ours.opened())
+    assert [column.to_pylist() for column in found] == [column.to_pylist() for column in alone]
+    assert ours.batches()(pa.array([*records, framed(2, b"")], pa.binary())) is None
 
 
 def trade(number, **further):

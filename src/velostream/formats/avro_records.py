@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from velostream.errors import SourceMissingError
+from velostream.formats.avro_columns import Doubt, column_reader, one_schema, record_places
 from velostream.formats.avro_reading import UnreadableError, record_reader
 from velostream.formats.avro_types import AvroSchema, arrow_columns, kind_of, parse_avro
 from velostream.formats.inference import merge_schemas
 from velostream.formats.python_frames import decode_in_python, reasons_of
 from velostream.formats.schemas import Schemas
-from velostream.formats.wire import schema_ids, unframed
+from velostream.formats.wire import HEADER, schema_ids, unframed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from velostream.formats.decoding import FormatSettings
@@ -128,6 +130,31 @@ class AvroRows:
             return found
 
         return decode
+
+    def batches(self) -> Callable[[pa.Array], list[pa.Array] | None]:
+        """A function that reads all records of a batch at once; its answer is None if that cannot be."""
+        made: dict[int, Any] = {}
+
+        def read(records: pa.Array) -> list[pa.Array] | None:
+            if None in self.places or records.null_count or not len(records):
+                return None
+            places = record_places(records, HEADER if self.writers is not None else 0)
+            if places is None:
+                return None
+            number = 0
+            if self.writers is not None:
+                number = one_schema(places)
+                if number not in self.writers:
+                    return None
+            if number not in made:
+                writer = self.reader if self.writers is None else self.writers[number]
+                made[number] = column_reader(writer, self.reader, [name for name in self.places if name])
+            try:
+                return None if made[number] is None else made[number](places)
+            except (Doubt, pa.ArrowException):
+                return None
+
+        return read
 
     def _reading(self, writer: AvroSchema) -> Callable[[bytes], Sequence[Any]]:
         read = record_reader(writer, self.reader, [name for name in self.places if name is not None])

@@ -66,8 +66,9 @@ class _Batches:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decode = self.decoder.opened()
+        whole = getattr(self.decoder, "batches", _none)()
         for batch in batches:
-            columns, bad = decoded(batch.column(0).to_pylist(), self.fields, self.decoder.types, decode)
+            columns, bad = self._decoded(batch.column(0), decode, whole)
             if not self.careful:
                 first = next((reason for reason in bad if reason is not None), None)
                 if first is not None:
@@ -82,6 +83,24 @@ class _Batches:
                 yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(batch), pa.struct([])))
                 continue
             yield pa.RecordBatch.from_arrays(columns, names=names)
+
+    def _decoded(
+        self, records: pa.Array, decode: Callable[[bytes], Row], whole: Callable[[pa.Array], Any] | None
+    ) -> tuple[list[pa.Array], list[str | None]]:
+        """All at once if the decoder can, else one by one."""
+        found = whole(records) if whole is not None else None
+        if found is not None:
+            try:
+                return [c.cast(f.type) for c, f in zip(found, self.fields, strict=True)], [None] * len(
+                    records
+                )
+            except pa.ArrowException:
+                pass
+        return decoded(records.to_pylist(), self.fields, self.decoder.types, decode)
+
+
+def _none() -> None:
+    return None
 
 
 def decoded(
