@@ -35,6 +35,9 @@ CREATE TABLE counts AS SELECT symbol, COUNT(*) AS n, SUM(price) AS total FROM ev
 CREATE TABLE newest AS SELECT id, symbol, price FROM events;
 CREATE TABLE live AS SELECT symbol, COUNT(*) AS n, MAX(price) AS top FROM {uri} GROUP BY symbol
   WITH ("changelog" = "upsert", "schema" = "id BIGINT, symbol STRING, price DECIMAL(10,2)");
+INSERT INTO {brokers}/copied SELECT id, symbol, price FROM {uri} WHERE id % 2 = 0
+  WITH ("delivery" = "exactly_once", "auto.offset.reset" = "earliest",
+        "schema" = "id BIGINT, symbol STRING, price DECIMAL(10,2)");
 """
 
 
@@ -46,9 +49,12 @@ class World:
         self._written = 0
         self._deaths: list[str] = []
         clients.make_topic(broker.address, "events", 3)
+        clients.make_topic(broker.address, "copied", 2)
         folder.mkdir(exist_ok=True)
         self._app = folder / "app.sql"
-        self._app.write_text(APP.format(uri=f"kafka://{broker.address}/events"))
+        self._app.write_text(
+            APP.format(brokers=f"kafka://{broker.address}", uri=f"kafka://{broker.address}/events")
+        )
         self._dump = folder / "dump"
         self._dump.mkdir()
 
@@ -106,6 +112,8 @@ class World:
         self._same("newest", _newest(records))
         self._same("counts", _groups(good, sum))
         self._same("live", _groups(_newest(records), max))
+        copied = [value for r in clients.consume(self._broker.address, "copied") if (value := _value(r))]
+        assert sorted(copied) == sorted(value for value in good if value[0] % 2 == 0), self._deaths
         letters = Counter((r["job"], r["partition"], r["offset"]) for r in self._rows("dead_letters"))
         bad = [(f"events/{r.partition}", str(r.offset)) for r in records if r.value == b"{broken"]
         for job in ("counts", "newest", "live"):
@@ -158,6 +166,6 @@ def _groups(
 def test_tables_over_a_topic_survive_kills(tmp_path, own_broker, rng, rounds):
     world = World(tmp_path / "world", own_broker, rng)
     world.write()
-    for _ in range(rounds(3, 50)):
+    for _ in range(rounds(2, 50)):
         world.live()
     world.check()
