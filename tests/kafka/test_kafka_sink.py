@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kafka_clients import Sent
 
 import velostream
 from velostream.errors import (
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kafka_clients import Consume, Received, Topics
+    from kafka_clients import Consume, Produce, Received, Topics
     from tests.conftest import WaitUntil
 
     from velostream.runtime.broker import BrokerProcess
@@ -132,7 +133,7 @@ def test_other_formats(database: Database, topic: Topics, written, trades: Path)
         'WITH ("key" = "id", "key.format" = "json")'
     )
     assert written(keys, 3)[0].key == b'{"id":1}'
-    with pytest.raises(SinkConfigError, match="writes one column as it is, and there are id, symbol"):
+    with pytest.raises(SinkConfigError, match="raw writes one column as it is, and there are id, symbol"):
         database.sql(
             f'INSERT INTO kafka://{topic(1)} WITH ("format" = "raw") SELECT id, symbol FROM file://{trades}'
         )
@@ -153,6 +154,34 @@ def test_headers_are_set(database: Database, topic: Topics, written, trades: Pat
             f"INSERT INTO kafka://{topic(1)} SELECT CASE WHEN id > 1 THEN SET_HEADER('a', 1) END AS a "
             f"FROM file://{trades}"
         )
+
+
+def test_incoming_headers_go_on(database: Database, topic: Topics, produce: Produce, written) -> None:
+    """From topic to topic: headers are changed, and the others stay."""
+    source, name = topic(1), topic(1)
+    database.sql(
+        f"CREATE STREAM forwarded AS SELECT n, SET_HEADER('b', n), REMOVE_HEADER('c') FROM kafka://{source} "
+        f'WITH ("sink" = "kafka://{name}", "schema" = "n BIGINT", "auto.offset.reset" = "earliest", '
+        '"delivery" = "exactly_once")'
+    )
+    produce(source, [Sent({"n": 1}, headers={"a": "x", "b": "y", "c": "z"}), Sent({"n": 2})])
+    assert [(record.json, record.headers) for record in written(name, 2)] == [
+        ({"n": 1}, (("a", b"x"), ("b", b"1"))),
+        ({"n": 2}, (("b", b"2"),)),
+    ]
+
+
+def test_avro_comes_back(database: Database, topic: Topics, written, trades: Path, tmp_path: Path) -> None:
+    name = topic(1)
+    schema = tmp_path / "trade.avsc"
+    fields = [{"name": "id", "type": "long"}, {"name": "symbol", "type": ["null", "string"]}]
+    schema.write_text(json.dumps({"type": "record", "name": "trade", "fields": fields}))
+    said = f'"format" = "avro", "schema.file" = "{schema}"'
+    database.sql(f"INSERT INTO kafka://{name} WITH ({said}) SELECT id, symbol FROM file://{trades}")
+    written(name, 3)
+    database.sql(f"CREATE TABLE from_avro AS SELECT id, symbol FROM kafka://{name} WITH ({said})")
+    database.wait_idle(30)
+    assert sorted(map(tuple, database.table("from_avro").rows())) == [(1, "AAPL"), (2, "MSFT"), (3, "AAPL")]
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])

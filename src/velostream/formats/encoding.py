@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
+
 from velostream.errors import ConfigError, did_you_mean
 from velostream.formats.csv_writing import csv_lines
 from velostream.formats.decoding import FormatSettings
-from velostream.formats.json_text import json_lines, json_value, plain_text
+from velostream.formats.json_text import json_value, plain_text
+from velostream.formats.json_writing import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
 
     from velostream.formats.csv_text import CsvDialect
 
@@ -70,7 +71,7 @@ class JsonEncoder:
 
     def records(self, rows: pa.Table) -> Sequence[bytes]:
         """See `RecordEncoder`."""
-        return [line.encode() for line in json_lines(rows, self.decimals_as_text)]
+        return list(json_bytes(rows, self.decimals_as_text))
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,10 @@ class RawEncoder:
 
     def records(self, rows: pa.Table) -> Sequence[bytes | None]:
         """See `RecordEncoder`."""
-        return [None if value is None else _raw(value) for value in rows.column(0).to_pylist()]
+        column = rows.column(0)
+        if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
+            return column.cast(pa.string()).cast(pa.binary()).to_pylist()  # type: ignore[no-any-return]
+        return [None if value is None else _raw(value) for value in column.to_pylist()]
 
 
 def _raw(value: Any) -> bytes:

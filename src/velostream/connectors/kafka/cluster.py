@@ -51,6 +51,8 @@ _MOVING = {
     "UNKNOWN_LEADER_EPOCH",
 }
 _MOMENT = 0.05
+_NO_COORDINATOR = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
+_NO_COORDINATOR |= {"UNSTABLE_OFFSET_COMMIT", "_WAIT_COORD"}
 _MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"}
 
 _quiet = logging.getLogger("velostream.kafka.client")
@@ -243,19 +245,15 @@ class Cluster:
 
     def committed(self, group: str, part: Part, *, settled: bool = True) -> int | None:
         """What was last recorded under a group, if anything; `settled` waits for its transactions to end."""
-        from confluent_kafka import KafkaException, TopicPartition
-
         # Not of the admin client: an answer that a coordinator is not ready yet makes it crash (2.16).
         with self._asking(part.topic):
             consumer = self._consumer(group, settled)
         try:
             with self._asking(part.topic):
-                place = consumer.committed([TopicPartition(part.topic, part.number)], TIMEOUT)[0]
-                if place.error is not None:
-                    raise KafkaException(place.error)
+                offset = _committed(consumer, part)
         finally:
             consumer.close()
-        return place.offset if place.offset >= 0 else None
+        return offset if offset >= 0 else None
 
     def largest_record(self, topic: str) -> int | None:
         """The largest record that a topic takes, in bytes; None when we may not ask."""
@@ -348,6 +346,24 @@ def category_of(error: Any) -> Category:
     name = error.name()
     kinds = {Category.MISSING: _MISSING, Category.AUTH: _AUTH, Category.CONFIG: _CONFIG}
     return next((kind for kind, names in kinds.items() if name in names), Category.OTHER)
+
+
+def _committed(consumer: Any, part: Part) -> int:
+    from confluent_kafka import KafkaException, TopicPartition
+
+    deadline = time.monotonic() + 2 * TIMEOUT
+    while True:
+        try:
+            place = consumer.committed([TopicPartition(part.topic, part.number)], TIMEOUT)[0]
+            if place.error is not None:
+                raise KafkaException(place.error)
+        except KafkaException as exc:
+            # A group that is new, or whose broker has just started, has no coordinator for a moment.
+            if exc.args[0].name() not in _NO_COORDINATOR or time.monotonic() > deadline:
+                raise
+            time.sleep(_MOMENT)
+        else:
+            return int(place.offset)
 
 
 def _internal(topic: str) -> bool:

@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.errors import SinkConfigError, UnknownNameError, UnsupportedError, did_you_mean
-from velostream.formats.csv_text import CsvDialect
-from velostream.formats.csv_writing import csv_lines
-from velostream.formats.json_text import json_value, plain_text
-from velostream.formats.json_writing import json_bytes
+from velostream.errors import ConfigError, SinkConfigError, UnknownNameError, did_you_mean
+from velostream.formats.decoding import FormatSettings
+from velostream.formats.encoding import RecordEncoder, encoder_for
 from velostream.model.changes import HEADERS, WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from velostream.connectors.base import SinkContext
     from velostream.connectors.kafka.options import KafkaOptions
 
 Headers = list[tuple[str, bytes | None]]
-_CSV = CsvDialect(",", '"', "", False)
 
 
 class Records(NamedTuple):
@@ -48,7 +45,6 @@ class Encoder:
     """Makes records of rows as a statement's properties say."""
 
     def __init__(self, options: KafkaOptions, context: SinkContext) -> None:
-        self._text = context.decimal_format == "string"
         names = {name.casefold(): name for name in context.schema.names}
         self._key = [_column(name, names, "key") for name in context.key]
         self._time = (
@@ -56,8 +52,11 @@ class Encoder:
         )
         if self._time and not pa.types.is_timestamp(context.schema.field(self._time).type):
             raise SinkConfigError(f'"timestamp.column" needs a timestamp, and "{self._time}" is none')
-        self._key_bytes = self._format(options.key_format or _default_key(self._key), self._key, "key.format")
-        self._value_bytes = self._format(options.format, context.schema.names, "format")
+        self._text = context.decimal_format == "string"
+        form = options.key_format or _default_key(self._key)
+        keys = pa.schema([context.schema.field(name) for name in self._key])
+        self._keys = self._format(form, keys, "key", options) if self._key else None
+        self._values = self._format(options.format, context.schema, "value", options)
 
     def records(self, rows: pa.Table) -> Records:
         """One record per row; a row that is taken back is a tombstone, unless another with its key comes."""
@@ -70,9 +69,9 @@ class Encoder:
             found = rows.column(HEADERS).to_pylist()
             headers = [[(header["key"], header["value"]) for header in each or ()] for each in found]
             rows = rows.drop_columns([HEADERS])
-        keys = self._keys(rows) if self._key else None
+        keys = list(self._keys.records(rows.select(self._key))) if self._keys is not None else None
         times = _millis(rows.column(self._time)) if self._time else None
-        values: list[bytes | None] = list(self._value_bytes(rows.slice(taken_back)))
+        values: list[bytes | None] = list(self._values.records(rows.slice(taken_back)))
         if not taken_back:
             return Records(keys, values, headers, times)
         assert keys is not None, "rows are taken back by their key"
@@ -86,38 +85,16 @@ class Encoder:
             None if times is None else [*[None] * count, *times[taken_back:]],
         )
 
-    def _keys(self, rows: pa.Table) -> list[bytes | None]:
-        return list(self._key_bytes(rows.select(self._key)))
-
-    def _format(
-        self, form: str, names: Sequence[str], property_name: str
-    ) -> Callable[[pa.Table], Iterable[bytes | None]]:
-        if form == "json":
-            return lambda rows: json_bytes(rows, self._text)
-        if form == "csv":
-            return lambda rows: (line.removesuffix("\n").encode() for line in csv_lines(rows, _CSV))
-        if form == "raw":
-            if len(names) > 1:
-                raise SinkConfigError(
-                    f'"{property_name}" = "raw" writes one column as it is, and there are {", ".join(names)}',
-                    hint="select one column, or take another format",
-                )
-            return lambda rows: raw_records(rows.column(0))
-        raise UnsupportedError(f'"{property_name}" = "{form}" is not in this version yet for sinks')
-
-
-def raw_records(column: pa.ChunkedArray) -> list[bytes | None]:
-    """Texts and bytes as they are, other values as text; null stays null."""
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_integer(kind):
-        return column.cast(pa.string()).cast(pa.binary()).to_pylist()  # type: ignore[no-any-return]
-    if pa.types.is_binary(kind):
-        return column.to_pylist()  # type: ignore[no-any-return]
-    return [None if value is None else _plain(value).encode() for value in column.to_pylist()]
-
-
-def _plain(value: Any) -> str:
-    return json_value(value) if isinstance(value, dict | list) else plain_text(value)
+    def _format(self, form: str, schema: pa.Schema, what: str, options: KafkaOptions) -> RecordEncoder:
+        settings = FormatSettings(
+            options.schema_file if what == "value" else None,
+            options.schema_registry_url,
+            f"{options.topic}-{what}",
+        )
+        try:
+            return encoder_for(form, schema, settings, decimals_as_text=self._text)
+        except ConfigError as exc:
+            raise SinkConfigError(exc.message, detail=exc.detail, hint=exc.hint) from exc
 
 
 def _default_key(columns: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from velostream.connectors.kafka.failures import as_sink_errors
 from velostream.connectors.kafka.producing import OVERHEAD, Producer, Transactions
 from velostream.connectors.kafka.topics import Topics
 from velostream.errors import SinkChangedError, SinkConfigError, SinkMissingError
+from velostream.formats.json_writing import json_bytes
 from velostream.model.changes import BadRow
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ class KafkaSink(Sink):
             raise SinkConfigError(f'"delivery" = "exactly_once" needs "acks" = "all", not "{options.acks}"')
         self._upserts = context.unique and bool(context.key)
         self.takes_deletes = self._upserts
-        self._encoder = Encoder(options, context)
+        with as_sink_errors():
+            self._encoder = Encoder(options, context)
         self._name = f"velostream-{context.job}-{_identity(context)}"
         self._limit = options.max_request_size
         self._cluster = Cluster(options)
@@ -149,7 +151,7 @@ class KafkaSink(Sink):
         """See `Sink`."""
         assert self._producer is not None, "recover was called"
         if rows.num_rows:
-            records = self._writable(self._encoder.records(rows))
+            records = self._writable(self._encoded(rows))
             if isinstance(self._producer, Transactions):
                 self._producer.send_as(self._done + 1, records)
                 self._done += 1
@@ -182,6 +184,27 @@ class KafkaSink(Sink):
             detail="what was written came from another copy of the data directory",
             hint="go on with the copy that wrote last, or begin anew with CREATE OR REPLACE",
         )
+
+    def _encoded(self, rows: pa.Table) -> Records:
+        """As records; rows that the format cannot hold are found one by one, and set aside."""
+        try:
+            return self._encoder.records(rows)
+        except ValueError:
+            pass
+        refused: list[BadRow] = []
+        kept: list[int] = []
+        for place in range(rows.num_rows):
+            row = rows.slice(place, 1)
+            try:
+                self._encoder.records(row)
+            except ValueError as exc:
+                refused.append(
+                    BadRow(str(exc), f"kafka://{self._topic}", "", "", next(json_bytes(row))[:_SHOWN])
+                )
+            else:
+                kept.append(place)
+        self._refuse(refused)
+        return self._encoder.records(rows.take(kept))
 
     def _writable(self, records: Records) -> Records:
         """All but those that Kafka never takes, which are set aside."""
