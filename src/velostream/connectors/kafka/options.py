@@ -234,6 +234,17 @@ class KafkaOptions(Options):
         description="whether the broker's name is checked against its certificate; empty turns it off",
     )
 
+    def retry_delay(self, attempt: int) -> timedelta:
+        """How long to wait after an attempt, counted from 1, that found no topic."""
+        first, longest = self.topic_retry_interval, self.topic_retry_max_delay
+        if self.topic_retry_strategy == "linear":
+            return min(first * attempt, longest)
+        if self.topic_retry_strategy == "fixed":
+            return min(first, longest)
+        # Beyond any sensible delay the power itself would overflow.
+        factor = min(self.topic_retry_multiplier ** min(attempt - 1, 100), 1e6)
+        return min(first * factor, longest)
+
     @field_validator("auto_offset_reset", mode="before")
     @classmethod
     def _known_reset(cls, value: object) -> object:

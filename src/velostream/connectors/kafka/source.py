@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from velostream.connectors.base import Source, SourceContext, log
 from velostream.connectors.kafka.cluster import Cluster, Part
-from velostream.connectors.kafka.frames import OFFSET_WIDTH, RAW, SYSTEM, TOMBSTONE, KafkaFrames
+from velostream.connectors.kafka.frames import RAW, SYSTEM, TOMBSTONE, KafkaFrames
 from velostream.connectors.kafka.memory import Gap, SourceMemory
 from velostream.connectors.kafka.options import messages_of
+from velostream.connectors.kafka.places import sequence, starting
 from velostream.connectors.kafka.topics import Topics
 from velostream.errors import (
     InternalError,
@@ -31,6 +28,7 @@ from velostream.model.changes import BadRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import timedelta
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -47,8 +45,6 @@ _OF_KAFKA = re.compile(
     r"org\.apache\.kafka\.(common\.(errors\.)?|clients\.consumer\.)\w*Exception|\[KAFKA_DATA_LOSS"
 )
 """Exceptions of Kafka's own; a stack trace that only passes through its connector has none."""
-_EARLIEST, _LATEST = -2, -1
-"""Offsets of `starting.offsets` that mean the beginning and the end, as for Spark."""
 
 
 class KafkaSource(Source):
@@ -93,14 +89,7 @@ class KafkaSource(Source):
 
     def retry_delay(self, attempt: int) -> timedelta:
         """See `Source`: as the strategy says."""
-        first, longest = self._options.topic_retry_interval, self._options.topic_retry_max_delay
-        if self._options.topic_retry_strategy == "linear":
-            return min(first * attempt, longest)
-        if self._options.topic_retry_strategy == "fixed":
-            return min(first, longest)
-        # Beyond any sensible delay the power itself would overflow.
-        factor = min(self._options.topic_retry_multiplier ** min(attempt - 1, 100), 1e6)
-        return min(first * factor, longest)
+        return self._options.retry_delay(attempt)
 
     def check(self) -> None:
         """See `Source`; a missing topic is created if the statement says so."""
@@ -216,21 +205,7 @@ class KafkaSource(Source):
 
     def order(self, positions: pa.ChunkedArray) -> pa.Array:
         """See `Source`: within a partition by offset; across partitions by time, where a key has moved."""
-        texts = positions.combine_chunks()
-        offsets = _digits(texts, 0, OFFSET_WIDTH)
-        times = _digits(texts, OFFSET_WIDTH, 2 * OFFSET_WIDTH)
-        parts = pc.utf8_slice_codeunits(texts, 2 * OFFSET_WIDTH).dictionary_encode()
-        if len(parts.dictionary) <= 1:
-            return pa.array(offsets)
-        codes = parts.indices.to_numpy()
-        by_part = np.lexsort((offsets, codes))
-        # A record is not older than those before it in its partition, whatever its producer's clock said.
-        for code in range(len(parts.dictionary)):
-            place = by_part[codes[by_part] == code]
-            times[place] = np.maximum.accumulate(times[place])
-        ranks = np.empty(len(texts), dtype=np.int64)
-        ranks[np.lexsort((offsets, codes, times))] = np.arange(len(texts))
-        return pa.array(ranks)
+        return sequence(positions)
 
     def settled(self) -> bool:
         """See `Source`."""
@@ -271,7 +246,7 @@ class KafkaSource(Source):
             self._looked_at = time.monotonic()
             if not self._known:
                 self._topics.check()
-            start = self._starting(self._parts())
+            start = starting(self._options, self._cluster, self._parts(), whole=self._context.whole)
             ids = {name: topic.id for name, topic in self._known.items()}
             self._memory.began({part.text: offset for part, offset in start.items()}, ids)
         if self._context.once and self._final is None:
@@ -279,29 +254,6 @@ class KafkaSource(Source):
             self._final = self._ends({part.text: 0 for part in self._parts()})
         assert self._memory.start is not None
         return self._memory.start
-
-    def _starting(self, parts: Sequence[Part]) -> dict[Part, int]:
-        options = self._options
-        if options.starting_timestamp is not None:
-            return self._cluster.at_time(parts, _millis(options.starting_timestamp))
-        reset = options.auto_offset_reset or ("earliest" if self._context.whole else "latest")
-        first = self._cluster.latest(parts) if reset == "latest" else self._cluster.earliest(parts)
-        if options.starting_offsets is None:
-            return first
-        given = _given_offsets(options.starting_offsets)
-        unknown = set(given) - set(parts)
-        if unknown:
-            raise SourceConfigError(
-                f'"starting.offsets" names {min(unknown).text}, which is not read',
-                hint=f"the source has {', '.join(part.text for part in parts)}",
-            )
-        named = {_EARLIEST: self._cluster.earliest, _LATEST: self._cluster.latest}
-        return {
-            part: named[given[part]]([part])[part]
-            if given.get(part) in named
-            else given.get(part, first[part])
-            for part in parts
-        }
 
     def _parts(self) -> list[Part]:
         return [
@@ -431,35 +383,3 @@ class KafkaSource(Source):
         assert self.session is not None
         upsert = TOMBSTONE in (self._used or ())
         return KafkaFrames(self.session, self._options, self._decoder, upsert)
-
-
-def _digits(texts: pa.Array, start: int, stop: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    numbers = pc.utf8_slice_codeunits(texts, start, stop).cast(pa.int64())
-    return np.array(numbers, dtype=np.int64)
-
-
-def _given_offsets(text: str) -> dict[Part, int]:
-    try:
-        return {
-            Part(topic, int(number)): int(offset)
-            for topic, parts in json.loads(text).items()
-            for number, offset in parts.items()
-        }
-    except (ValueError, AttributeError, TypeError) as exc:
-        raise SourceConfigError(
-            f'"starting.offsets" cannot be read: {exc}',
-            hint='write {"topic": {"0": 42}}; -2 is the beginning of a partition, -1 its end',
-        ) from exc
-
-
-def _millis(text: str) -> int:
-    if text.strip().isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError as exc:
-        raise SourceConfigError(
-            f'"starting.timestamp" cannot be read: {text}',
-            hint="write 2026-05-01T12:00:00Z, or milliseconds since 1970",
-        ) from exc
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
