@@ -26,7 +26,7 @@ _EARLIEST, _LATEST = -2, -1
 def starting(
     options: KafkaOptions, cluster: Cluster, parts: Sequence[Part], *, whole: bool
 ) -> dict[Part, int]:
-    """The first offset to read of each partition: the oldest if `whole`, or its end, unless the statement says."""
+    """The first offset to read of each partition; by default the oldest, or the end if not `whole`."""
     if options.starting_timestamp is not None:
         return cluster.at_time(parts, _millis(options.starting_timestamp))
     reset = options.auto_offset_reset or ("earliest" if whole else "latest")
