@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.errors import SourceMissingError
 from velostream.formats.avro_columns import Doubt, column_reader, one_schema, record_places
 from velostream.formats.avro_reading import UnreadableError, record_reader
 from velostream.formats.avro_types import AvroSchema, arrow_columns, kind_of, parse_avro
-from velostream.formats.inference import merge_schemas
-from velostream.formats.python_frames import decode_in_python, reasons_of
-from velostream.formats.schemas import Schemas
-from velostream.formats.wire import HEADER, schema_ids, unframed
+from velostream.formats.schema_decoder import SchemaDecoder
+from velostream.formats.wire import HEADER, unframed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-
-    from pyspark.sql import DataFrame
 
     from velostream.formats.decoding import FormatSettings
     from velostream.formats.registry import Registered, Registry
@@ -46,51 +40,21 @@ def _record(schema: AvroSchema) -> AvroSchema:
     return schema
 
 
-@dataclass
-class AvroDecoder:
+class AvroDecoder(SchemaDecoder[AvroSchema]):
     """One Avro record per record."""
 
-    settings: FormatSettings
-    schemas: Schemas[AvroSchema] = field(init=False)
+    def __init__(self, settings: FormatSettings) -> None:
+        super().__init__(AvroLanguage(), settings)
 
-    def __post_init__(self) -> None:
-        self.schemas = Schemas(AvroLanguage(), self.settings)
+    def columns_of(self, schema: AvroSchema) -> pa.Schema:
+        """Those of its record."""
+        return arrow_columns(schema)
 
-    def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
-        """From the schema; see `Schemas.reader`."""
-        reader = self.schemas.reader(sample)
-        return None if reader is None else arrow_columns(reader)
-
-    def frame(
-        self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
-    ) -> DataFrame:
-        """See `Decoder.frame`. A careful frame looks which schemas the records have and asks for them."""
-        if careful:
-            self.schemas.learn_all(records)
-        return decode_in_python(records, fields, passed, self._rows(fields), careful=careful)
-
-    def reasons(self, records: Sequence[bytes], fields: Sequence[pa.Field]) -> list[str | None]:
-        """See `Decoder.reasons`."""
-        self.schemas.learn(schema_ids(list(records)))
-        return reasons_of(records, fields, self._rows(fields))
-
-    def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
-        """New fields of the schemas that the records were written with, and wider numbers."""
-        ids = schema_ids(list(records))
-        self.schemas.learn(ids)
-        wide = schema
-        for number in sorted(ids & self.schemas.known.keys()):
-            wide = merge_schemas(wide, arrow_columns(self.schemas.known[number]))
-        return None if wide == schema else wide
-
-    def _rows(self, fields: Sequence[pa.Field]) -> AvroRows:
-        reader = self.schemas.reader()
-        if reader is None and self.schemas.known:
-            reader = next(iter(self.schemas.known.values()))
-        if reader is None:
-            raise SourceMissingError(f'the schema registry has no schema of "{self.settings.subject}" yet')
-        framed = self.schemas.registry is not None
-        return AvroRows(fields, reader, dict(self.schemas.known) if framed else None)
+    def rows(
+        self, fields: Sequence[pa.Field], reader: AvroSchema, writers: Mapping[int, AvroSchema] | None
+    ) -> AvroRows:
+        """See `SchemaDecoder`."""
+        return AvroRows(fields, reader, writers)
 
 
 class AvroRows:

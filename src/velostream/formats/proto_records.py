@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from velostream.errors import SourceMissingError
-from velostream.formats.inference import merge_schemas
 from velostream.formats.proto_files import ProtoSchema, compiled, compiled_file, message_class, protobuf
 from velostream.formats.proto_types import field_reader, message_columns
-from velostream.formats.python_frames import decode_in_python, reasons_of
-from velostream.formats.schemas import Schemas
-from velostream.formats.wire import schema_ids, unframed
+from velostream.formats.schema_decoder import SchemaDecoder
+from velostream.formats.wire import unframed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
     from velostream.formats.decoding import FormatSettings
     from velostream.formats.registry import Registered, Registry
@@ -54,50 +50,22 @@ def columns_of(schema: ProtoSchema) -> pa.Schema:
     return message_columns(message_class(schema).DESCRIPTOR)
 
 
-@dataclass
-class ProtobufDecoder:
+class ProtobufDecoder(SchemaDecoder[ProtoSchema]):
     """One message per record."""
 
-    settings: FormatSettings
-    schemas: Schemas[ProtoSchema] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, settings: FormatSettings) -> None:
         protobuf()
-        self.schemas = Schemas(ProtoLanguage(self.settings.message), self.settings)
+        super().__init__(ProtoLanguage(settings.message), settings)
 
-    def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
-        """From the schema; see `Schemas.reader`."""
-        reader = self.schemas.reader(sample)
-        return None if reader is None else columns_of(reader)
+    def columns_of(self, schema: ProtoSchema) -> pa.Schema:
+        """Those of its message."""
+        return columns_of(schema)
 
-    def frame(
-        self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
-    ) -> DataFrame:
-        """See `Decoder.frame`. A careful frame looks which schemas the records have and asks for them."""
-        if careful:
-            self.schemas.learn_all(records)
-        return decode_in_python(records, fields, passed, self._rows(fields), careful=careful)
-
-    def reasons(self, records: Sequence[bytes], fields: Sequence[pa.Field]) -> list[str | None]:
-        """See `Decoder.reasons`."""
-        self.schemas.learn(schema_ids(list(records)))
-        return reasons_of(records, fields, self._rows(fields))
-
-    def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
-        """New fields of the schemas that the records were written with, and wider numbers."""
-        ids = schema_ids(list(records))
-        self.schemas.learn(ids)
-        wide = schema
-        for number in sorted(ids & self.schemas.known.keys()):
-            wide = merge_schemas(wide, columns_of(self.schemas.known[number]))
-        return None if wide == schema else wide
-
-    def _rows(self, fields: Sequence[pa.Field]) -> ProtobufRows:
-        reader = self.schemas.reader()
-        if reader is None:
-            raise SourceMissingError(f'the schema registry has no schema of "{self.settings.subject}" yet')
-        framed = self.schemas.registry is not None
-        return ProtobufRows(fields, reader, dict(self.schemas.known) if framed else None)
+    def rows(
+        self, fields: Sequence[pa.Field], reader: ProtoSchema, writers: Mapping[int, ProtoSchema] | None
+    ) -> ProtobufRows:
+        """See `SchemaDecoder`."""
+        return ProtobufRows(fields, reader, writers)
 
 
 class ProtobufRows:
