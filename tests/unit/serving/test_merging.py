@@ -199,7 +199,7 @@ def test_random_changes_beside_merging(
     reader = Thread(target=_read, args=(table, reading, wrong))
     reader.start()
     try:
-        for number in range(1, rounds(300, 5_000)):
+        for number in range(1, rounds(120, 5_000)):
             _change(table, truth, number, rng, keyed=keyed)
             if number % 50 == 0:
                 settle(table)
