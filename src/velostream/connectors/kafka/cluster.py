@@ -104,6 +104,7 @@ class Cluster:
         self._settings = python_settings(options)
         self._committed_only = options.isolation_level == "read_committed"
         self._made: Any = None
+        self._committer: Any = None
         self._heard: Any = None
 
     @property
@@ -234,14 +235,16 @@ class Cluster:
 
     def commit(self, group: str, offsets: Mapping[Part, int]) -> None:
         """Record under a consumer group how far we are."""
-        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+        from confluent_kafka import TopicPartition
 
         places = [TopicPartition(part.topic, part.number, offset) for part, offset in offsets.items()]
         if not places:
             return
+        # Not of the admin client: see `committed`.
         with self._asking():
-            asked = [ConsumerGroupTopicPartitions(group, places)]
-            self._admin().alter_consumer_group_offsets(asked, request_timeout=TIMEOUT)[group].result()
+            if self._committer is None:
+                self._committer = self._consumer(group, self._committed_only)
+            self._committer.commit(offsets=places, asynchronous=False)
 
     def committed(self, group: str, part: Part, *, settled: bool = True) -> int | None:
         """What was last recorded under a group, if anything; `settled` waits for its transactions to end."""
@@ -270,6 +273,9 @@ class Cluster:
     def close(self) -> None:
         """Let go of the connection."""
         self._made = None
+        if self._committer is not None:
+            self._committer.close()
+            self._committer = None
 
     # --- inside -----------------------------------------------------------------------------------------
 

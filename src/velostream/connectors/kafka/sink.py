@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.base import Delivery, Sink
@@ -18,7 +19,7 @@ from velostream.formats.json_writing import json_bytes
 from velostream.model.changes import BadRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from threading import Event
 
     import pyarrow as pa
@@ -38,7 +39,7 @@ def await_topic(options: KafkaOptions, stop: Event, tell: Callable[[str], None])
     with as_sink_errors():
         topics = _topics(options)
     deadline = time.monotonic() + options.topic_wait_timeout.total_seconds()
-    for attempt, delay in enumerate(_delays(options), start=1):
+    for attempt in count(1):
         try:
             with as_sink_errors():
                 topics.check()
@@ -47,24 +48,9 @@ def await_topic(options: KafkaOptions, stop: Event, tell: Callable[[str], None])
             if left <= 0 or stop.is_set():
                 raise
             tell(f"attempt {attempt}: {exc.message}; trying again for {left:.0f}s")
-            stop.wait(min(delay, left))
+            stop.wait(min(options.retry_delay(attempt).total_seconds(), left))
         else:
             return
-
-
-def _delays(options: KafkaOptions) -> Iterator[float]:
-    first, longest = (
-        options.topic_retry_interval.total_seconds(),
-        options.topic_retry_max_delay.total_seconds(),
-    )
-    attempt, delay = 1, first
-    while True:
-        yield min(delay, longest)
-        attempt += 1
-        if options.topic_retry_strategy == "exponential":
-            delay = min(delay * options.topic_retry_multiplier, longest)
-        elif options.topic_retry_strategy == "linear":
-            delay = min(first * attempt, longest)
 
 
 def _topics(options: KafkaOptions) -> Topics:
