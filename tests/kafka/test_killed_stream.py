@@ -90,9 +90,7 @@ def test_each_row_and_the_last_of_each_group(
     assert out.split() == ["ready", "True"]
     found = consume(rows)
     assert sorted((record.json["id"], record.json["grp"]) for record in found) == written
-    for key in "abc":
-        numbers = [record.json["id"] for record in found if record.json["grp"] == key]
-        assert numbers == sorted(numbers)
+    # Their order within a step is not compared: Spark reads the pieces of a file in an order of its own.
     last = {record.key: record.json["n"] for record in consume(groups)}
     counts = {grp.encode(): sum(other == grp for _, other in written) for _, grp in written}
     assert last == counts
