@@ -173,8 +173,8 @@ def test_a_process_that_slept_too_long_is_fenced(
     check(consume(name))
 
 
-# Only in `make soak`: about once in four runs beside other work the writer ends with an error that it does not
-# try again, instead of going on. Nothing is lost or doubled then, but the job has failed: an open bug.
+# Only in `make soak`: about once in four runs beside other work the writer ends with an error that it does
+# not try again, instead of going on. Nothing is lost or doubled then, but the job has failed: an open bug.
 @pytest.mark.soak
 def test_a_broker_that_is_killed_costs_nothing(
     own_broker: BrokerProcess, tmp_path: Path, rng: random.Random, rounds
