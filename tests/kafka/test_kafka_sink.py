@@ -109,7 +109,7 @@ def test_keys_fall_where_java_puts_them(database: Database, topic: Topics, writt
 
 
 def test_a_stream_with_options(database: Database, topic: Topics, written, trades: Path) -> None:
-    name = topic(1)
+    name = topic(1, {"retention.ms": "-1"})  # its records say that they are months old
     database.sql(
         f"CREATE STREAM with_options AS SELECT id, symbol, price, at FROM file://{trades} "
         f'WITH ("sink" = "kafka://{name}", "key" = "symbol,id", "decimal.format" = "string", '
