@@ -178,7 +178,8 @@ def random_number(rng: random.Random) -> str:
         zeros = rng.choice("09") * rng.randrange(0, 25)
         return f"{rng.randrange(100)}.{rng.randrange(100):02d}{zeros}{rng.choice(['', '1', '5', '0'])}"
     if kind == 4:
-        return f"{rng.randrange(1, 10 ** rng.randrange(1, 20))}e{rng.randrange(-25, 12)}"
+        exponent = rng.choice([rng.randrange(-25, 12), -1, -2])
+        return f"{rng.randrange(1, 10 ** rng.randrange(1, 20))}e{exponent}"
     left = rng.choice("09") * rng.randrange(8)
     right = rng.choice("09") * rng.randrange(1, 8)
     return f"{rng.randrange(1, 99)}{left}.{right}{rng.randrange(10)}E-{rng.randrange(8)}"

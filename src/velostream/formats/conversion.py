@@ -116,19 +116,24 @@ def exact_decimal(column: str, precision: int, scale: int) -> str:
 
     First branch, which most amounts of money take: too few characters after the point for an exponent below
     one. Second: no such exponent (no `-` past the sign) and no more digits after the point than the type has.
-    Third: an exponent; the result is right when it is the same double, so that it is not too small to be
-    seen, and has the same digits as far as 38 of them reach. Fourth: zeros too many.
+    Third: an exponent; the result is right when it has the same digits as far as 38 of them reach, and is not
+    zero because it is too small to be seen; where 38 reach no further than the text may, it must also be the
+    same double. Fourth: zeros too many.
     """
     name = f"DECIMAL({precision},{scale})"
     cast = f"try_cast({column} AS {name})"
-    widest = f"DECIMAL(38,{38 - (precision - scale)})"
+    places = 38 - (precision - scale)
+    widest = f"DECIMAL(38,{places})"
+    double = f"try_cast({column} AS DOUBLE)"
+    seen = f"({cast} <> 0 OR {double} = 0)"
+    if places < _DOUBLE_TEXT + scale - 4:
+        seen = f"CAST({cast} AS DOUBLE) = {double}"
     return (
         f"CASE WHEN octet_length({column}) - instr({column}, '.') <= {min(scale, 2)} THEN {cast}"
         f" WHEN locate('-', {column}, 2) = 0 AND (instr({column}, '.') = 0"
         f" OR octet_length({column}) - instr({column}, '.') <= {scale}) THEN {cast}"
         f" WHEN {column} RLIKE '[eE]' THEN CASE WHEN length({column}) <= {_DOUBLE_TEXT}"
-        f" AND CAST({cast} AS DOUBLE) = try_cast({column} AS DOUBLE)"
-        f" AND CAST({cast} AS {widest}) = try_cast({column} AS {widest}) THEN {cast} END"
+        f" AND {seen} AND CAST({cast} AS {widest}) = try_cast({column} AS {widest}) THEN {cast} END"
         f" WHEN {column} RLIKE '^\\\\s*[-+]?\\\\d*\\\\.\\\\d{{0,{scale}}}0*\\\\s*$' THEN {cast} END"
     )
 

@@ -43,7 +43,7 @@ _LONGEST_EXACT = 15
 """Digits that survive when Spark hands a number to a text column, which it does by way of a double."""
 _QUOTED = r'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _NUMBER = r"-?\d++(?:\.\d++)?(?:[eE][-+]?\d++)?"
-_LONG = rf"[0-9.]{{{_LONGEST_EXACT + 2}}}"
+_LONG = rf"[0-9.]{{{_LONGEST_EXACT + 1}}}"
 _PASSED_OVER = rf'[^"0-9-]++|{_QUOTED}|-(?!\d)|-?\d++(?![.eE])|(?!-?{_LONG}){_NUMBER}'
 _NEXT_LONG = rf"\G((?:{_PASSED_OVER})*+)({_NUMBER})"
 """From the end of the last match on, the next number with more digits than survive. All repetition is
