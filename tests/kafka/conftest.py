@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import kafka_clients as clients
 import pytest
 
+import velostream
 from velostream.runtime.broker import BrokerProcess, free_port
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafka_clients import Consume, Produce, Received, Topics
+
+    from velostream.runtime.database import Database
 
 _numbers = itertools.count(1)
 
@@ -37,6 +40,15 @@ def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process.start()
     yield process
     process.kill()
+
+
+@pytest.fixture(scope="module")
+def database(spark, broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """One database for the whole module; its statements find the broker by the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VELOSTREAM_KAFKA_BROKERS", broker.address)
+        with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
+            yield shared
 
 
 @pytest.fixture

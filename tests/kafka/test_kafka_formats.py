@@ -6,18 +6,11 @@ import io
 import json
 import struct
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import fastavro
 import pytest
 
-import velostream
 from formats.schema_registry import SchemaRegistry, running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from velostream.runtime.database import Database
 
 pytestmark = pytest.mark.spark
 AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
@@ -27,12 +20,6 @@ V1 = {
     "fields": [{"name": "id", "type": "long"}, {"name": "amount", "type": AMOUNT}],
 }
 V2 = {**V1, "fields": [*V1["fields"], {"name": "note", "type": ["null", "string"], "default": None}]}
-
-
-@pytest.fixture(scope="module")
-def database(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
-        yield shared
 
 
 @pytest.fixture

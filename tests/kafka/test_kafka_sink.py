@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka_clients import Sent
 
-import velostream
 from velostream.errors import (
     SinkConfigError,
     SinkMissingError,
@@ -21,13 +20,12 @@ from velostream.errors import (
 from velostream.model.jobs import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from kafka_clients import Consume, Produce, Received, Topics
     from tests.conftest import WaitUntil
 
-    from velostream.runtime.broker import BrokerProcess
     from velostream.runtime.database import Database
 
 pytestmark = pytest.mark.spark
@@ -37,15 +35,6 @@ TRADES = """id,symbol,price,at
 2,MSFT,99.50,2026-01-05 10:00:01.5
 3,AAPL,151.00,2026-01-05 10:00:02
 """
-
-
-@pytest.fixture(scope="module")
-def database(spark, broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """One database for the whole module; its statements find the broker by the environment."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VELOSTREAM_KAFKA_BROKERS", broker.address)
-        with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
-            yield shared
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import pytest
 from kafka_clients import Sent, make_topic
@@ -14,18 +13,7 @@ from velostream.connectors.kafka.cluster import Cluster, Part
 from velostream.connectors.kafka.options import KafkaOptions
 from velostream.errors import SourceConfigError, SourceMissingError, SourceNetworkError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from velostream.runtime.database import Database
-
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def database(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
-        yield shared
 
 
 @pytest.fixture

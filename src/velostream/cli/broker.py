@@ -112,8 +112,8 @@ def _make(brokers: Cluster, topics: Mapping[str, int]) -> None:
         if name not in there:
             brokers.create(name, partitions, 1)
             whisper(f'made topic "{name}" with {_counted(partitions, "partition")}')
-        elif there[name].partitions != partitions:
-            say(f'topic "{name}" is there, with {_counted(there[name].partitions, "partition")}')
+        elif there[name] != partitions:
+            say(f'topic "{name}" is there, with {_counted(there[name], "partition")}')
     brokers.close()
 
 

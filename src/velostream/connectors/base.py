@@ -8,10 +8,12 @@ are the same call here: `read(partition, None, end)` is all of it as of `end`, a
 from __future__ import annotations
 
 import logging
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from velostream.errors import InternalError, UnsupportedError, VelostreamError
@@ -198,6 +200,29 @@ class Source(ABC):
 
     def close(self) -> None:  # noqa: B027
         """Let go of connections and files."""
+
+
+def wait_while_missing(
+    check: Callable[[], object],
+    missing: type[VelostreamError],
+    timeout: timedelta,
+    delay: Callable[[int], timedelta],
+    stop: Event,
+    tell: Callable[[str], None],
+) -> None:
+    """Until `check` finds it; raises what it says after the timeout. `delay` is asked after each attempt."""
+    deadline = time.monotonic() + timeout.total_seconds()
+    for attempt in count(1):
+        try:
+            check()
+        except missing as exc:
+            left = deadline - time.monotonic()
+            if left <= 0 or stop.is_set():
+                raise
+            tell(f"attempt {attempt}: {exc.message}; trying again for {left:.0f}s")
+            stop.wait(min(delay(attempt).total_seconds(), left))
+        else:
+            return
 
 
 @dataclass(frozen=True)

@@ -8,23 +8,12 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.errors import ConfigError, SourceConfigError
+from velostream.formats.avro_types import PRIMITIVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BATCH = 10_000
-_PRIMITIVES: dict[str, pa.DataType] = {
-    "null": pa.string(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-    "enum": pa.string(),
-    "fixed": pa.binary(),
-}
 _LOGICAL: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("us", tz="UTC"),
@@ -78,7 +67,7 @@ def _arrow_schema(schema: Any) -> pa.Schema:
 
 def _arrow_type(kind: Any, named: dict[str, pa.DataType]) -> pa.DataType:
     if isinstance(kind, str):
-        found = _PRIMITIVES.get(kind) or named.get(kind)
+        found = PRIMITIVES.get(kind) or named.get(kind)
         if found is None:
             raise SourceConfigError(f'Avro type "{kind}" is not known')
         return found
@@ -106,5 +95,5 @@ def _nested(kind: dict[str, Any], named: dict[str, pa.DataType]) -> pa.DataType:
         named[kind["name"]] = found
         return found
     if "name" in kind:
-        named[kind["name"]] = _PRIMITIVES[name]
+        named[kind["name"]] = PRIMITIVES[name]
     return _arrow_type(name, named)

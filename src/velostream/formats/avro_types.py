@@ -13,7 +13,7 @@ from velostream.errors import ConfigError, SourceConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_PRIMITIVES: dict[str, pa.DataType] = {
+PRIMITIVES: dict[str, pa.DataType] = {
     "null": pa.string(),
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -109,7 +109,7 @@ def kind_of(schema: Any, within: AvroSchema) -> Kind:
         return Kind("union", None, schema)
     name = schema["type"] if isinstance(schema, dict) else schema
     name = "record" if name == "error" else name
-    if isinstance(schema, dict) and name in within.named and name not in _PRIMITIVES:
+    if isinstance(schema, dict) and name in within.named and name not in PRIMITIVES:
         return kind_of(within.named[name], within)
     return Kind(name, _logical(name, schema), schema)
 
@@ -158,9 +158,9 @@ def arrow_type(one: Any, schema: AvroSchema, within: tuple[str, ...] = ()) -> pa
         return pa.struct(
             [pa.field(f["name"], arrow_type(f["type"], schema, within)) for f in kind.schema["fields"]]
         )
-    if kind.name not in _PRIMITIVES:
+    if kind.name not in PRIMITIVES:
         raise SourceConfigError(f'Avro type "{kind.name}" is not known')
-    return _PRIMITIVES[kind.name]
+    return PRIMITIVES[kind.name]
 
 
 def branches(union: Sequence[Any], schema: AvroSchema) -> list[Any]:

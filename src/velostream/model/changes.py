@@ -24,12 +24,15 @@ SYSTEM_COLUMNS = ("_timestamp", "_event_time", "_partition", "_offset")
 
 KAFKA_COLUMNS = ("_key", "_topic", "_headers")
 
+TOMBSTONE = "_tombstone"
+"""System column of sources with messages: the message says that its row is gone."""
+
 
 @dataclass(frozen=True)
 class Messages:
     """Rows of a source are messages: a later one with the same key can stand for the same thing, changed.
 
-    The system column `_tombstone` tells that it is gone. A query that takes rows as they are into a table
+    `TOMBSTONE` tells that it is gone. A query that takes rows as they are into a table
     follows that; others only where the source `upserts`.
     """
 

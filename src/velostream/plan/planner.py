@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
+from velostream.model.changes import TOMBSTONE
 from velostream.plan.calls import volatile_calls
 from velostream.plan.derived import derived_plan
 from velostream.plan.groups import NeedsColumns, groups_apply, plan_groups
@@ -30,9 +31,6 @@ __all__ = ["POSITION", "NeedsColumns", "plan_query"]
 SPARK = "spark"
 POSITION = "_position"
 """System column that orders the rows of a source; asked of it where a later row replaces an earlier one."""
-TOMBSTONE = "_tombstone"
-"""System column of sources with a message key: the message says that its row is gone."""
-
 
 LAST_PER_KEY = Step(
     StepKind.MERGE,

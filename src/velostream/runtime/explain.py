@@ -11,7 +11,7 @@ from velostream.plan.ageing import ageing, steps_of
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages, message_key
 from velostream.plan.planner import LAST_PER_KEY, NeedsColumns, plan_query
-from velostream.plan.plans import Plan, RecomputePlan, RowsPlan, UpsertPlan
+from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
 from velostream.plan.steps import Step, StepKind
 from velostream.runtime.opening import common_options, connector_for, key_of
 from velostream.runtime.retention import told
@@ -116,7 +116,7 @@ def _planned(
     by_message = message_key(query, _messages(query)) if isinstance(statement, model.CreateTable) else None
     if by_message is not None and not key:
         # Whatever its columns are.
-        return UpsertPlan("", (), "", asked=(), steps=(LAST_PER_KEY,))
+        return Plan(query.tree.sql(dialect="spark"), steps=(LAST_PER_KEY,))
     return plan_query(query, key, only_grows=_only_grows(statement, query), columns=_used(query, columns))
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.errors import SqlError
+from velostream.model.changes import TOMBSTONE
 from velostream.model.secrets import redact_uri
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.messages import message_key
@@ -181,7 +182,7 @@ SYSTEM_TYPES = {
     "_key": pa.string(),
     "_topic": pa.string(),
     "_headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-    "_tombstone": pa.bool_(),
+    TOMBSTONE: pa.bool_(),
 }
 """System columns of sources; which of them a source has, the binder knows."""
 

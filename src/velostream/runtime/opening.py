@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.connectors.base import Delivery, Sink, SinkContext, Source, SourceContext
+from velostream.connectors.base import Delivery, Sink, SinkContext, Source, SourceContext, wait_while_missing
 from velostream.connectors.properties import build_options
 from velostream.connectors.registry import Registered, default_registry
 from velostream.errors import (
@@ -184,26 +184,11 @@ def wait_for_tables(
         stop.wait(0.1)
 
 
-def wait_for(
-    source: Source,
-    stop: Event,
-    tell: Callable[[str], None],
-) -> None:
+def wait_for(source: Source, stop: Event, tell: Callable[[str], None]) -> None:
     """Until the source is there and tells its columns; raises what is missing after its `wait_timeout`."""
-    import time
 
-    deadline = time.monotonic() + source.wait_timeout.total_seconds()
-    attempt = 0
-    while True:
-        try:
-            source.check()
-            source.discover()
-        except SourceMissingError as exc:
-            attempt += 1
-            left = deadline - time.monotonic()
-            if left <= 0 or stop.is_set():
-                raise
-            tell(f"attempt {attempt}: {exc.message}; trying again for {left:.0f}s")
-            stop.wait(min(source.retry_delay(attempt).total_seconds(), left))
-        else:
-            return
+    def look() -> None:
+        source.check()
+        source.discover()
+
+    wait_while_missing(look, SourceMissingError, source.wait_timeout, source.retry_delay, stop, tell)

@@ -26,38 +26,54 @@ if TYPE_CHECKING:
 
 TIMEOUT = 5.0
 """Seconds that a broker has to answer."""
-_CONFIG = {
-    "_INVALID_ARG",
-    "INVALID_CONFIG",
-    "TOPIC_EXCEPTION",
-    "INVALID_REPLICATION_FACTOR",
-    "_UNSUPPORTED_FEATURE",
-}
-_CONFIG |= {
-    "INVALID_PARTITIONS",
-    "POLICY_VIOLATION",
-    "UNSUPPORTED_VERSION",
-    "INVALID_REQUEST",
-    "_NOT_IMPLEMENTED",
-}
-_CONFIG |= {"INVALID_GROUP_ID", "UNKNOWN_CONFIGURATION"}
-_AUTH = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "_SSL"}
-_AUTH |= {"CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"}
-_AUTH |= {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "ILLEGAL_SASL_STATE"}
-_MOVING = {
-    "LEADER_NOT_AVAILABLE",
-    "NOT_LEADER_FOR_PARTITION",
-    "UNKNOWN_TOPIC_OR_PART",
-    "UNKNOWN_LEADER_EPOCH",
-}
+_CONFIG = frozenset(
+    {
+        "_INVALID_ARG",
+        "_NOT_IMPLEMENTED",
+        "_UNSUPPORTED_FEATURE",
+        "INVALID_CONFIG",
+        "INVALID_GROUP_ID",
+        "INVALID_PARTITIONS",
+        "INVALID_REPLICATION_FACTOR",
+        "INVALID_REQUEST",
+        "POLICY_VIOLATION",
+        "TOPIC_EXCEPTION",
+        "UNKNOWN_CONFIGURATION",
+        "UNSUPPORTED_VERSION",
+    }
+)
+_AUTH = frozenset(
+    {
+        "_AUTHENTICATION",
+        "_SSL",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "ILLEGAL_SASL_STATE",
+        "SASL_AUTHENTICATION_FAILED",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "UNSUPPORTED_SASL_MECHANISM",
+    }
+)
+_MISSING = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"})
+_MOVING = frozenset(
+    {"LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "UNKNOWN_LEADER_EPOCH", "UNKNOWN_TOPIC_OR_PART"}
+)
+_NO_COORDINATOR = frozenset(
+    {
+        "_WAIT_COORD",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "UNSTABLE_OFFSET_COMMIT",
+    }
+)
 _MOMENT = 0.05
-_NO_COORDINATOR = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
-_NO_COORDINATOR |= {"UNSTABLE_OFFSET_COMMIT", "_WAIT_COORD"}
-_MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"}
 
-_quiet = logging.getLogger("velostream.kafka.client")
-_quiet.addHandler(logging.NullHandler())
-_quiet.propagate = False
+QUIET = logging.getLogger("velostream.kafka.client")
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+"""What clients say goes here and no further: each failure is told by an error of ours."""
 
 
 class Part(NamedTuple):
@@ -112,10 +128,10 @@ class Cluster:
         """Where the brokers are."""
         return self._settings["bootstrap.servers"]
 
-    def topics(self) -> Mapping[str, TopicInfo]:
-        """Every topic but Kafka's own."""
+    def topics(self) -> dict[str, int]:
+        """Every topic but Kafka's own, and how many partitions it has."""
         found = self._metadata().topics.values()
-        return {t.topic: TopicInfo(t.topic, "", len(t.partitions)) for t in found if not _internal(t.topic)}
+        return {t.topic: len(t.partitions) for t in found if not t.topic.startswith("__")}
 
     def broker_count(self) -> int:
         """How many brokers are alive."""
@@ -287,7 +303,7 @@ class Cluster:
         if self._made is None:
             from confluent_kafka.admin import AdminClient
 
-            self._made = AdminClient({**self._settings, "error_cb": self._hear}, logger=_quiet)
+            self._made = AdminClient({**self._settings, "error_cb": self._hear}, logger=QUIET)
         return self._made
 
     def _consumer(self, group: str, committed_only: bool) -> Any:
@@ -296,7 +312,7 @@ class Cluster:
         level = "read_committed" if committed_only else "read_uncommitted"
         own = {"group.id": group, "enable.auto.commit": False, "isolation.level": level}
         own |= {"enable.partition.eof": True, "error_cb": self._hear, "auto.offset.reset": "earliest"}
-        return Consumer({**self._settings, **own}, logger=_quiet)
+        return Consumer({**self._settings, **own}, logger=QUIET)
 
     def _hear(self, error: Any) -> None:
         """What the client says beside its answers: that a login failed, while the question only times out."""
@@ -370,10 +386,6 @@ def _committed(consumer: Any, part: Part) -> int:
             time.sleep(_MOMENT)
         else:
             return int(place.offset)
-
-
-def _internal(topic: str) -> bool:
-    return topic.startswith("__")
 
 
 def _client() -> Any:

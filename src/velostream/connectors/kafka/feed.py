@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.kafka.cluster import TIMEOUT
+from velostream.connectors.kafka.cluster import QUIET, TIMEOUT
 from velostream.connectors.kafka.settings import python_settings
 from velostream.errors import SinkError
 
@@ -20,12 +20,10 @@ class Feed:
     def __init__(self, options: KafkaOptions, topic: str) -> None:
         from confluent_kafka import Producer
 
-        from velostream.connectors.kafka.cluster import _quiet
-
         self._topic = topic
         self._failed: list[Any] = []
         settings = {"enable.idempotence": True, "linger.ms": 5}
-        self._producer = Producer({**python_settings(options), **settings}, logger=_quiet)
+        self._producer = Producer({**python_settings(options), **settings}, logger=QUIET)
 
     def write(self, records: Iterable[tuple[str, str]]) -> None:
         """Write pairs of key and value; returns when the broker has them, or raises SinkError."""

@@ -10,6 +10,7 @@ from velostream.connectors.kafka.settings import java_settings
 from velostream.formats.debezium import DELETED
 from velostream.formats.spark_frames import BAD, BAD_ROW, RECORD
 from velostream.formats.spark_types import literal, quoted, spark_name
+from velostream.model.changes import TOMBSTONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 RAW = "__raw"
 """Column of `bad_records`: the value as it is."""
-TOMBSTONE = "_tombstone"
 SYSTEM = {
     "_timestamp": "timestamp",
     "_partition": "CAST(partition AS STRING)",

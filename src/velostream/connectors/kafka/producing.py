@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.kafka.cluster import Category, _quiet, category_of
+from velostream.connectors.kafka.cluster import QUIET, Category, category_of
 from velostream.connectors.kafka.failures import FENCED, sink_error
 from velostream.connectors.kafka.settings import python_settings
 from velostream.errors import SinkConfigError, SinkError, SinkNetworkError
@@ -63,7 +63,7 @@ class Producer:
             **settings,
         }
         try:
-            self._client = Client(own, logger=_quiet)
+            self._client = Client(own, logger=QUIET)
         except Exception as exc:
             raise SinkConfigError(f"the Kafka client refuses its settings: {exc}") from exc
 
@@ -309,7 +309,7 @@ def _messages(records: Records) -> Iterator[list[dict[str, Any]]]:
 def _group_metadata(options: KafkaOptions, group: str) -> Any:
     from confluent_kafka import Consumer
 
-    consumer = Consumer({**python_settings(options), "group.id": group}, logger=_quiet)
+    consumer = Consumer({**python_settings(options), "group.id": group}, logger=QUIET)
     try:
         return consumer.consumer_group_metadata()
     finally:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.base import Delivery, Sink
+from velostream.connectors.base import Delivery, Sink, wait_while_missing
 from velostream.connectors.journal import Journal
 from velostream.connectors.kafka.cluster import Cluster, Part
 from velostream.connectors.kafka.encoding import Encoder, Records
@@ -38,19 +37,12 @@ def await_topic(options: KafkaOptions, stop: Event, tell: Callable[[str], None])
     """Until the topic is there, or is made, or the time to wait for it is over."""
     with as_sink_errors():
         topics = _topics(options)
-    deadline = time.monotonic() + options.topic_wait_timeout.total_seconds()
-    for attempt in count(1):
-        try:
-            with as_sink_errors():
-                topics.check()
-        except SinkMissingError as exc:
-            left = deadline - time.monotonic()
-            if left <= 0 or stop.is_set():
-                raise
-            tell(f"attempt {attempt}: {exc.message}; trying again for {left:.0f}s")
-            stop.wait(min(options.retry_delay(attempt).total_seconds(), left))
-        else:
-            return
+
+    def look() -> None:
+        with as_sink_errors():
+            topics.check()
+
+    wait_while_missing(look, SinkMissingError, options.topic_wait_timeout, options.retry_delay, stop, tell)
 
 
 def _topics(options: KafkaOptions) -> Topics:

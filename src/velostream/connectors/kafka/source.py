@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from velostream.connectors.base import Source, SourceContext, log
 from velostream.connectors.kafka.cluster import Cluster, Part
-from velostream.connectors.kafka.frames import RAW, SYSTEM, TOMBSTONE, KafkaFrames
+from velostream.connectors.kafka.frames import RAW, SYSTEM, KafkaFrames
 from velostream.connectors.kafka.memory import Gap, SourceMemory
 from velostream.connectors.kafka.options import messages_of
 from velostream.connectors.kafka.places import sequence, starting
@@ -24,7 +24,7 @@ from velostream.errors import (
     VelostreamError,
 )
 from velostream.formats.decoding import FormatSettings, decoder_for
-from velostream.model.changes import BadRow
+from velostream.model.changes import TOMBSTONE, BadRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
