@@ -7,7 +7,6 @@ replaces them. Readers never wait here: one that finds the lock taken does witho
 
 from __future__ import annotations
 
-import gc
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from velostream.serving.record import Row
 
 _STEP = 5_000
-_FROZEN_AT = 100_000
-"""Rows after which Python's collector is told to leave all that is there alone. It looks for circles among
-made rows again and again, 80 ms for a million of them, in which no thread runs; and rows have none."""
 
 
 class ReadyRows:
@@ -31,7 +27,6 @@ class ReadyRows:
         """By canonical key. None stands for a row that was replaced: in place, since a dict of millions from
         which keys come and go has to be laid out afresh now and then, while nobody else runs."""
         self._lock = Lock()
-        self._unfrozen = 0
 
     def keep(self, link: Link, key: Hashable, row: Row | None) -> None:
         """Keep one row of the version with this link."""
@@ -39,7 +34,6 @@ class ReadyRows:
             try:
                 if link.newest:
                     self.by_key[key] = row
-                    self._counted(1)
             finally:
                 self._lock.release()
 
@@ -53,15 +47,8 @@ class ReadyRows:
                     return
                 stop = start + _STEP
                 self.by_key.update(zip(keys[start:stop], rows[start:stop], strict=True))
-                self._counted(min(stop, len(keys)) - start)
             finally:
                 self._lock.release()
-
-    def _counted(self, rows: int) -> None:
-        self._unfrozen += rows
-        if self._unfrozen >= _FROZEN_AT:
-            self._unfrozen = 0
-            gc.freeze()
 
     def give_up(self) -> None:
         """Let go of all rows, to have the memory."""
