@@ -21,6 +21,7 @@ from velostream.serving.ready import ReadyRows
 from velostream.serving.retention import Expiry
 from velostream.serving.schemas import align, check_evolution, to_batches
 from velostream.serving.segments import Counts, Views, make_views, subtract
+from velostream.serving.turns import short_turns
 from velostream.serving.values import KeyCodec
 from velostream.serving.verification import TableReport, verify
 from velostream.serving.version import TableVersion
@@ -90,7 +91,7 @@ class Writer:
 
     def keyed(self, upserts: pa.Table | None, deletes: list[Hashable], commit: Commit) -> int:
         """Delete keys, then upsert rows."""
-        with self.lock:
+        with self.lock, short_turns():
             before = self._version
             index = before.index
             if index is None:
@@ -113,7 +114,7 @@ class Writer:
 
     def rows(self, rows: pa.Table, weights: Counts | None, commit: Commit) -> int:
         """Add rows to a multiset, or take them back where their weight is negative."""
-        with self.lock:
+        with self.lock, short_turns():
             before = self._version
             if before.index is not None:
                 raise InternalError(f'table "{before.spec.name}" has a key; commit rows by key')
@@ -129,7 +130,7 @@ class Writer:
 
     def replace(self, rows: pa.Table, commit: Commit) -> int:
         """Make `rows` the whole content."""
-        with self.lock:
+        with self.lock, short_turns():
             before = self._version
             if self._expiry is not None:
                 rows, _ = self._expiry.weighted(rows, None, micros(commit.at))
