@@ -105,7 +105,7 @@ def test_jars_are_pinned_to_their_bytes():
     every = (*JARS, *DELTA_JARS, *KAFKA_JARS, *broker_jars())
     assert all(len(jar.sha256) == 64 for jar in every)
     assert len({jar.file_name for jar in every}) == len({(jar.file_name, jar.sha256) for jar in every})
-    assert "kafka_2.13-4.3.1.jar" in {jar.file_name for jar in broker_jars()}
+    assert "kafka_2.13-4.2.1.jar" in {jar.file_name for jar in broker_jars()}
 
 
 def test_a_jar_that_a_statement_needs_is_fetched_or_its_absence_told(machine: Path):

@@ -119,8 +119,16 @@ class KafkaSink(Sink):
                 f'written to topic "{self._topic}"',
                 hint="compare the end of the topic with what you expect; begin anew with CREATE OR REPLACE",
             )
-        if found is not None and found not in (number - 1, number):
+        if found is not None and found > number:
             raise self._overtaken(found)
+        if found is not None and found < number - 1:
+            raise SinkChangedError(
+                f'topic "{self._topic}" holds {found} steps of this job, and the brokers had confirmed '
+                f"{self._done}",
+                detail="they lost or undid what they had committed, as happens when all copies of a "
+                "partition are away for a while, or were restored from a backup",
+                hint="compare the end of the topic with what you expect; begin anew with CREATE OR REPLACE",
+            )
         if found == number:
             self._done = number
         return found == number
