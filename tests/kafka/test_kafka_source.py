@@ -320,8 +320,43 @@ def test_partitions_are_counted(database, topic, produce, uri):
         (f"{name}/1", 3, 0),
     ]
     assert stats.lag == 0
+    assert all(part.latency_ms > 0 for part in stats.partitions)
     (shown,) = [row for row in database.sql("SHOW JOBS").arrow().to_pylist() if row["name"] == name]
     assert (shown["lag"], [part["records"] for part in shown["partitions"]]) == (0, [6, 3])
+
+
+@pytest.mark.parametrize(
+    ("properties", "tasks"),
+    [
+        ("", 3),
+        ('"partitions" = "1"', 1),
+        ('"partitions" = "6"', 6),
+        ('"partition.strategy" = "sticky", "partitions" = "6"', 3),
+        ('"partition.strategy" = "round_robin", "partitions" = "4"', 4),
+    ],
+    ids=["smart", "fewer", "more", "sticky", "round_robin"],
+)
+def test_rows_are_worked_on_side_by_side(database, topic, produce, uri, properties, tasks):
+    name = topic(3)
+    produce(name, [Sent(trade(n), partition=n % 3) for n in range(600)])
+    given = ", ".join(filter(None, ['"auto.offset.reset" = "earliest"', properties]))
+    sql = f"SELECT id, spark_partition_id() AS task FROM {uri(name)} WITH ({given})"
+    found = database.sql(sql).rows()
+    assert sorted(row.id for row in found) == list(range(600))
+    assert len({row.task for row in found}) == tasks
+
+
+@pytest.mark.parametrize("strategy", ["smart", "sticky", "hash", "round_robin"])
+def test_the_last_record_of_a_key_counts_wherever_it_is_computed(database, topic, produce, uri, strategy):
+    name = topic(3)
+    produce(name, [(f"k{n % 10}", trade(n)) for n in range(200)])
+    produce(name, [("k3", None)])
+    database.sql(
+        f"CREATE TABLE {name} AS SELECT * FROM {uri(name)} "
+        f'WITH ("partition.strategy" = "{strategy}", "partitions" = "4")'
+    )
+    settle(database)
+    assert sorted(row.id for row in database.table(name).rows()) == [n for n in range(190, 200) if n != 193]
 
 
 def test_offsets_are_committed_under_the_group(database, topic, produce, uri, broker):

@@ -84,6 +84,12 @@ class Source(ABC):
     """How often it looks meanwhile."""
     session: SparkSession | None = None
     """Spark, which the runtime sets before it asks for a range."""
+    takes_tasks: ClassVar[bool] = False
+    """Whether it follows the next two, which the runtime sets, when it makes a frame."""
+    tasks: int | None = None
+    """By how many tasks a range is read; None is as many as serve it best."""
+    splits: bool = True
+    """Whether several tasks may read one partition."""
     needs: ClassVar[str | None] = None
     """Jars that Spark needs for it, by the name under which the runtime knows them."""
     messages: Messages | None = None

@@ -62,6 +62,8 @@ class PartitionStats:
     records: int
     rate: float
     """Records per second, over the last half minute."""
+    latency_ms: float | None
+    """How long batches with records of it took, over the same time."""
     lag: int | None
 
 

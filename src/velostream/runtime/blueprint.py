@@ -16,8 +16,9 @@ from velostream.plan.ageing import ageing, kept
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages
+from velostream.plan.partitioning import check_strategy, spread_of
 from velostream.plan.planner import POSITION
-from velostream.plan.plans import GroupsPlan, RowsPlan
+from velostream.plan.plans import GroupsPlan, RowsPlan, UpsertPlan
 from velostream.plan.spark import private_session
 from velostream.runtime.ageing import RESULT, LiveInput, LiveSource, open_live, open_or_make
 from velostream.runtime.delta.source import DeltaTableSource
@@ -31,7 +32,8 @@ from velostream.runtime.opened import (
     schemas_of,
     with_system_columns,
 )
-from velostream.runtime.opening import open_source, wait_for, wait_for_tables
+from velostream.runtime.opening import common_options, open_source, wait_for, wait_for_tables
+from velostream.runtime.partitioning import Strategies
 from velostream.runtime.table_source import TableSource
 from velostream.serving.store import TableStore
 from velostream.sql.usage import column_usage
@@ -66,6 +68,8 @@ class Site:
     """The SELECTs that run now."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     """What time it is, for rows that come and go by it."""
+    strategies: Strategies = field(default_factory=Strategies, compare=False)
+    """How rows may be spread over tasks, besides what is built in."""
 
 
 def open_query(
@@ -87,6 +91,8 @@ def open_query(
 
     `table`: rows may be taken back. `materialized`: the result is a table that stays.
     """
+    for ref in query.sources:
+        check_strategy(common_options(ref.properties).partition_strategy, site.strategies.names())
     query = with_headers(query)
     sources: dict[str, Source] = {}
     try:
@@ -125,17 +131,41 @@ def open_query(
                     hint='leave out "table.storage" = "delta" here and in the tables that are read',
                 )
             if aged is not None:
-                return _over_live(site, query, aged, key, sources, known, declared, folder, reader)
+                opened = _over_live(site, query, aged, key, sources, known, declared, folder, reader)
+                return _spread(site, query, key, opened)
         session = site.delta.session() if in_delta else site.spark()
         opened = planned(session, query, key, sources, known, declared, table=table, messages=messages)
         if table and not in_delta and _needs_rows(opened, sources):
             every = kept(query, {})
-            return _over_live(site, query, every, key, sources, known, declared, folder, reader)
-        return opened
+            opened = _over_live(site, query, every, key, sources, known, declared, folder, reader)
+        return _spread(site, query, key, opened)
     except BaseException:
         for source in sources.values():
             source.close()
         raise
+
+
+def _spread(site: Site, query: Query, key: tuple[str, ...], opened: Opened) -> Opened:
+    """Let the rows of sources be spread over tasks as the statement says."""
+    for ref in query.sources:
+        item = opened.read[ref.id]
+        options = common_options(ref.properties)
+        messages = item.source.messages if _by_message(opened) else None
+        spread = spread_of(
+            query,
+            key,
+            options.partition_strategy,
+            options.partitions,
+            message_key=messages.key if messages is not None else None,
+            inputs=frozenset(name.casefold() for name in item.schema.names),
+        )
+        item.spread = site.strategies.spreading(spread, item.source)
+    return opened
+
+
+def _by_message(opened: Opened) -> bool:
+    """Whether the last row of each message key is kept, so that every frame has the key."""
+    return isinstance(opened.plan, UpsertPlan) and opened.plan.deletes
 
 
 def _needs_rows(opened: Opened, sources: Mapping[str, Source]) -> bool:

@@ -28,6 +28,8 @@ from velostream.runtime.delta.engine import DeltaEngine
 from velostream.runtime.delta.storage import DeltaStorage
 from velostream.runtime.executor import Executor
 from velostream.runtime.jobs import Jobs
+from velostream.runtime.opening import common_options
+from velostream.runtime.partitioning import Strategies
 from velostream.runtime.results import Result
 from velostream.runtime.retainer import Retainer
 from velostream.runtime.select import FOLDER, LiveSelect
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
     from types import TracebackType
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from velostream.runtime.catalog import Entry
     from velostream.runtime.job import Job
     from velostream.serving.table import Table
     from velostream.serving.verification import TableReport
@@ -91,6 +95,7 @@ class Database:
         self._scratch: TemporaryDirectory[str] | None = None
         self._closed = False
         self.udfs = Udfs()
+        self.strategies = Strategies()
         self._control: ControlServer | None = None
         try:
             if not read_only:
@@ -108,7 +113,16 @@ class Database:
             if not read_only:
                 self._remove_orphans()
             tmp = None if read_only else self.directory.tmp
-            site = Site(settings, self.store, self.spark, self.delta, once, tmp, clock=clock)
+            site = Site(
+                settings,
+                self.store,
+                self.spark,
+                self.delta,
+                once,
+                tmp,
+                clock=clock,
+                strategies=self.strategies,
+            )
             self.dead_letters = None if read_only else DeadLetters(self.store)
             self.jobs_by_name = Jobs(site, self.directory, self.catalog, self.dead_letters, self._job_changed)
             self._on_job = on_job
@@ -140,7 +154,7 @@ class Database:
     def resume(self) -> None:
         """Start every remembered job that is not paused and whose Python functions are there."""
         for entry in self.catalog:
-            ready = set(entry.udfs) <= set(self.udfs.names())
+            ready = set(entry.udfs) <= set(self.udfs.names()) and self._has_strategies(entry)
             if ready and entry.job is not None and self.jobs_by_name.get(entry.job) is None:
                 job = self.jobs_by_name.resume(entry)
                 if self.jobs_by_name.site.once:
@@ -278,6 +292,21 @@ class Database:
         if not self.read_only:
             self.resume()
         return function
+
+    def partition_strategy(self, name: str, function: Callable[[pa.RecordBatch, int], Any]) -> None:
+        """Let statements spread the rows of their source as a function of yours says.
+
+        It gets a record batch and the number of partitions, and gives a number for each row; rows with the
+        same number, modulo the partitions, are worked on together: `"partition.strategy" = "name"`.
+        """
+        self.strategies.add(name, function)
+        if not self.read_only:
+            self.resume()
+
+    def _has_strategies(self, entry: Entry) -> bool:
+        query = getattr(entry.statement, "query", None)
+        refs = query.sources if isinstance(query, model.Query) else ()
+        return all(self.strategies.known(common_options(r.properties).partition_strategy) for r in refs)
 
     # --- Spark ------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from velostream.model import statements as model
 from velostream.plan.ageing import ageing, steps_of
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages, message_key
+from velostream.plan.partitioning import spread_of
 from velostream.plan.planner import LAST_PER_KEY, NeedsColumns, plan_query
 from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
 from velostream.plan.steps import Step, StepKind
@@ -58,9 +59,23 @@ def explain(
             f"not executed in this version: {exc.message}",
             *([f"  {exc.hint}"] if exc.hint else []),
         ]
+    lines += _spreading(query, key, by_message=LAST_PER_KEY in plan.steps)
     for number, step in enumerate((*steps_of(aged), *plan.steps), start=1):
         lines += _step(number, step)
     return [*lines, *_output(statement, plan, query)]
+
+
+def _spreading(query: model.Query, key: tuple[str, ...], *, by_message: bool) -> list[str]:
+    """How the rows of sources are spread over tasks."""
+    messages = _messages(query) if by_message else {}
+    found: dict[str, None] = {}
+    for ref in query.sources:
+        options = common_options(ref.properties)
+        told = messages.get(ref.id)
+        by = told.key if told is not None else None
+        spread = spread_of(query, key, options.partition_strategy, options.partitions, message_key=by)
+        found[f"partitions: {spread.told()}"] = None
+    return list(found)
 
 
 def obstacle(statement: model.Statement) -> VelostreamError | None:

@@ -15,7 +15,7 @@ from velostream.runtime.table_source import TableSource
 from velostream.runtime.work import ColumnsWidenedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -36,6 +36,8 @@ class Input:
     description: str
     kind: str
     """The connector's name, or "table"."""
+    spread: Callable[[DataFrame], DataFrame] | None = None
+    """Puts the rows of a frame into other partitions."""
 
     def wanted(self, extra: tuple[str, ...] = ()) -> list[str] | None:
         """Columns to ask the source for, in the source's order, system columns last."""
@@ -154,6 +156,8 @@ class Inputs:
             return self._arrow_halves(item, start, end, columns)
         if BAD in frame.columns:
             frame = frame.where(f"{BAD} IS NULL").drop(BAD)
+        if item.spread is not None and not careful:
+            frame = item.spread(frame)
         if WEIGHT not in frame.columns:
             return Halves(frame, None)
         plus = frame.where(f"{WEIGHT} > 0").drop(WEIGHT)

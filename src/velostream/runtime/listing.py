@@ -71,7 +71,13 @@ def tables(store: TableStore) -> pa.Table:
 
 _PARTITIONS = pa.list_(
     pa.struct(
-        [("partition", pa.string()), ("records", pa.int64()), ("rate", pa.float64()), ("lag", pa.int64())]
+        [
+            ("partition", pa.string()),
+            ("records", pa.int64()),
+            ("rate", pa.float64()),
+            ("latency_ms", pa.float64()),
+            ("lag", pa.int64()),
+        ]
     )
 )
 

@@ -93,13 +93,21 @@ def _partitions(infos: list[JobInfo]) -> Iterator[Metric]:
     lag = GaugeMetricFamily(
         "velostream_partition_lag", "Records of a partition that a job has not read yet", labels=labels
     )
+    latency = GaugeMetricFamily(
+        "velostream_partition_latency_seconds",
+        "How long batches with records of a partition take, over the last half minute",
+        labels=labels,
+    )
     for info in infos:
         for part in info.stats.partitions:
+            if part.latency_ms is not None:
+                latency.add_metric([info.name, part.partition], part.latency_ms / 1000)
             records.add_metric([info.name, part.partition], part.records)
             if part.lag is not None:
                 lag.add_metric([info.name, part.partition], part.lag)
     yield records
     yield lag
+    yield latency
 
 
 def _states(infos: list[JobInfo]) -> Iterator[Metric]:

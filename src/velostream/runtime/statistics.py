@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from datetime import UTC, datetime
 from threading import Lock
 from time import monotonic
@@ -82,10 +82,18 @@ class Statistics:
 
     def _by_partition(self, span: float) -> tuple[PartitionStats, ...]:
         recent: Counter[str] = Counter()
-        for _, figures, _ in self._recent:
+        spent: defaultdict[str, list[float]] = defaultdict(list)
+        for _, figures, seconds in self._recent:
             recent.update(figures.by_partition)
-        names = sorted({*self._partitions, *self._lags})
+            for name in (name for name, records in figures.by_partition.items() if records):
+                spent[name].append(seconds * 1000)
         return tuple(
-            PartitionStats(name, self._partitions[name], recent[name] / span, self._lags.get(name))
-            for name in names
+            PartitionStats(
+                name,
+                self._partitions[name],
+                recent[name] / span,
+                sum(spent[name]) / len(spent[name]) if spent[name] else None,
+                self._lags.get(name),
+            )
+            for name in sorted({*self._partitions, *self._lags})
         )

@@ -21,6 +21,7 @@ from velostream.plan.merge import SumOverflowError
 from velostream.plan.spark import error_condition, error_states, error_text, of_statement
 from velostream.runtime.cuts import VERSION, newest_cut
 from velostream.runtime.outputs import TableOutput
+from velostream.runtime.partitioning import FAILED, strategy_failed
 from velostream.runtime.table_source import TableSource
 
 if TYPE_CHECKING:
@@ -107,6 +108,9 @@ class ContinuousWork:
             return self._advance(start, end, commit)
         except Exception as exc:
             said = error_text(exc)
+            failed = strategy_failed(said)
+            if failed is not None:
+                raise failed from exc
             for item in self.inputs.all.values():
                 explained = item.source.explained(said)
                 if explained is not None:
@@ -318,7 +322,7 @@ def data_error(exc: BaseException) -> bool:
         return True
     cause: BaseException | None = exc
     while cause is not None:
-        if of_statement(cause):
+        if of_statement(cause) or FAILED in str(cause):
             return False
         if (error_condition(cause) or "").startswith(_OF_ROWS):
             return True

@@ -73,6 +73,10 @@ class KafkaFrames:
     decoder: Decoder
     upsert: bool
     """Whether a record without a value says that its key is gone; otherwise it is a bad record."""
+    tasks: int | None = None
+    """By how many tasks a range is read, if that is said."""
+    splits: bool = True
+    """Whether several tasks may read one partition."""
 
     def rows(
         self,
@@ -161,9 +165,13 @@ class KafkaFrames:
             reader = reader.option(name, json.dumps(_by_topic(ends)))
         if "_headers" in system:
             reader = reader.option("includeHeaders", "true")
-        if sum(last - first for first, last in wanted.values()) > _FEW_ROWS:
-            reader = reader.option("minPartitions", self.spark.sparkContext.defaultParallelism)
+        many = sum(last - first for first, last in wanted.values()) > _FEW_ROWS
+        tasks = self.tasks or (self.spark.sparkContext.defaultParallelism if many else 1)
+        if self.splits and tasks > len(wanted):
+            reader = reader.option("minPartitions", tasks)
         frame = reader.load()
+        if self.tasks is not None and self.tasks < len(wanted):
+            frame = frame.coalesce(self.tasks)
         carried = _CARRIED if self.options.format == "raw" else ()
         return frame.selectExpr(
             f"value AS {RECORD}", *carried, *(f"{SYSTEM[name]} AS {name}" for name in system)

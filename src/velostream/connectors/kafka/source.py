@@ -55,6 +55,7 @@ class KafkaSource(Source):
     """
 
     needs = "kafka"
+    takes_tasks = True
     rereadable = False
 
     def __init__(self, options: KafkaOptions, context: SourceContext) -> None:
@@ -382,4 +383,4 @@ class KafkaSource(Source):
     def _frames(self) -> KafkaFrames:
         assert self.session is not None
         upsert = TOMBSTONE in (self._used or ())
-        return KafkaFrames(self.session, self._options, self._decoder, upsert)
+        return KafkaFrames(self.session, self._options, self._decoder, upsert, self.tasks, self.splits)
