@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 UPSERT = 10_000
 READERS = 4
+_NOTICED = 0.001
+"""Seconds; shorter waits are not kept."""
 _COMMITS = 40
 """Enough that segments merge and a snapshot comes due among them, at a million rows."""
 
@@ -48,12 +50,15 @@ def writer_and_readers(watch: Stopwatch, held: Ours, rows: int) -> None:
     given = [workload.changed(rows, size, 5000 + number) for number in range(10)]
     alone = _written(held, given[:5])
     readers = _Readers(held, rows)
+    began = time.perf_counter()
     beside = _written(held, given[5:])
-    watch.note("longest wait of a reader", 1, *readers.stopped())
+    ended = time.perf_counter()
+    watch.note("longest wait of a reader", 1, *readers.stopped(began, ended))
     # The same without a writer: what threads wait for each other, and for the machine.
     readers = _Readers(held, rows)
+    began = time.perf_counter()
     readers.wait(sum(beside[0]))
-    watch.note("longest wait without a writer", 1, *readers.stopped())
+    watch.note("longest wait without a writer", 1, *readers.stopped(began, time.perf_counter()))
     watch.note("writer alone", size, *alone)
     watch.note("writer beside 4 readers", size, *beside)
 
@@ -74,29 +79,33 @@ class _Readers:
 
     def __init__(self, held: Ours, rows: int) -> None:
         self._stop = threading.Event()
-        self._waits: list[tuple[float, float]] = []
+        self._waits: list[tuple[float, float, float]] = []
+        """Begin, end, and what the process did meanwhile in CPU seconds."""
         keys = workload.random_keys(rows, 10_000, seed=6)
         self._threads = [threading.Thread(target=self._read, args=(held.table, keys)) for _ in range(READERS)]
         for thread in self._threads:
             thread.start()
 
     def _read(self, table: Any, keys: list[str]) -> None:
-        longest, longest_cpu = 0.0, 0.0
         wall, cpu = time.perf_counter, time.process_time
         while not self._stop.is_set():
             for key in keys:
                 started, spent = wall(), cpu()
                 table.get(key)
-                longest = max(longest, wall() - started)
-                longest_cpu = max(longest_cpu, cpu() - spent)
-        self._waits.append((longest, longest_cpu))
+                ended = wall()
+                if ended - started > _NOTICED:
+                    self._waits.append((started, ended, cpu() - spent))
 
     def wait(self, seconds: float) -> None:
         self._stop.wait(seconds)
 
-    def stopped(self) -> tuple[list[float], list[float]]:
-        """The longest wait of all; in CPU seconds: what the process did meanwhile."""
+    def stopped(self, began: float, ended: float) -> tuple[list[float], list[float]]:
+        """The longest wait of any reader for a row that went on at some time between the two moments.
+
+        What readers wait for each other before the first batch and after the last does not count.
+        """
         self._stop.set()
         for thread in self._threads:
             thread.join()
-        return [max(wall for wall, _ in self._waits)], [max(cpu for _, cpu in self._waits)]
+        within = [wait for wait in self._waits if wait[1] > began and wait[0] < ended]
+        return [max(end - start for start, end, _ in within)], [max(cpu for *_, cpu in within)]

@@ -83,16 +83,6 @@ def test_as_upserts_and_deletes(spark):
         assert found["_deleted"].to_pylist() == [False, False, False, True, None, None]
 
 
-@pytest.mark.spark
-def test_as_weighted_rows(spark):
-    found = (
-        decoder_for("debezium").changes(frame_of(spark, RECORDS), FIELDS, ["_offset"], careful=True).toArrow()
-    )
-    rows = sorted((r["_offset"], r["_weight"], r["id"], r["name"]) for r in found.to_pylist())
-    assert rows == [(0, 1, 1, "x"), (1, 1, 2, "x"), (2, -1, 1, "x"), (2, 1, 1, "y"), (3, -1, 2, "x")]
-    assert found["_bad"].null_count == len(found)
-
-
 BAD = {
     b"{}": "no envelope",
     b"x": "not JSON",
@@ -120,8 +110,6 @@ def test_bad_envelopes(spark):
     assert found["_bad"].to_pylist() == [*reasons, None]
     with pytest.raises(Exception, match="VELOSTREAM_BAD_ROW"):
         ours.frame(frame_of(spark, [envelope("t")]), FIELDS, careful=False).toArrow()
-    partial = ours.changes(frame_of(spark, [envelope("u", None, row(1))]), FIELDS, careful=True).toArrow()
-    assert "without the row before" in partial["_bad"].to_pylist()[0]
 
 
 def test_types_of_connect():

@@ -79,3 +79,7 @@ def test_a_start_without_a_broker_waits_for_it(spark, tmp_path, own_broker, wait
         own_broker.start()
         clients.produce(own_broker.address, "t", trades(10, 5))
         wait_until(lambda: database.sql("SELECT n FROM c").rows() == [(15,)], 90)
+        job = database.job("c")
+        assert job.stats.attempts == 1 + sum(job.errors_by_code.values())
+        assert job.errors_by_code.keys() == {"source.network"}
+        assert job.stats.successes == 1

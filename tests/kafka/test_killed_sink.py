@@ -149,13 +149,23 @@ def test_an_older_process_is_fenced(
     name = topic(2)
     first = runner.opened(broker.address, name, tmp_path / "one")
     runner.step(first, 10)
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    for copy in ("two", "three"):
+        shutil.copytree(tmp_path / "one", tmp_path / copy)
     second = runner.opened(broker.address, name, tmp_path / "two")
     with pytest.raises(SinkFencedError, match="another process writes"):
         runner.step(first, 7)
     runner.step(second, 5)
-    runner.step(second, 5)
     first.close()
+    # The first was about to write a second step, and a second step is there, but not that one.
+    with pytest.raises(SinkChangedError, match="holds 2 steps of this job, and 1 are known here"):
+        runner.opened(broker.address, name, tmp_path / "one")
+    third = runner.opened(broker.address, name, tmp_path / "three")
+    with pytest.raises(SinkChangedError, match="holds 2 steps of this job, and 1 are known here"):
+        runner.step(third, 3)
+    third.close()
+    second.close()
+    second = runner.opened(broker.address, name, tmp_path / "two")
+    runner.step(second, 5)
     with pytest.raises(SinkChangedError, match="holds 3 steps of this job, and 1 are known here"):
         runner.opened(broker.address, name, tmp_path / "one")
     runner.step(second, 5)

@@ -6,10 +6,6 @@ was, as far as the database told, true. That is an upsert or a delete by the tab
 key is: a source reads it like any upsert topic, with `_deleted` in place of tombstones. The tombstone that
 Debezium sends after a delete is a null record: a row of nulls with `_deleted` null, which changes nothing.
 Messages (`op` m) are such rows, too; a truncated table (`op` t) cannot be told by rows and is a bad record.
-
-`changes` gives rows with `_weight` instead, up to two per record: the row before with -1 and the row after
-with 1. It needs the whole row before, which PostgreSQL sends with REPLICA IDENTITY FULL only; a record
-that lacks it is bad.
 """
 
 from __future__ import annotations
@@ -26,7 +22,6 @@ from velostream.formats.schemas import Schemas
 from velostream.formats.spark_frames import BAD, BAD_ROW, RECORD
 from velostream.formats.spark_types import quoted, spark_name
 from velostream.formats.wire import schema_ids
-from velostream.model.changes import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -74,20 +69,24 @@ class DebeziumDecoder:
         self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
     ) -> DataFrame:
         """See `Decoder.frame`, with `_deleted`."""
-        return self._frame(records, fields, passed, careful, weighted=False)
-
-    def changes(
-        self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
-    ) -> DataFrame:
-        """See `Decoder.frame`, with `_weight`; a bad record is one row of weight 1."""
-        return self._frame(records, fields, passed, careful, weighted=True)
+        if careful and self.schemas is not None:
+            self.schemas.learn_all(records)
+        envelopes = self._envelopes(fields)
+        check_types(fields, envelopes.types)
+        kinds = {column.name: column.dataType.simpleString() for column in records.schema.fields}
+        ddl = [f"{quoted(f.name)} {spark_name(f.type)}" for f in fields]
+        ddl += [f"{quoted(name)} {kinds[name]}" for name in passed]
+        ddl.append(f"{DELETED} BOOLEAN")
+        ddl += [f"{BAD} STRING"] if careful else []
+        given = records.selectExpr(RECORD, *(quoted(name) for name in passed))
+        run = _Batches(envelopes, tuple(fields), tuple(passed), careful)
+        return given.mapInArrow(run, ", ".join(ddl))
 
     def reasons(self, records: Sequence[bytes], fields: Sequence[pa.Field]) -> list[str | None]:
         """See `Decoder.reasons`."""
         if self.schemas is not None:
             self.schemas.learn(schema_ids(list(records)))
-        rows = _rows(records, fields, self._envelopes(fields), weighted=False)
-        return rows.bad
+        return _rows(records, fields, self._envelopes(fields)).bad
 
     def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
         """New columns of the table, and wider numbers."""
@@ -104,28 +103,6 @@ class DebeziumDecoder:
             wide = merge_schemas(wide, row_columns(self.schemas.known[number]))
         return None if wide == schema else wide
 
-    def _frame(
-        self,
-        records: DataFrame,
-        fields: Sequence[pa.Field],
-        passed: Sequence[str],
-        careful: bool,
-        *,
-        weighted: bool,
-    ) -> DataFrame:
-        if careful and self.schemas is not None:
-            self.schemas.learn_all(records)
-        envelopes = self._envelopes(fields)
-        check_types(fields, envelopes.types)
-        kinds = {column.name: column.dataType.simpleString() for column in records.schema.fields}
-        ddl = [f"{quoted(f.name)} {spark_name(f.type)}" for f in fields]
-        ddl += [f"{quoted(name)} {kinds[name]}" for name in passed]
-        ddl += [f"{WEIGHT} INT"] if weighted else [f"{DELETED} BOOLEAN"]
-        ddl += [f"{BAD} STRING"] if careful else []
-        given = records.selectExpr(RECORD, *(quoted(name) for name in passed))
-        run = _Batches(envelopes, tuple(fields), tuple(passed), careful, weighted)
-        return given.mapInArrow(run, ", ".join(ddl))
-
     def _envelopes(self, fields: Sequence[pa.Field]) -> Any:
         if self.schemas is None:
             return JsonEnvelopes(fields)
@@ -135,92 +112,70 @@ class DebeziumDecoder:
 
 
 class _Rows(NamedTuple):
-    """Rows of some records: values by column, the record each is of, what it says, and the bad records."""
+    """The rows of some records: values by column, whether each is gone, and why a record is bad."""
 
     columns: list[pa.Array]
-    places: list[int]
-    said: list[Any]
+    gone: list[bool | None]
     bad: list[str | None]
 
 
-def _rows(
-    records: Sequence[bytes | None], fields: Sequence[pa.Field], envelopes: Any, *, weighted: bool
-) -> _Rows:
+def _rows(records: Sequence[bytes | None], fields: Sequence[pa.Field], envelopes: Any) -> _Rows:
     opened: Callable[[bytes], Envelope] = envelopes.opened()
     rows: list[Sequence[Any]] = []
-    places: list[int] = []
-    said: list[Any] = []
+    gone: list[bool | None] = []
     bad: list[str | None] = [None] * len(records)
     nothing = (None,) * len(fields)
     for number, record in enumerate(records):
-        try:
-            found = _said(None if record is None else opened(record), weighted)
-        except (ValueError, EOFError, RecursionError, OverflowError) as exc:
-            bad[number] = str(exc) or type(exc).__name__
-            found = [(None, 1 if weighted else None)]
-        for row, meaning in found:
-            rows.append(nothing if row is None else [row.get(f.name) for f in fields])
-            places.append(number)
-            said.append(meaning)
+        row, is_gone = None, None
+        if record is not None:
+            try:
+                row, is_gone = _said(opened(record))
+            except (ValueError, EOFError, RecursionError, OverflowError) as exc:
+                bad[number] = str(exc) or type(exc).__name__
+        rows.append(nothing if row is None else [row.get(f.name) for f in fields])
+        gone.append(is_gone)
     values = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in fields]
     each = zip(fields, envelopes.types, values, strict=True)
     marks: list[str | None] = [None] * len(rows)
     columns = [column_of(f, kind, column, marks) for f, kind, column in each]
-    for place, mark in zip(places, marks, strict=True):
-        bad[place] = bad[place] or mark
-    return _Rows(columns, places, said, bad)
+    return _Rows(columns, gone, [reason or mark for reason, mark in zip(bad, marks, strict=True)])
 
 
-def _said(change: Envelope | None, weighted: bool) -> list[tuple[dict[str, Any] | None, Any]]:
-    """The rows of a change with what each means."""
-    if change is None or change.op == "m":
-        return [] if weighted else [(None, None)]
+def _said(change: Envelope) -> tuple[dict[str, Any] | None, bool | None]:
+    """The row of a change, and whether it is gone; neither where nothing changed."""
+    if change.op == "m":
+        return None, None
     if change.op == "t":
         raise ValueError("the table was truncated, which no row tells")
-    if change.op in _REPLACING and change.after is None:
-        raise ValueError(f'a change "{change.op}" without the row after it')
-    if change.op not in (*_REPLACING, "d"):
+    if change.op == "d":
+        return change.before or {}, True
+    if change.op not in _REPLACING:
         raise ValueError(f'"{change.op}" is no operation')
-    if not weighted:
-        if change.op == "d":
-            return [(change.before or {}, True)]
-        return [(change.after, False)]
-    if change.op in ("u", "d") and change.before is None:
-        raise ValueError(f'a change "{change.op}" without the row before it; the database has to send it')
-    before = [(change.before, -1)] if change.op in ("u", "d") else []
-    after = [(change.after, 1)] if change.op != "d" else []
-    return [*before, *after]
+    if change.after is None:
+        raise ValueError(f'a change "{change.op}" without the row after it')
+    return change.after, False
 
 
 class _Batches:
     """What each task runs."""
 
     def __init__(
-        self,
-        envelopes: Any,
-        fields: tuple[pa.Field, ...],
-        passed: tuple[str, ...],
-        careful: bool,
-        weighted: bool,
+        self, envelopes: Any, fields: tuple[pa.Field, ...], passed: tuple[str, ...], careful: bool
     ) -> None:
         self.envelopes = envelopes
         self.fields = fields
         self.passed = passed
         self.careful = careful
-        self.weighted = weighted
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = _rows(batch.column(0).to_pylist(), self.fields, self.envelopes, weighted=self.weighted)
+            rows = _rows(batch.column(0).to_pylist(), self.fields, self.envelopes)
             first = next((reason for reason in rows.bad if reason is not None), None)
             if first is not None and not self.careful:
                 raise ValueError(f"{BAD_ROW}: {first}")
-            places = pa.array(rows.places, pa.int64())
-            columns = [*rows.columns, *(batch.column(n + 1).take(places) for n in range(len(self.passed)))]
-            names = [*(f.name for f in self.fields), *self.passed]
-            columns.append(pa.array(rows.said, pa.int32() if self.weighted else pa.bool_()))
-            names.append(WEIGHT if self.weighted else DELETED)
+            columns = [*rows.columns, *batch.columns[1:], pa.array(rows.gone, pa.bool_())]
+            names = [*(f.name for f in self.fields), *self.passed, DELETED]
             if self.careful:
-                columns.append(pa.array([rows.bad[place] for place in rows.places], pa.string()))
+                columns.append(pa.array(rows.bad, pa.string()))
                 names.append(BAD)
             yield pa.RecordBatch.from_arrays(columns, names=names)

@@ -77,6 +77,10 @@ class JobStats:
     bad_rows: int = 0
     errors: int = 0
     restarts: int = 0
+    attempts: int = 0
+    """How often the job set out to open what it reads and writes."""
+    successes: int = 0
+    """How often it then got to a first look at its sources that found them well."""
     rows_looked_up: int = 0
     """Rows taken out of tables to follow changes through joins and groups."""
     lookup_misses: int = 0

@@ -115,6 +115,8 @@ class Job:
         self._widened: set[str | None] = set()
         """Columns that the job was opened with again since its last batch."""
         self._idle = False
+        self._well = False
+        """Whether this start of the job has found its sources well."""
         self.quiet_looks = 0
         """How many looks at the sources, begun and ended, found everything taken in."""
         self.health = "healthy"
@@ -285,6 +287,8 @@ class Job:
         # What went wrong outside is over when a look at the sources succeeds, not when one is tried.
         if self._state not in (JobState.STARTING, JobState.DEGRADED):
             self._become(JobState.STARTING)
+        self._statistics.attempt()
+        self._well = False
         work = self._open_work(self)
         try:
             stream = Stream(self.id, work, self._folder / "checkpoint", self.counted, self._clock)
@@ -326,6 +330,9 @@ class Job:
     def _heal(self, work: Work) -> None:
         self.health, reason = work.health()
         if self.health == "healthy":
+            if not self._well:
+                self._well = True
+                self._statistics.success()
             self.tell(JobState.RUNNING, None)
         else:
             self.tell(JobState.DEGRADED, reason or self.health)

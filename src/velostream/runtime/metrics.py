@@ -27,6 +27,8 @@ _COUNTERS = {
     "bad_rows": "Rows that could not be used",
     "errors": "Failures of a job",
     "restarts": "Starts of a job by itself after a failure",
+    "attempts": "Times that a job set out to open its sources and its sink",
+    "successes": "Times that it then found its sources well",
 }
 _GAUGES = {
     "rate_in": ("rows_per_second", "Rows read per second, over the last half minute"),

@@ -55,6 +55,16 @@ class Statistics:
         with self._lock:
             return dict(self._codes)
 
+    def attempt(self) -> None:
+        """The job sets out to open what it reads and writes."""
+        with self._lock:
+            self._totals["attempts"] += 1
+
+    def success(self) -> None:
+        """It found all of it well."""
+        with self._lock:
+            self._totals["successes"] += 1
+
     def restart(self) -> None:
         """The job was started again by itself."""
         with self._lock:

@@ -94,6 +94,13 @@ class Part(NamedTuple):
         return cls(topic, int(number))
 
 
+class Recorded(NamedTuple):
+    """What a consumer group has recorded of a partition."""
+
+    offset: int
+    note: str
+
+
 @dataclass(frozen=True)
 class TopicInfo:
     """A topic as it is now; a topic that was deleted and made again has another id."""
@@ -262,17 +269,17 @@ class Cluster:
                 self._committer = self._consumer(group, self._committed_only)
             self._committer.commit(offsets=places, asynchronous=False)
 
-    def committed(self, group: str, part: Part, *, settled: bool = True) -> int | None:
+    def committed(self, group: str, part: Part, *, settled: bool = True) -> Recorded | None:
         """What was last recorded under a group, if anything; `settled` waits for its transactions to end."""
         # Not of the admin client: an answer that a coordinator is not ready yet makes it crash (2.16).
         with self._asking(part.topic):
             consumer = self._consumer(group, settled)
         try:
             with self._asking(part.topic):
-                offset = _committed(consumer, part)
+                found = _committed(consumer, part)
         finally:
             consumer.close()
-        return offset if offset >= 0 else None
+        return found if found.offset >= 0 else None
 
     def largest_record(self, topic: str) -> int | None:
         """The largest record that a topic takes, in bytes; None when we may not ask."""
@@ -370,7 +377,7 @@ def category_of(error: Any) -> Category:
     return next((kind for kind, names in kinds.items() if name in names), Category.OTHER)
 
 
-def _committed(consumer: Any, part: Part) -> int:
+def _committed(consumer: Any, part: Part) -> Recorded:
     from confluent_kafka import KafkaException, TopicPartition
 
     deadline = time.monotonic() + 2 * TIMEOUT
@@ -385,7 +392,7 @@ def _committed(consumer: Any, part: Part) -> int:
                 raise
             time.sleep(_MOMENT)
         else:
-            return int(place.offset)
+            return Recorded(int(place.offset), place.metadata or "")
 
 
 def _client() -> Any:

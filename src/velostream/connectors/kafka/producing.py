@@ -158,6 +158,11 @@ class Producer:
             yield
         except KafkaException as exc:
             raise self.explained(exc.args[0]) from exc
+        except SystemError as exc:
+            # What a client says of itself when it has a failure for good and something to report beside it.
+            if not isinstance(exc.__cause__, KafkaException):
+                raise
+            raise self.explained(exc.__cause__.args[0]) from exc
         except BufferError as exc:
             raise SinkError(f'too many records wait to be written to topic "{self._topic}"') from exc
 
@@ -202,8 +207,8 @@ class Transactions(Producer):
         """End what a predecessor left open, as the brokers have it, and keep it from writing ever again."""
         self._insist(self._client.init_transactions, self._timeout + self._patience)
 
-    def send_as(self, number: int, records: Records) -> None:
-        """Write records in one transaction that says that it is this number.
+    def send_as(self, number: int, note: str, records: Records) -> None:
+        """Write records in one transaction that says that it is this number, with a note beside it.
 
         Whatever it raises, whether the transaction took place is to be asked of the brokers, after `settle`
         of the next producer.
@@ -214,7 +219,7 @@ class Transactions(Producer):
         self._insist(lambda _: self._client.begin_transaction(), self._patience)
         try:
             self.send(records)
-            self._record(TopicPartition(self._topic, 0, number))
+            self._record(TopicPartition(self._topic, 0, number, metadata=note))
         except SinkError:
             # So that readers need not wait for the brokers to find out.
             if not self._stuck:

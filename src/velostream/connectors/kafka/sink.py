@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.base import Delivery, Sink, wait_while_missing
 from velostream.connectors.journal import Journal
-from velostream.connectors.kafka.cluster import Cluster, Part
+from velostream.connectors.kafka.cluster import Cluster, Part, Recorded
 from velostream.connectors.kafka.encoding import Encoder, Records
 from velostream.connectors.kafka.failures import as_sink_errors
 from velostream.connectors.kafka.producing import OVERHEAD, Producer, Transactions
@@ -60,8 +60,8 @@ class KafkaSink(Sink):
 
     Exactly once: a step is one transaction over all partitions, so that readers of committed records see
     whole steps. Its number is committed with it, as the offset of a group that only this job uses. A step
-    whose answer was lost is not written again before the brokers have said whether that number is there. The
-    transactional id makes sure that nobody else is still writing when they are asked.
+    whose answer was lost is not written again before the brokers have said whether that number is there, with
+    the token that the step was given. The transactional id makes sure that nobody else is still writing then.
     """
 
     def __init__(self, options: KafkaOptions, context: SinkContext) -> None:
@@ -83,6 +83,10 @@ class KafkaSink(Sink):
         self._producer: Producer | None = None
         self._done = 0
         """How many transactions were recorded."""
+        self._token = ""
+        """What the next transaction is told from another's of the same number by."""
+        self._unclaimed: int | None = None
+        """One transaction more than was recorded, of which it is not known yet whether it is ours."""
 
     # --- contract ---------------------------------------------------------------------------------------
 
@@ -97,7 +101,10 @@ class KafkaSink(Sink):
             self._producer = Producer(self._options, self._topic, self._limit)
             return
         # Before anything is ended for others: somebody may have gone on where our record ends.
-        self._check_not_overtaken()
+        found = self._committed(settled=False)
+        if found is not None and found.offset > self._done + 1:
+            raise self._overtaken(found.offset)
+        self._unclaimed = found.offset if found is not None and found.offset > self._done else None
         producer = Transactions(self._options, self._topic, self._limit, self._name)
         producer.settle()
         self._producer = producer
@@ -106,12 +113,17 @@ class KafkaSink(Sink):
         """See `Sink`; the transaction's number, and when it began."""
         if self.delivery is Delivery.AT_LEAST_ONCE or not rows.num_rows:
             return None
-        return {"batch": batch, "transaction": self._done + 1, "at": time.time()}
+        if self._unclaimed is not None:
+            raise self._overtaken(self._unclaimed)
+        self._token = uuid.uuid4().hex
+        return {"batch": batch, "transaction": self._done + 1, "token": self._token, "at": time.time()}
 
     def settle(self, intended: Mapping[str, Any]) -> bool:
         """See `Sink`."""
         number = int(intended["transaction"])
-        found = self._committed(settled=True)
+        recorded = self._committed(settled=True)
+        found = recorded.offset if recorded is not None else None
+        self._unclaimed = None
         forgotten = time.time() - float(intended["at"]) > _FORGOTTEN_AFTER
         if found is None and (number > 1 or forgotten):
             raise SinkChangedError(
@@ -119,7 +131,8 @@ class KafkaSink(Sink):
                 f'written to topic "{self._topic}"',
                 hint="compare the end of the topic with what you expect; begin anew with CREATE OR REPLACE",
             )
-        if found is not None and found > number:
+        another = recorded is not None and found == number and recorded.note != intended["token"]
+        if found is not None and (found > number or another):
             raise self._overtaken(found)
         if found is not None and found < number - 1:
             raise SinkChangedError(
@@ -139,7 +152,7 @@ class KafkaSink(Sink):
         if rows.num_rows:
             records = self._writable(self._encoded(rows))
             if isinstance(self._producer, Transactions):
-                self._producer.send_as(self._done + 1, records)
+                self._producer.send_as(self._done + 1, self._token, records)
                 self._done += 1
             else:
                 self._producer.send(records)
@@ -154,15 +167,9 @@ class KafkaSink(Sink):
 
     # --- inside -----------------------------------------------------------------------------------------
 
-    def _committed(self, *, settled: bool) -> int | None:
+    def _committed(self, *, settled: bool) -> Recorded | None:
         with as_sink_errors():
             return self._cluster.committed(self._name, Part(self._topic, 0), settled=settled)
-
-    def _check_not_overtaken(self) -> None:
-        found = self._committed(settled=False)
-        # One more than recorded may be the step that was intended.
-        if found is not None and found > self._done + 1:
-            raise self._overtaken(found)
 
     def _overtaken(self, found: int) -> SinkChangedError:
         return SinkChangedError(
