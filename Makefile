@@ -33,7 +33,7 @@ bench: prepare ## speed, beside hand-written PySpark
 bench-tables: prepare ## lookups and questions, beside a plain dict, DuckDB, SQLite and polars
 	@$(BIN)/python -m benchmarks.tables
 
-bench-pipelines: prepare ## from Kafka into tables, beside hand-written PySpark
+bench-pipelines: prepare ## from Kafka into tables and topics, beside hand-written PySpark and PyFlink: 25 minutes
 	@$(BIN)/python -m benchmarks.pipelines
 
 soak: prepare ## the long random tests with full counts; the result goes to benchmarks/soak.txt
@@ -52,4 +52,4 @@ $(PREPARED): $(READY)
 	@touch $@
 
 clean: ## remove what the other targets made here
-	@rm -rf $(VENV) $(VENV)-tools .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(VENV)-tools .venv-flink .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,24 +15,44 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 HERE = Path(__file__).resolve().parent
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def in_process(module: str, *arguments: str) -> dict[str, Any]:
-    """Run a module of this package by itself; the figures that it prints as its last line of JSON."""
-    done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{module}", *arguments],
-        capture_output=True,
+def in_process(
+    module: str,
+    *arguments: str,
+    python: str | Path = sys.executable,
+    environment: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+) -> dict[str, Any]:
+    """Run a module of this package by itself; the figures that it prints as its last line of JSON.
+
+    `environment` is added to ours. RuntimeError when it fails, or takes longer than `timeout` seconds.
+    """
+    # A group of its own, so that a timeout ends the Java that it started, too.
+    with subprocess.Popen(
+        [str(python), "-m", f"benchmarks.{module}", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         cwd=HERE.parent,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{module} failed:\n{done.stderr[-2000:]}")
-    figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        env={**os.environ, **(environment or {})},
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired as exc:
+            raise RuntimeError(f"{module} took longer than {timeout:g} s") from exc
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+    if process.returncode != 0:
+        raise RuntimeError(f"{module} failed:\n{errors[-2000:]}")
+    figures: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
     return figures
 
 
@@ -42,10 +64,10 @@ def medians(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
 @contextmanager
 def timed(figures: dict[str, float], name: str) -> Iterator[None]:
     """Put down the seconds that the block takes, and those of all processors, Java included."""
-    wall, cpu = time.perf_counter(), _processor_seconds()
+    wall, cpu = time.perf_counter(), processor_seconds()
     yield
     figures[name] = time.perf_counter() - wall
-    figures[f"{name} cpu"] = _processor_seconds() - cpu
+    figures[f"{name} cpu"] = processor_seconds() - cpu
 
 
 def loads(load: Callable[[int], None]) -> dict[str, float]:
@@ -62,20 +84,50 @@ def loads(load: Callable[[int], None]) -> dict[str, float]:
     }
 
 
-def _processor_seconds() -> float:
-    """Of this process and of everything that it started and that still runs."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
+def processor_seconds() -> float:
+    """Of this process and of everything that it started, also of what has ended since."""
+    # Two for the process itself, two for the children that it has waited for.
+    return sum(sum(map(int, fields[11:15])) for fields in _family().values()) / _TICKS
+
+
+def peak_memory() -> int:
+    """Bytes: the most that this process and each that it started and that still runs ever had."""
+    total = 0
+    for process in _family():
+        try:
+            lines = (Path("/proc") / str(process) / "status").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    return total
+
+
+def seconds_since_start() -> float:
+    """Since this process was started, the loading of Python included."""
+    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    up = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
+    return up - int(fields[19]) / _TICKS
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest of the values that `share` of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _family() -> dict[int, list[str]]:
+    """This process and all below it: what the kernel says of each, from the state on."""
+    seen: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                fields = (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                seen[int(entry.name)] = (
+                    (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                )
             except OSError:
                 continue
-            parents[int(entry.name)] = int(fields[1])
-            ticks[int(entry.name)] = int(fields[11]) + int(fields[12])
     ours, found = {os.getpid()}, 0
     while len(ours) != found:
         found = len(ours)
-        ours |= {process for process, parent in parents.items() if parent in ours}
-    return sum(ticks[process] for process in ours) / _TICKS
+        ours |= {process for process, fields in seen.items() if int(fields[1]) in ours}
+    return {process: seen[process] for process in ours if process in seen}

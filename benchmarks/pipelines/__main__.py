@@ -1,60 +1,98 @@
-"""`make bench-pipelines`: rows per second from a topic into a table, beside hand-written PySpark."""
+"""`make bench-pipelines`: from Kafka into tables and topics, beside PySpark by hand and PyFlink's SQL."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import signal
+import sys
 import tempfile
+import time
+from dataclasses import asdict, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import HERE, in_process, medians
-from benchmarks.pipelines.workload import QUERIES, fill
-from velostream.connectors.kafka.cluster import Cluster
-from velostream.connectors.kafka.options import KafkaOptions
+from benchmarks.measure import HERE
+from benchmarks.pipelines.goals import goals
+from benchmarks.pipelines.report import show
+from benchmarks.pipelines.sections import SECTIONS, SMOKE, Bench, Sizes
 from velostream.runtime.broker import BrokerProcess, free_port
 
-CONTENDERS = ("by_hand", "ours")
+CONTENDERS = ("by_hand", "ours", "flink")
 
 
-def main() -> None:
-    """Run, print a table, keep the figures as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipelines")
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--partitions", type=int, default=2)
-    parser.add_argument("--queries", nargs="*", default=list(QUERIES))
-    arguments = parser.parse_args()
-    found: dict[str, Any] = {"rows": arguments.rows, "partitions": arguments.partitions}
-    with tempfile.TemporaryDirectory(prefix="velostream-bench-") as folder:
-        broker = BrokerProcess(Path(folder) / "broker", free_port())
+def main() -> int:
+    """Run, print tables, keep the figures as JSON; 1 when somebody could not, but for PyFlink."""
+    arguments = _arguments()
+    # So that whoever ends this ends the contenders, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    chosen = {name: value for name, value in vars(arguments).items() if name in _SIZES and value is not None}
+    sizes = replace(SMOKE if arguments.smoke else Sizes(), **chosen)
+    contenders = [name for name in CONTENDERS if name not in arguments.without]
+    began = time.monotonic()
+    found: dict[str, Any] = {
+        "machine": {
+            "cores": os.cpu_count(),
+            "load before": os.getloadavg()[0],
+            "python": platform.python_version(),
+        },
+        "sizes": asdict(sizes),
+    }
+    with tempfile.TemporaryDirectory(prefix="velostream-bench-") as name:
+        broker = BrokerProcess(Path(name) / "broker", free_port())
         broker.start()
         try:
-            options = KafkaOptions.model_validate({"bootstrap.servers": broker.address, "topic": "trades"})
-            Cluster(options).create("trades", arguments.partitions, 1)
-            fill(broker.address, "trades", arguments.rows, arguments.partitions)
-            for query in arguments.queries:
-                found[query] = _compared(broker.address, query, arguments.rows, arguments.rounds)
+            bench = Bench(Path(name), broker.address, sizes, contenders)
+            for section in arguments.sections:
+                found[section] = SECTIONS[section](bench)
+                # At once: who waits for half an hour may look at what is there, also when the rest fails.
+                show({"sizes": found["sizes"], section: found[section]})
         finally:
             broker.kill()
-    (HERE / "pipelines.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    # Small sizes say nothing about speed.
+    if not arguments.smoke:
+        found["goals"] = [goal.told(found) for goal in goals()]
+        show({"sizes": found["sizes"], "goals": found["goals"]})
+    found["seconds"] = time.monotonic() - began
+    output = arguments.output or (None if arguments.smoke else HERE / "pipelines.json")
+    if output is not None:
+        output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return int(any(_cannot(found[section]) for section in arguments.sections))
 
 
-def _compared(brokers: str, query: str, rows: int, rounds: int) -> dict[str, Any]:
-    runs: dict[str, list[dict[str, Any]]] = {}
-    for _ in range(rounds):
-        for name in CONTENDERS:
-            figures = in_process(f"pipelines.{name}", brokers, "trades", query, str(rows))
-            runs.setdefault(name, []).append(figures)
-    found = {name: medians(figures) for name, figures in runs.items()}
-    print(f"\n{query}: {rows:,} records")
-    for name, figures in found.items():
-        shown = ", ".join(f"{k} {v:.2f}" for k, v in figures.items())
-        speeds = " ".join(f"{rows / figures[when]:>10,.0f}/s {when}" for when in ("cold", "warm"))
-        print(f"  {name:<10} {speeds}   {shown}")
-    ratios = {name: found["by_hand"][name] / found["ours"][name] for name in found["ours"]}
-    print("  speed against by hand: " + ", ".join(f"{name} {value:.2f}" for name, value in ratios.items()))
-    return {**found, "speed against by hand": ratios}
+_SIZES = {field.name: field for field in fields(Sizes)}
 
 
-main()
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipelines")
+    parser.add_argument("--smoke", action="store_true", help="small sizes: whether it runs, not how fast")
+    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument("--without", nargs="+", choices=CONTENDERS, default=[])
+    parser.add_argument("--output", type=Path, help="where the JSON goes; with --smoke nowhere by default")
+    for name, field in _SIZES.items():
+        option = f"--{name.replace('_', '-')}"
+        default = field.default
+        if isinstance(default, tuple):
+            parser.add_argument(option, dest=name, type=partial(_several, type(default[0])))
+        else:
+            parser.add_argument(option, dest=name, type=int)
+    return parser.parse_args()
+
+
+def _several(kind: type, text: str) -> tuple[Any, ...]:
+    """Values with commas between them."""
+    return tuple(map(kind, text.split(",")))
+
+
+def _cannot(figures: dict[str, Any], name: str = "") -> bool:
+    """Whether anybody failed who should not."""
+    if "cannot" in figures:
+        return name not in ("flink", "realtime")
+    return any(_cannot(inner, key) for key, inner in figures.items() if isinstance(inner, dict))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,7 @@
-"""Velostream. Usage: python -m benchmarks.pipelines.ours BROKERS TOPIC QUERY ROWS"""
+"""Velostream. Usage: python -m benchmarks.pipelines.ours BROKERS TOPIC QUERY EXPECTED LOADS [STRATEGY]
+
+EXPECTED are the rows of the filter's result, or the trades in all groups.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ import sys
 import tempfile
 
 import velostream
-from benchmarks.measure import loads
+from benchmarks.pipelines.loads import loads
 from benchmarks.pipelines.workload import COLUMNS, QUERIES, symbols
 
 
 def main() -> None:
-    brokers, topic, name, rows = sys.argv[1:5]
+    brokers, topic, name, expected, count = sys.argv[1:6]
+    spread = f' WITH ("partition.strategy" = "{sys.argv[6]}")' if len(sys.argv) > 6 else ""
     with tempfile.TemporaryDirectory() as folder, velostream.connect(folder) as db:
         db.spark()
         db.sql(
@@ -22,13 +26,14 @@ def main() -> None:
 
         def load(number: int) -> None:
             table = f"load_{number}"
-            db.sql(f"CREATE TABLE {table} AS {QUERIES[name].format(source='trades')}")
+            db.sql(f"CREATE TABLE {table} AS {QUERIES[name].format(source='trades')}{spread}")
             assert db.wait_idle(600)
-            if name != "filter":
-                assert sum(db.table(table).column_values("trades")) == int(rows)
+            what = "COUNT(*)" if name == "filter" else "SUM(trades)"
+            found = db.sql(f"SELECT {what} FROM {table}").scalar()
+            assert found == int(expected), f"{found} instead of {expected}"
             db.sql(f"DROP TABLE {table}")
 
-        print(json.dumps(loads(load)))
+        print(json.dumps(loads(load, int(count))))
 
 
 main()

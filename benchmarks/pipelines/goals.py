@@ -1,0 +1,86 @@
+"""What pipelines are meant to reach in this benchmark, and whether they do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Found = dict[str, Any]
+
+ORIGINAL = 74_000
+"""Records per second of the original in Rust, on one core and in memory, for the same groups: its best."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One figure and its bound: at least so much of it, or at most."""
+
+    text: str
+    unit: str
+    bound: float
+    value: Callable[[Found], float]
+    at_most: bool = False
+
+    def told(self, found: Found) -> dict[str, Any]:
+        """The figure, and whether it holds; None for both where a figure is missing."""
+        try:
+            value: float | None = self.value(found)
+        except (KeyError, ZeroDivisionError):
+            value = None
+        holds = None if value is None else value <= self.bound if self.at_most else value >= self.bound
+        wanted = f"{'at most' if self.at_most else 'at least'} {self.bound:,g} {self.unit}"
+        return {"goal": self.text, "wanted": wanted, "value": value, "holds": holds}
+
+
+def goals() -> Iterator[Goal]:
+    """All of them, in the order of the report."""
+    for query in ("filter", "group", "join"):
+        yield Goal(f"{query}, warm: speed beside by hand", "×", 1, _speed(query, "by_hand", "warm"))
+    yield Goal("group, warm: speed beside PyFlink", "×", 1, _speed("group", "flink", "warm"))
+    yield Goal("group, cold: time beside PyFlink", "×", 1.3, _cold_time, at_most=True)
+    yield Goal("group, warm", "records/s", 2 * ORIGINAL, _rate)
+    yield Goal(
+        "one partition: speed beside a batch", "×", 0.95, _scaled("1 batch by hand", "1 sticky", "warm")
+    )
+    yield Goal("two partitions: speed beside one", "×", 1.7, _scaled("1 sticky", "2 sticky", "warm"))
+    yield Goal("CPU per record, most of 1 to 8 partitions", "×", 1.1, _spread, at_most=True)
+    yield Goal("produce to readable, p50 beside by hand", "×", 0.5, _latency, at_most=True)
+    yield Goal("exactly once: time beside at least once", "×", 1.25, _exactly_once, at_most=True)
+    for share, bound in (("p50", 20), ("p99", 200)):
+        yield Goal(f"topic to topic in real time, {share}", "ms", bound, _realtime(share), at_most=True)
+
+
+def _speed(query: str, other: str, when: str) -> Callable[[Found], float]:
+    return lambda found: found["loads"][query][other][when] / found["loads"][query]["ours"][when]
+
+
+def _cold_time(found: Found) -> float:
+    return 1 / _speed("group", "flink", "cold")(found)
+
+
+def _rate(found: Found) -> float:
+    return float(found["sizes"]["rows"] / found["loads"]["group"]["ours"]["warm"])
+
+
+def _scaled(other: str, ours: str, part: str) -> Callable[[Found], float]:
+    return lambda found: found["scaling"][other][part] / found["scaling"][ours][part]
+
+
+def _spread(found: Found) -> float:
+    used = [found["scaling"][f"{n} sticky"]["warm cpu"] for n in found["sizes"]["partitions"]]
+    return float(max(used) / min(used))
+
+
+def _latency(found: Found) -> float:
+    return float(found["latency"]["ours"]["p50"] / found["latency"]["by_hand"]["p50"])
+
+
+def _exactly_once(found: Found) -> float:
+    return float(found["copies"]["exactly once"]["warm"] / found["copies"]["at least once"]["warm"])
+
+
+def _realtime(share: str) -> Callable[[Found], float]:
+    return lambda found: found["copy_latency"]["realtime"][share]

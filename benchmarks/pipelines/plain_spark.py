@@ -1,0 +1,40 @@
+"""What every program written by hand begins with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import from_json
+
+from velostream.runtime.class_path import load_kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def session() -> SparkSession:
+    """Spark as it comes, but for the shuffle partitions: two hundred of them help nobody on one machine."""
+    spark = (
+        SparkSession.builder.master("local[*]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.memory", "4g")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    load_kafka(spark)
+    return spark
+
+
+def decoded(reader: Any, brokers: str, topic: str, columns: str) -> DataFrame:
+    """The topic's JSON as columns; `reader` is `spark.read` or `spark.readStream`."""
+    records: DataFrame = (
+        reader.format("kafka")
+        .option("kafka.bootstrap.servers", brokers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    return records.select(from_json(records.value.cast("string"), columns).alias("t")).select("t.*")

@@ -1,0 +1,133 @@
+"""What the benchmark of pipelines makes of its measurements."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.measure import in_process, peak_memory, percentile, processor_seconds, seconds_since_start
+from benchmarks.pipelines.goals import goals
+from benchmarks.pipelines.latency import watch
+from benchmarks.pipelines.loads import summed_up
+from benchmarks.pipelines.report import lines
+from benchmarks.pipelines.workload import FILTERED_ABOVE, trades
+
+
+class Readable:
+    """Probes that become readable one look after another; each was sent a second before."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def sent(self, user: str) -> int | None:
+        self.looks += 1
+        return time.time_ns() // 1000 - 1_000_000 if int(user[1:]) * 2 < self.looks else None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_processor_time_counts_children_that_have_ended() -> None:
+    before = processor_seconds()
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-c", busy], check=True)
+    assert 0.29 <= processor_seconds() - before < 5
+
+
+def test_memory_and_age_of_this_process() -> None:
+    assert peak_memory() > 10_000_000
+    first = seconds_since_start()
+    assert 0 < first <= seconds_since_start()
+
+
+def test_a_contender_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(RuntimeError, match=r"took longer than 0\.2 s"):
+        in_process("pipelines.probe", "127.0.0.1:1", "nothing", "1", "1", "60", timeout=0.2)
+
+
+def test_a_contender_that_fails_says_why() -> None:
+    with pytest.raises(RuntimeError, match="not enough values to unpack"):
+        in_process("pipelines.probe")
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 50), (0.99, 99), (1.0, 100), (0.0, 1)])
+def test_percentiles(share: float, expected: float) -> None:
+    assert percentile(list(range(100, 0, -1)), share) == expected
+
+
+def test_every_probe_is_seen_once_in_each_partition() -> None:
+    seen = watch(Readable(), expected=7, partitions=2, deadline=time.monotonic() + 30)
+    assert len(seen) == 7
+    assert all(1000 <= milliseconds < 2000 for milliseconds in seen)
+
+
+def test_a_probe_that_never_comes_is_told() -> None:
+    class Nothing(Readable):
+        def sent(self, user: str) -> int | None:
+            return None
+
+    with pytest.raises(RuntimeError, match=r"probes \[0, 1\] did not become readable"):
+        watch(Nothing(), expected=4, partitions=2, deadline=time.monotonic())
+
+
+def test_the_first_load_is_cold_and_the_second_does_not_count() -> None:
+    runs = [{"load": float(n), "load cpu": 2.0 * n} for n in (9, 7, 2, 4)]
+    assert summed_up(runs) == {"cold": 9, "cold cpu": 18, "warm": 3, "warm cpu": 6}
+    assert summed_up(runs[:2])["warm"] == 7
+
+
+def test_trades_are_the_same_for_the_same_seed() -> None:
+    first, again = list(trades(500)), list(trades(500))
+    assert first == again
+    assert all(f'"quantity":{quantity},' in value and f'"{user}"' in value for user, quantity, value in first)
+    assert 0 < sum(quantity > FILTERED_ABOVE for _, quantity, _ in trades(2000)) < 100
+
+
+def taken(cold: float, warm: float) -> dict[str, float]:
+    return {"start": cold + 2, "cold": cold, "cold cpu": cold, "warm": warm, "warm cpu": warm, "memory": 100}
+
+
+def found() -> dict[str, Any]:
+    return {
+        "sizes": {"rows": 1_000_000, "rate": 1000, "partitions": (1, 2), "scaling_rows": 10},
+        "loads": {
+            "group": {"by_hand": taken(20, 10), "ours": taken(12, 5), "flink": taken(8, 6)},
+            "join": {"by_hand": taken(20, 10), "ours": taken(12, 20), "flink": {"cannot": "no such join"}},
+        },
+        "latency": {"ours": {"p50": 100, "p99": 200}, "by_hand": {"p50": 250, "p99": 900}},
+        "scaling": {"1 sticky": taken(9, 8), "2 sticky": taken(5, 4)},
+        "copy_latency": {"realtime": {"cannot": "not in this version"}},
+    }
+
+
+def test_goals_hold_fall_short_or_were_not_measured() -> None:
+    told = {goal["goal"]: goal for goal in (goal.told(found()) for goal in goals())}
+    assert (told["group, warm: speed beside PyFlink"]["value"], told["group, warm"]["value"]) == (
+        1.2,
+        200_000,
+    )
+    assert told["group, cold: time beside PyFlink"]["holds"] is False
+    assert told["join, warm: speed beside by hand"]["value"] == 0.5
+    assert told["produce to readable, p50 beside by hand"]["holds"] is True
+    assert told["two partitions: speed beside one"]["value"] == 2
+    assert told["CPU per record, most of 1 to 8 partitions"]["value"] == 2
+    for missing in ("filter, warm: speed beside by hand", "topic to topic in real time, p50"):
+        assert (told[missing]["value"], told[missing]["holds"]) == (None, None)
+
+
+def test_the_report_tells_figures_and_who_could_not() -> None:
+    figures = found()
+    report = "\n".join(lines(figures | {"goals": [goal.told(figures) for goal in goals()]}))
+    assert "PyFlink" in report
+    assert "cannot: no such join" in report
+    assert "cannot: not in this version" in report
+    assert "200,000" in report
+    assert "FALLS SHORT" in report
+    assert "not measured" in report
