@@ -36,7 +36,8 @@ class CommonOptions(Options):
     trigger_interval: Duration = Field(
         timedelta(0),
         alias="trigger.interval",
-        description="time between micro-batches; 0s is as fast as possible",
+        description="time between micro-batches; 0s is as fast as possible. In real-time mode: "
+        "how often progress is recorded, 5m by default",
     )
     on_error: Literal["dead_letter", "skip", "fail"] = Field(
         "dead_letter",
@@ -97,7 +98,7 @@ class CommonOptions(Options):
         None, description="guarantee of the sink"
     )
     latency: Literal["normal", "realtime"] = Field(
-        "normal", description="micro-batches, or Spark's real-time mode"
+        "normal", description="micro-batches, or Spark's real-time mode, from topic to topic"
     )
     decimal_format: Literal["number", "string"] = Field(
         "number", alias="decimal.format", description="how decimals are written in JSON"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.errors import SinkConfigError
+from velostream.errors import SinkConfigError, SourceDataError
 from velostream.model.changes import BadRow, Commit
 from velostream.model.tables import TableSpec
 
@@ -91,6 +91,23 @@ def _counted_off(counts: Counter[BadRow], row: BadRow) -> bool:
         return False
     counts[row] -= 1
     return True
+
+
+def keep_as_told(
+    letters: DeadLetters | None, job: str, options: CommonOptions, stage: str, start: str, rows: list[BadRow]
+) -> None:
+    """Do with bad rows of a source what the statement says; see `DeadLetters.keep`."""
+    if not rows:
+        return
+    if options.on_error == "fail":
+        first = rows[0]
+        raise SourceDataError(
+            f"{first.source}: {first.reason}",
+            detail=f"at {first.partition} {first.offset}",
+            hint='keep such rows aside instead: WITH ("on.error" = "dead_letter")',
+        )
+    if options.on_error == "dead_letter" and letters is not None:
+        letters.keep(job, stage, start, rows, datetime.now(UTC))
 
 
 class Refused:

@@ -15,6 +15,8 @@ from velostream.plan.planner import LAST_PER_KEY, NeedsColumns, plan_query
 from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
 from velostream.plan.steps import Step, StepKind
 from velostream.runtime.opening import common_options, connector_for, key_of
+from velostream.runtime.realtime_rules import refusal
+from velostream.runtime.realtime_rules import told as realtime
 from velostream.runtime.retention import told
 from velostream.sql.usage import column_usage
 
@@ -89,7 +91,7 @@ def obstacle(statement: model.Statement) -> VelostreamError | None:
         _executable(statement, query)
     except UnsupportedError as error:
         return error.at(statement.location)
-    return None
+    return refusal(statement)
 
 
 def _executable(statement: model.Statement, query: model.Query) -> None:
@@ -218,6 +220,7 @@ def _output(statement: model.Statement, plan: Plan, query: model.Query) -> list[
         lines.append(f"output: {statement.uri}")
     elif isinstance(statement, model.CreateStream):
         lines.append(f"output: {statement.properties.get('sink', 'console://')}")
+    lines += realtime(statement)
     if isinstance(plan, RowsPlan) and any(s.kind is StepKind.STATELESS for s in plan.steps):
         lines.append("state grows: no")
     if isinstance(plan, RecomputePlan):

@@ -18,6 +18,7 @@ from velostream.errors import InternalError, SparkEndedError, VelostreamError
 from velostream.model.jobs import BatchFigures, JobInfo, JobState, JobStats
 from velostream.plan.spark import translate
 from velostream.runtime.pacing import Backoff
+from velostream.runtime.realtime_work import RealtimeStream, RealtimeWork
 from velostream.runtime.statistics import Statistics
 from velostream.runtime.stream import Stream
 from velostream.runtime.work import ColumnsWidenedError
@@ -291,7 +292,7 @@ class Job:
         self._well = False
         work = self._open_work(self)
         try:
-            stream = Stream(self.id, work, self._folder / "checkpoint", self.counted, self._clock)
+            stream = self._stream(work)
             try:
                 stream.start(self._spark())
                 if self._state is not JobState.DEGRADED:
@@ -304,7 +305,12 @@ class Job:
         if finished:
             self._become(JobState.FINISHED)
 
-    def _watch(self, work: Work, stream: Stream, backoff: Backoff) -> bool:
+    def _stream(self, work: Work) -> Stream | RealtimeStream:
+        if isinstance(work, RealtimeWork):
+            return RealtimeStream(self.id, work, self.counted, self._clock)
+        return Stream(self.id, work, self._folder / "checkpoint", self.counted, self._clock)
+
+    def _watch(self, work: Work, stream: Stream | RealtimeStream, backoff: Backoff) -> bool:
         """Until the job is stopped, or finished: then True."""
         while not self._stop.is_set():
             self._spark()

@@ -22,6 +22,9 @@ from velostream.runtime.job import Job, Work
 from velostream.runtime.opening import await_sink, common_options, key_of, sole_place
 from velostream.runtime.outputs import JobOutput, TableOutput
 from velostream.runtime.pipeline import Pipeline
+from velostream.runtime.realtime import RealtimeOutput
+from velostream.runtime.realtime_rules import refusal, wants_realtime
+from velostream.runtime.realtime_work import RealtimeWork, realtime_output
 from velostream.runtime.retention import retention_of, stored
 from velostream.runtime.sinks import keeps_result, outgoing, shown, sink_output, target
 from velostream.runtime.work import ContinuousWork
@@ -210,6 +213,9 @@ class Jobs:
     def _open(self, entry: Entry, stop: Event, tell: Callable[[str], None]) -> Opened:
         assert entry.job is not None
         statement = _continuous(entry)
+        refused = refusal(statement, once=self.site.once)
+        if refused is not None:
+            raise refused
         if isinstance(statement, CreateTable):
             return self._open_table(entry, statement, stop, tell)
         await_sink(*target(statement), self.site.settings, stop, tell)
@@ -278,6 +284,9 @@ class Jobs:
             self._update(job_id, columns={**self._entry(job_id).columns, source_id: schema})
 
         options = common_options(_continuous(entry).properties)
+        if isinstance(output, RealtimeOutput):
+            folder = self._directory.job(job_id) / "checkpoint"
+            return RealtimeWork(entry.name, job_id, opened, output, options, self._dead_letters, folder)
         letters, patient = self._dead_letters, not self.site.once
 
         def continuous(part: Opened | LiveInput, output: JobOutput) -> ContinuousWork:
@@ -347,6 +356,8 @@ class Jobs:
             return TableOutput(self.site.store.open(entry.name, edition=entry.edition))
         assert entry.job is not None
         folder = self._directory.job(entry.job) / "sink"
+        if wants_realtime(statement):
+            return realtime_output(statement, entry.job, folder, opened, self.site.settings)
         return sink_output(
             statement, entry.name, entry.job, folder, opened, self.site.settings, self._dead_letters
         )

@@ -117,7 +117,7 @@ def planned(
     try:
         plan = choose(query)
     except NeedsColumns:
-        query = replace(query, tree=_expand_stars(query.tree, schemas))
+        query = replace(query, tree=expand_stars(query.tree, schemas))
         plan = choose(query)
     load_needed(session, sources.values())
     spark = private_session(session)
@@ -227,7 +227,7 @@ def _declared_types(tree: exp.Query, declared: tuple[tuple[str, pa.DataType], ..
     return exp.Select(expressions=casts).from_(exp.Subquery(this=tree.copy(), alias=exp.TableAlias(this="q")))
 
 
-def _expand_stars(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> exp.Query:
+def expand_stars(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> exp.Query:
     """`*` replaced by the columns of the one relation it stands for."""
     expanded = tree.copy()
     if isinstance(expanded, exp.Select):

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from velostream.connectors.base import Delivery, Sink, SinkContext, Source, SourceContext, wait_while_missing
 from velostream.connectors.properties import build_options
+from velostream.connectors.realtime import RealtimeConnector
 from velostream.connectors.registry import Registered, default_registry
 from velostream.errors import (
     JobError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.config import Settings
+    from velostream.connectors.realtime import RealtimeTarget
     from velostream.model.statements import Properties, SourceRef
     from velostream.model.uri import Uri
     from velostream.serving.table import Table
@@ -132,6 +134,18 @@ def open_sink(uri: Uri, properties: Properties, settings: Settings, context: Sin
         sink.close()
         raise UnsupportedError(f'"delivery" = "exactly_once" is more than {uri.scheme}:// can give')
     return sink
+
+
+def realtime_target(
+    uri: Uri, properties: Properties, settings: Settings, context: SinkContext
+) -> RealtimeTarget:
+    """How Spark itself writes to where a statement does."""
+    connector = connector_for(uri)
+    if not isinstance(connector.connector, RealtimeConnector):
+        raise UnsupportedError(f"Spark does not write to {uri.scheme}:// row by row")
+    context = replace(context, decimal_format=common_options(properties).decimal_format)
+    options = _sink_options(connector, uri, properties, settings)
+    return connector.connector.realtime_target(uri, options, context)
 
 
 def await_sink(

@@ -16,9 +16,10 @@ from sqlglot import exp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-_SHARED = "spark.sql.subexpressionElimination.enabled"
+SHARED = "spark.sql.subexpressionElimination.enabled"
+"""Whether Spark computes what occurs twice in advance, which would be outside of an attempt."""
 _PARTS = {"kind", "expressions", "from_", "from", "where", "group"}
 
 
@@ -60,17 +61,22 @@ def probe_of(sql: str) -> Probe | None:
     return Probe(expression, table.alias_or_name)
 
 
-def divided(spark: SparkSession, rows: DataFrame, probe: Probe) -> tuple[DataFrame, DataFrame]:
-    """The rows on which the probe raises, and the others; to be read in `unshared`."""
+def attempted(spark: SparkSession, expression: str) -> Column:
+    """What the expression gives, or null where it raises; to be read in `unshared`."""
     from pyspark.sql import functions
-    from pyspark.sql.classic.column import Column
+    from pyspark.sql.classic.column import Column as ClassicColumn
 
     jvm = spark._jvm  # noqa: SLF001
     assert jvm is not None
     convert = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    child = convert.expression(functions.expr(probe.expression)._jc)  # noqa: SLF001
+    child = convert.expression(functions.expr(expression)._jc)  # noqa: SLF001
     attempt = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(child)
-    failed = Column(convert.column(attempt)).isNull()
+    return ClassicColumn(convert.column(attempt))
+
+
+def divided(spark: SparkSession, rows: DataFrame, probe: Probe) -> tuple[DataFrame, DataFrame]:
+    """The rows on which the probe raises, and the others; to be read in `unshared`."""
+    failed = attempted(spark, probe.expression).isNull()
     named = rows.alias(probe.name)
     return named.where(failed), named.where(~failed)
 
@@ -78,9 +84,9 @@ def divided(spark: SparkSession, rows: DataFrame, probe: Probe) -> tuple[DataFra
 @contextmanager
 def unshared(spark: SparkSession) -> Iterator[None]:
     """Keep Spark from computing what occurs twice in advance, outside of the attempt."""
-    before = spark.conf.get(_SHARED)
-    spark.conf.set(_SHARED, "false")
+    before = spark.conf.get(SHARED)
+    spark.conf.set(SHARED, "false")
     try:
         yield
     finally:
-        spark.conf.set(_SHARED, before or "true")
+        spark.conf.set(SHARED, before or "true")

@@ -20,6 +20,7 @@ from velostream.runtime.job import Job, Work
 from velostream.runtime.opening import common_options
 from velostream.runtime.outputs import JobOutput, ReaderOutput, TableOutput
 from velostream.runtime.pipeline import Pipeline
+from velostream.runtime.realtime_rules import refusal
 from velostream.runtime.work import ContinuousWork
 from velostream.serving.schemas import align
 from velostream.serving.store import TableStore
@@ -49,6 +50,9 @@ class LiveSelect:
     def __init__(
         self, site: Site, statement: SelectStatement, params: Params = None, *, once: bool = False
     ) -> None:
+        refused = refusal(statement)
+        if refused is not None:
+            raise refused
         if site.tmp is not None:
             site.tmp.mkdir(exist_ok=True, mode=0o700)
         self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=site.tmp))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
@@ -13,13 +12,13 @@ from velostream.errors import (
     JobError,
     LaggingReaderError,
     RowError,
-    SourceDataError,
     VelostreamError,
 )
 from velostream.model.jobs import BatchFigures
 from velostream.plan.merge import SumOverflowError
 from velostream.plan.spark import error_condition, error_states, error_text, of_statement
 from velostream.runtime.cuts import VERSION, newest_cut
+from velostream.runtime.dead_letters import keep_as_told
 from velostream.runtime.outputs import TableOutput
 from velostream.runtime.partitioning import FAILED, strategy_failed
 from velostream.runtime.table_source import TableSource
@@ -252,17 +251,7 @@ class ContinuousWork:
 
     def _keep(self, stage: str, rows: list[BadRow], start: SourceOffsets | None, end: SourceOffsets) -> None:
         """Do with bad rows what the statement says."""
-        if not rows:
-            return
-        if self.options.on_error == "fail":
-            first = rows[0]
-            raise SourceDataError(
-                f"{first.source}: {first.reason}",
-                detail=f"at {first.partition} {first.offset}",
-                hint='keep such rows aside instead: WITH ("on.error" = "dead_letter")',
-            )
-        if self.options.on_error == "dead_letter":
-            self.dead_letters.keep(self.job, stage, f"{start}", rows, datetime.now(UTC))
+        keep_as_told(self.dead_letters, self.job, self.options, stage, f"{start}", rows)
 
     def lags(self) -> dict[str, int]:
         """How far each partition of the inputs is ahead of the output, as far as sources can tell."""

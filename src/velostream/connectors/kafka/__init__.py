@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from velostream.connectors.base import Sink, SinkContext, Source, SourceContext
+    from velostream.connectors.realtime import RealtimeTarget
     from velostream.model.changes import Messages
     from velostream.model.options import Options as AnyOptions
     from velostream.model.uri import Uri
@@ -53,3 +54,10 @@ class KafkaConnector(Connector):
 
         assert isinstance(options, KafkaOptions)
         return KafkaSink(options, context)
+
+    def realtime_target(self, uri: Uri, options: AnyOptions, context: SinkContext) -> RealtimeTarget:
+        """See `RealtimeConnector`."""
+        from velostream.connectors.kafka.realtime import realtime_target
+
+        assert isinstance(options, KafkaOptions)
+        return realtime_target(options, context)

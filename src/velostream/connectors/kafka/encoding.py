@@ -46,7 +46,7 @@ class Encoder:
 
     def __init__(self, options: KafkaOptions, context: SinkContext) -> None:
         names = {name.casefold(): name for name in context.schema.names}
-        self._key = [_column(name, names, "key") for name in context.key]
+        self._key = key_columns(context.schema, context.key)
         self._time = (
             _column(options.timestamp_column, names, "timestamp.column") if options.timestamp_column else None
         )
@@ -95,6 +95,12 @@ class Encoder:
             return encoder_for(form, schema, settings, decimals_as_text=self._text)
         except ConfigError as exc:
             raise SinkConfigError(exc.message, detail=exc.detail, hint=exc.hint) from exc
+
+
+def key_columns(schema: pa.Schema, key: Sequence[str]) -> list[str]:
+    """The columns of a key as the result spells them; UnknownNameError for one that it has not."""
+    names = {name.casefold(): name for name in schema.names}
+    return [_column(name, names, "key") for name in key]
 
 
 def _default_key(columns: Sequence[str]) -> str:

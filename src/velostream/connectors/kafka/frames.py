@@ -102,6 +102,20 @@ class KafkaFrames:
             records = records.where(_unless(f"{RECORD} IS NULL", _NO_VALUE))
         return self._decoded(records, fields, system, careful=False)
 
+    def endless(
+        self, starts: Mapping[Part, int], fields: Sequence[pa.Field], system: Sequence[str]
+    ) -> DataFrame:
+        """All records from these offsets on, as a frame that does not end, with `_bad`.
+
+        New partitions of the topics are read from their beginning. What the brokers deleted before it was
+        read is passed over: a look at the same offsets from outside tells of it.
+        """
+        reader = self.spark.readStream.format("kafka").options(**self._settings(system))
+        reader = reader.option("subscribe", ",".join(sorted({part.topic for part in starts})))
+        reader = reader.option("startingOffsets", json.dumps(_by_topic(starts)))
+        frame = reader.option("failOnDataLoss", "false").load()
+        return self._with_care(self._as_records(frame, system), fields, system)
+
     def bad_records(
         self, ranges: Mapping[Part, tuple[int, int]], fields: Sequence[pa.Field]
     ) -> pa.Table | None:
@@ -157,14 +171,11 @@ class KafkaFrames:
         wanted = {part: bounds for part, bounds in ranges.items() if bounds[0] < bounds[1]}
         if not wanted:
             return None
-        reader = self.spark.read.format("kafka").options(**java_settings(self.options))
-        reader = reader.options(**_IMPATIENT).option("kafka.isolation.level", self.options.isolation_level)
+        reader = self.spark.read.format("kafka").options(**self._settings(system)).options(**_IMPATIENT)
         reader = reader.option("assign", json.dumps(_by_topic({p: [p.number] for p in wanted}, lists=True)))
         for number, name in enumerate(("startingOffsets", "endingOffsets")):
             ends = {part: bounds[number] for part, bounds in wanted.items()}
             reader = reader.option(name, json.dumps(_by_topic(ends)))
-        if "_headers" in system:
-            reader = reader.option("includeHeaders", "true")
         many = sum(last - first for first, last in wanted.values()) > _FEW_ROWS
         tasks = self.tasks or (self.spark.sparkContext.defaultParallelism if many else 1)
         if self.splits and tasks > len(wanted):
@@ -172,6 +183,14 @@ class KafkaFrames:
         frame = reader.load()
         if self.tasks is not None and self.tasks < len(wanted):
             frame = frame.coalesce(self.tasks)
+        return self._as_records(frame, system)
+
+    def _settings(self, system: Sequence[str]) -> dict[str, str]:
+        headers = {"includeHeaders": "true"} if "_headers" in system else {}
+        isolation = {"kafka.isolation.level": self.options.isolation_level}
+        return {**java_settings(self.options), **isolation, **headers}
+
+    def _as_records(self, frame: DataFrame, system: Sequence[str]) -> DataFrame:
         carried = _CARRIED if self.options.format == "raw" else ()
         return frame.selectExpr(
             f"value AS {RECORD}", *carried, *(f"{SYSTEM[name]} AS {name}" for name in system)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,14 @@ from velostream.connectors.kafka.memory import Gap, SourceMemory
 from velostream.connectors.kafka.options import messages_of
 from velostream.connectors.kafka.places import sequence, starting
 from velostream.connectors.kafka.topics import Topics
+from velostream.connectors.realtime import Endless
 from velostream.errors import (
     InternalError,
     SourceConfigError,
     SourceError,
     SourceMissingError,
     SourceNetworkError,
+    UnsupportedError,
     VelostreamError,
 )
 from velostream.formats.decoding import FormatSettings, decoder_for
@@ -41,6 +44,8 @@ _STEP = 1_000_000
 _TOPICS_EVERY = 5.0
 """Seconds between looks for new partitions and topics."""
 _SAMPLE = 1000
+_WITHOUT_PYTHON = ("json", "csv", "raw")
+"""Formats that Spark SQL decodes."""
 _OF_KAFKA = re.compile(
     r"org\.apache\.kafka\.(common\.(errors\.)?|clients\.consumer\.)\w*Exception|\[KAFKA_DATA_LOSS"
 )
@@ -148,6 +153,37 @@ class KafkaSource(Source):
         return self._frames().rows(
             self._ranges(start, end), self._fields(columns), system, careful=careful, known=known
         )
+
+    def endless(self, spark: SparkSession, start: Offset | None, columns: Sequence[str] | None) -> Endless:
+        """See `EndlessSource`."""
+        if self._options.format not in _WITHOUT_PYTHON:
+            raise UnsupportedError(
+                f'"latency" = "realtime" is not possible here: "{self._options.format}" is decoded in Python',
+                hint='leave out "latency"',
+            )
+        have = {**self._begin(), **(start or {})}
+        self._looked_at = 0.0
+        self._look_at_topics(have)
+        parts = {part.text for part in self._parts()}
+        positions = {text: at for text, at in {**(self._memory.start or {}), **have}.items() if text in parts}
+        starts = {part: first for part, (first, _) in self._ranges(positions, positions).items()}
+        schema = self.discover()
+        system = [name for name in columns or () if name in SYSTEM and name not in schema.names]
+        frames = KafkaFrames(spark, self._options, self._decoder, upsert=False)
+        return Endless(frames.endless(starts, self._fields(columns), system), len(starts), self.edition)
+
+    def reached(self, told: str) -> Offset:
+        """See `EndlessSource`."""
+        return {
+            part.text: offset + self._memory.shift(part.text)
+            for topic, offsets in json.loads(told).items()
+            for part, offset in ((Part(topic, int(number)), at) for number, at in offsets.items())
+        }
+
+    @property
+    def edition(self) -> Mapping[str, str]:
+        """See `EndlessSource`: the ids of the topics, and their partitions."""
+        return {**self._memory.topics, **dict.fromkeys(self._memory.start or {}, "")}
 
     def count(self, start: Offset | None, end: Offset) -> int:
         """See `Source`: offsets, of which compaction and transactions may have taken some."""

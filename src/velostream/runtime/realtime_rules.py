@@ -1,0 +1,114 @@
+"""Which statements can ask for `"latency" = "realtime"`, told from their text."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from velostream.connectors.realtime import RealtimeConnector
+from velostream.errors import UnsupportedError
+from velostream.model import statements as model
+from velostream.model.durations import format_duration
+from velostream.plan.realtime import why_not_by_row
+from velostream.runtime.opening import common_options, connector_for
+from velostream.runtime.sinks import outgoing, target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from velostream.model.options import CommonOptions
+
+CADENCE = timedelta(minutes=5)
+"""How often what was written is recorded. Rows wait for about a second meanwhile, so it is done rarely."""
+SHORTEST_CADENCE = timedelta(seconds=5)
+_READ = ("json", "csv", "raw")
+_WRITTEN = ("json", "raw")
+_LEAVE_OUT = 'leave out "latency": rows then take some tenths of a second'
+
+
+def wants_realtime(statement: model.Statement) -> bool:
+    """Whether it asks for it."""
+    return common_options(getattr(statement, "properties", {})).latency == "realtime"
+
+
+def cadence(options: CommonOptions) -> timedelta:
+    """How often what was written is recorded."""
+    return options.trigger_interval or CADENCE
+
+
+def refusal(statement: model.Statement, *, once: bool = False) -> UnsupportedError | None:
+    """The error of a statement that asks for what cannot be; None when it does not ask, or can have it."""
+    if not wants_realtime(statement):
+        return None
+    reason = "--once reads what is there and ends, and this goes on" if once else why_not_realtime(statement)
+    if reason is None:
+        return None
+    return UnsupportedError(
+        f'"latency" = "realtime" is not possible here: {reason}',
+        hint=_LEAVE_OUT,
+        location=statement.location,
+    )
+
+
+def why_not_realtime(statement: model.Statement) -> str | None:
+    """None when Spark's real-time mode can run the statement, as far as its text tells."""
+    if not isinstance(statement, model.CreateStream | model.InsertIntoSink) or statement.query is None:
+        return "it goes from topic to topic only, with INSERT INTO kafka://… or CREATE STREAM"
+    uri, properties = target(statement)
+    options = common_options(properties)
+    if not isinstance(connector_for(uri).connector, RealtimeConnector):
+        return f"Spark does not write to {uri.scheme}:// row by row, only to a topic"
+    if options.delivery == "exactly_once":
+        return "it writes at least once, and exactly_once writes whole steps"
+    return why_not_by_row(statement.query) or _of_source(statement.query) or _of_options(statement, options)
+
+
+def _of_source(query: model.Query) -> str | None:
+    (ref,) = query.sources
+    connector = connector_for(ref.uri)
+    if not isinstance(connector.connector, RealtimeConnector):
+        return f"Spark does not read {ref.uri.scheme}:// row by row, only topics"
+    said: Mapping[str, str] = {**connector.parse(ref.uri), **ref.properties}
+    if said.get("format", "json").lower() not in _READ:
+        return f'"format" = "{said["format"]}" is decoded in Python; {", ".join(_READ)} are not'
+    if said.get("changelog", "").lower() == "upsert":
+        return 'records of "changelog" = "upsert" replace each other, and are more than one row each'
+    if "*" in said.get("topic", ""):
+        return "a pattern of topics is looked up now and then; name the topics"
+    return None
+
+
+def _of_options(statement: model.CreateStream | model.InsertIntoSink, options: CommonOptions) -> str | None:
+    uri, properties = target(statement)
+    said = {**connector_for(uri).parse(uri), **properties}
+    form = said.get("sink.format", said.get("format", "json")).lower()
+    if form not in _WRITTEN:
+        return f'"format" = "{form}" is written by Python; {" and ".join(_WRITTEN)} are not'
+    assert statement.query is not None
+    if outgoing(statement.query) is not statement.query:
+        return "SET_HEADER and REMOVE_HEADER are carried out in Python"
+    for name, default in (
+        ("partitions", None),
+        ("partition.strategy", "smart"),
+        ("max.rows.per.batch", None),
+    ):
+        if said.get(name, default) != default:
+            return f'"{name}" is about batches, and there are none'
+    if timedelta(0) < options.trigger_interval < SHORTEST_CADENCE:
+        seconds = SHORTEST_CADENCE.total_seconds()
+        return f'"trigger.interval", after which progress is recorded, is at least {seconds:g}s'
+    return None
+
+
+def told(statement: model.Statement) -> list[str]:
+    """What EXPLAIN says of it: nothing where nobody asked and it is not possible."""
+    asked, reason = wants_realtime(statement), why_not_realtime(statement)
+    if asked and reason is None:
+        every = format_duration(cadence(common_options(getattr(statement, "properties", {}))))
+        return [
+            "realtime: yes, each record by itself, in milliseconds",
+            f"  guarantee: at least once; a start may write again what came in the {every} before it",
+        ]
+    if asked:
+        return [f"realtime: no, {reason}"]
+    return ['realtime: possible, with "latency" = "realtime"'] if reason is None else []
