@@ -8,6 +8,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PREPARED := $(VENV)/.prepared
+# Two processes, each with a Spark of its own. A file's tests stay together, in the order of their names: those on a
+# cluster replace their process's Spark, and come last.
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test check bench bench-tables bench-pipelines soak setup prepare clean
 
@@ -18,7 +21,7 @@ demo: prepare ## tables that move while you watch
 	@$(BIN)/velo demo
 
 test: prepare ## all tests
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q $(SIDE_BY_SIDE)
 
 check: setup ## format, lint, types, import contracts, and the tests that need no Java: under a minute
 	@$(BIN)/ruff format --check .
@@ -37,7 +40,7 @@ bench-pipelines: prepare ## from Kafka into tables and topics, beside hand-writt
 	@$(BIN)/python -m benchmarks.pipelines
 
 soak: prepare ## the long random tests with full counts; the result goes to benchmarks/soak.txt
-	@{ git log -1 --format='commit %h of %cs' && VELOSTREAM_SOAK=1 $(BIN)/pytest -q --durations=0 --durations-min=1 --timeout=7200; } | tee benchmarks/soak.txt
+	@{ git log -1 --format='commit %h of %cs' && VELOSTREAM_SOAK=1 $(BIN)/pytest -q -n 2 --durations=0 --durations-min=1 --timeout=7200; } | tee benchmarks/soak.txt
 
 setup: $(READY) ## the virtual environment, and Java where there is none
 
