@@ -87,13 +87,13 @@ def loads(load: Callable[[int], None]) -> dict[str, float]:
 def processor_seconds() -> float:
     """Of this process and of everything that it started, also of what has ended since."""
     # Two for the process itself, two for the children that it has waited for.
-    return sum(sum(map(int, fields[11:15])) for fields in _family().values()) / _TICKS
+    return sum(sum(map(int, fields[11:15])) for fields in family(os.getpid()).values()) / _TICKS
 
 
 def peak_memory() -> int:
     """Bytes: the most that this process and each that it started and that still runs ever had."""
     total = 0
-    for process in _family():
+    for process in family(os.getpid()):
         try:
             lines = (Path("/proc") / str(process) / "status").read_text(encoding="utf-8").splitlines()
         except OSError:
@@ -115,8 +115,8 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def _family() -> dict[int, list[str]]:
-    """This process and all below it: what the kernel says of each, from the state on."""
+def family(process: int) -> dict[int, list[str]]:
+    """A process and all below it: what the kernel says of each, from the state on."""
     seen: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -126,8 +126,8 @@ def _family() -> dict[int, list[str]]:
                 )
             except OSError:
                 continue
-    ours, found = {os.getpid()}, 0
+    ours, found = {process}, 0
     while len(ours) != found:
         found = len(ours)
-        ours |= {process for process, fields in seen.items() if int(fields[1]) in ours}
-    return {process: seen[process] for process in ours if process in seen}
+        ours |= {child for child, fields in seen.items() if int(fields[1]) in ours}
+    return {member: seen[member] for member in ours if member in seen}

@@ -41,7 +41,7 @@ def main() -> int:
         },
         "sizes": asdict(sizes),
     }
-    with tempfile.TemporaryDirectory(prefix="velostream-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="velostream-bench-", ignore_cleanup_errors=True) as name:
         broker = BrokerProcess(Path(name) / "broker", free_port())
         broker.start()
         try:

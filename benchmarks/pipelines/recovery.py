@@ -8,16 +8,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from threading import Timer
 from typing import TYPE_CHECKING, Self
 
-from benchmarks.measure import HERE
+from benchmarks.measure import HERE, family
 from benchmarks.pipelines.workload import send_one
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT = 300.0
+GONE_SECONDS = 10.0
 NOBODY = "-"
 """In place of a user that is not waited for."""
 
@@ -72,6 +74,13 @@ class _Life:
 
     def __exit__(self, *_: object) -> None:
         self._overdue.cancel()
-        os.killpg(self._process.pid, signal.SIGKILL)
+        members = family(self._process.pid)
+        for member in members:
+            with suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
         self._process.communicate()
         self._errors.close()
+        # Java may be in the middle of a write to the folder of the next life.
+        deadline = time.monotonic() + GONE_SECONDS
+        while any(family(member) for member in members) and time.monotonic() < deadline:
+            time.sleep(0.01)

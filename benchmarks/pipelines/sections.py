@@ -43,12 +43,13 @@ class Sizes:
     rows: int = 2_000_000
     queries: tuple[str, ...] = ("filter", "group", "join")
     rounds: int = 2
+    """Of the groups, whose figures are looked at most closely; everything else is run once."""
     loads: int = 4
     partitions: tuple[int, ...] = (1, 2, 8)
     scaling_rows: int = 1_000_000
     scaling_loads: int = 4
     rate: int = 1000
-    warm_seconds: int = 15
+    warm_seconds: int = 30
     seconds: int = 30
     recovery_rows: int = 500_000
     copied_rows: int = 1_000_000
@@ -95,7 +96,7 @@ class Bench:
             ways = {name: self._same(f"pipelines.{name}", *common) for name in self._taking_part()}
             if "flink" in self._contenders and query in FLINK_QUERIES:
                 ways["flink"] = partial(self._flink, common)
-            found[query] = self._in_turn(query, ways)
+            found[query] = self._in_turn(query, ways, sizes.rounds if query == "group" else 1)
             if "flink" in self._contenders and query not in FLINK_QUERIES:
                 found[query]["flink"] = {"cannot": NO_LOOKUP}
         return found
@@ -123,7 +124,7 @@ class Bench:
             ways[f"{partitions} sticky"] = way(partitions, "ours", "sticky")
         ways["1 smart"] = way(1, "ours", "smart")
         ways["1 batch by hand"] = way(1, "by_hand", "batch")
-        return self._in_turn("scaling", ways, rounds=1)
+        return self._in_turn("scaling", ways)
 
     def recovery(self) -> Figures:
         """kill -9 of a process that keeps a table of all groups, and its return."""
@@ -159,7 +160,7 @@ class Bench:
             return self._run("pipelines.copy_latency", name, self._brokers, topic, copy, "2", *self._pace())
 
         names = [*self._taking_part(), *(["realtime"] if "ours" in self._contenders else [])]
-        return self._in_turn("copy latency", {name: partial(copied, name) for name in names}, rounds=1)
+        return self._in_turn("copy latency", {name: partial(copied, name) for name in names})
 
     # --- inside -----------------------------------------------------------------------------------------
 
@@ -182,9 +183,8 @@ class Bench:
         self._cluster.create(name, partitions, 1)
         return name
 
-    def _in_turn(self, section: str, ways: Mapping[str, Way], rounds: int | None = None) -> Figures:
+    def _in_turn(self, section: str, ways: Mapping[str, Way], rounds: int = 1) -> Figures:
         """Every way once in each round; medians. One that cannot is not tried again."""
-        rounds = self._sizes.rounds if rounds is None else rounds
         runs: dict[str, list[Figures]] = {name: [] for name in ways}
         for number in range(rounds):
             for name, way in ways.items():

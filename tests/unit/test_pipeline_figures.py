@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -38,7 +39,8 @@ def test_processor_time_counts_children_that_have_ended() -> None:
     before = processor_seconds()
     busy = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", busy], check=True)
-    assert 0.29 <= processor_seconds() - before < 5
+    # The kernel counts in hundredths, by looking at times: some are not seen.
+    assert 0.2 <= processor_seconds() - before < 5
 
 
 def test_memory_and_age_of_this_process() -> None:
@@ -96,13 +98,20 @@ def taken(cold: float, warm: float) -> dict[str, float]:
 
 def found() -> dict[str, Any]:
     return {
-        "sizes": {"rows": 1_000_000, "rate": 1000, "partitions": (1, 2), "scaling_rows": 10},
+        "sizes": {
+            "rows": 1_000_000,
+            "rate": 1000,
+            "partitions": (1, 2),
+            "scaling_rows": 10,
+            "recovery_rows": 20,
+        },
         "loads": {
             "group": {"by_hand": taken(20, 10), "ours": taken(12, 5), "flink": taken(8, 6)},
             "join": {"by_hand": taken(20, 10), "ours": taken(12, 20), "flink": {"cannot": "no such join"}},
         },
         "latency": {"ours": {"p50": 100, "p99": 200}, "by_hand": {"p50": 250, "p99": 900}},
         "scaling": {"1 sticky": taken(9, 8), "2 sticky": taken(5, 4)},
+        "recovery": {"ours": {"answers": 0.75, "goes on": 6.5}, "by_hand": {"goes on": 9.25}},
         "copy_latency": {"realtime": {"cannot": "not in this version"}},
     }
 
@@ -129,5 +138,6 @@ def test_the_report_tells_figures_and_who_could_not() -> None:
     assert "cannot: no such join" in report
     assert "cannot: not in this version" in report
     assert "200,000" in report
+    assert re.search(r"velostream +0\.75 +6\.50\n +PySpark by hand +– +9\.25", report)
     assert "FALLS SHORT" in report
     assert "not measured" in report
