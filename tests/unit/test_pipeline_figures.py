@@ -39,7 +39,7 @@ def test_processor_time_counts_children_that_have_ended() -> None:
     before = processor_seconds()
     busy = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", busy], check=True)
-    # The kernel counts in hundredths, by looking at times: some are not seen.
+    # The kernel counts in hundredths of a second.
     assert 0.2 <= processor_seconds() - before < 5
 
 
