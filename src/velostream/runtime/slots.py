@@ -2,7 +2,8 @@
 
 A local master has as many slots as cores, and such tasks mostly wait. So they bring their own: Spark's local
 scheduler counts a slot as free when a task reports its end, and one that it never started adds one. Nothing
-else changes: batches are divided into as many tasks as before.
+else changes: batches are divided into as many tasks as before. Spark's log tells of each that it ignores an
+update of task -1.
 """
 
 from __future__ import annotations
