@@ -218,7 +218,7 @@ def test_what_a_user_may_not_do_is_told(secured: Secured, database: Database) ->
     ]
     for made in secured.admin.create_acls(rights).values():
         made.result()
-    with pytest.raises(SourceAuthError, match=r"refuses us: .*Topic authorization failed"):
+    with pytest.raises(SourceAuthError, match=r"refuses us: .*(Topic|Group) authorization failed"):
         database.sql(f"CREATE TABLE guarded AS SELECT id FROM {uri} WITH ({properties})")
     database.sql("CREATE TABLE some (id INT)")
     database.sql("INSERT INTO some VALUES (1)")

@@ -11,7 +11,8 @@ import pytest
 
 SECTIONS = ("loads", "latency")
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+# Minutes of starting processes, for a tool of ours and not for users: with the long tests.
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 
 @pytest.mark.timeout(600)

@@ -42,12 +42,13 @@ _CONFIG = frozenset(
         "UNSUPPORTED_VERSION",
     }
 )
+_OF_GROUP = "GROUP_AUTHORIZATION_FAILED"
 _AUTH = frozenset(
     {
         "_AUTHENTICATION",
         "_SSL",
         "CLUSTER_AUTHORIZATION_FAILED",
-        "GROUP_AUTHORIZATION_FAILED",
+        _OF_GROUP,
         "ILLEGAL_SASL_STATE",
         "SASL_AUTHENTICATION_FAILED",
         "TOPIC_AUTHORIZATION_FAILED",
@@ -323,7 +324,9 @@ class Cluster:
 
     def _hear(self, error: Any) -> None:
         """What the client says beside its answers: that a login failed, while the question only times out."""
-        if self._heard is None or error.name() in _AUTH:
+        heard = self._heard.name() if self._heard is not None else None
+        # The client asks for its group even where nothing is done with it: what else is refused says more.
+        if heard is None or (error.name() in _AUTH and (heard not in _AUTH or heard == _OF_GROUP)):
             self._heard = error
 
     @contextmanager
