@@ -2,7 +2,7 @@
 
 Python gives a busy thread 5 ms before another gets its turn, and does not queue them: of four readers and a
 writer one was seen to wait 90 ms for a single row. While a commit is applied turns are 1 ms, and the longest
-wait 30 to 40 ms. Threads lose speed by it, which is why turns are not always as short.
+wait about 50 ms. Threads lose speed by it, which is why turns are not always as short.
 """
 
 from __future__ import annotations
