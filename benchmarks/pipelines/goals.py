@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from benchmarks.goal import Goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -14,25 +15,13 @@ ORIGINAL = 74_000
 """Records per second of the original in Rust, on one core and in memory, for the same groups: its best."""
 
 
-@dataclass(frozen=True)
-class Goal:
-    """One figure and its bound: at least so much of it, or at most."""
-
-    text: str
-    unit: str
-    bound: float
-    value: Callable[[Found], float]
-    at_most: bool = False
-
-    def told(self, found: Found) -> dict[str, Any]:
-        """The figure, and whether it holds; None for both where a figure is missing."""
-        try:
-            value: float | None = self.value(found)
-        except (KeyError, ZeroDivisionError):
-            value = None
-        holds = None if value is None else value <= self.bound if self.at_most else value >= self.bound
-        wanted = f"{'at most' if self.at_most else 'at least'} {self.bound:,g} {self.unit}"
-        return {"goal": self.text, "wanted": wanted, "value": value, "holds": holds}
+def told(goal: Goal, found: Found) -> dict[str, Any]:
+    """The figure, and whether it holds; None for both where a figure is missing."""
+    try:
+        value = goal.value(found)
+    except (KeyError, ZeroDivisionError):
+        return {"goal": goal.text, "wanted": goal.wanted, "value": None, "holds": None}
+    return {"goal": goal.text, "wanted": goal.wanted, "value": value, "holds": goal.holds(value)}
 
 
 def goals() -> Iterator[Goal]:

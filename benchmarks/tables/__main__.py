@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.measure import HERE, in_process
 from benchmarks.tables.contenders import CONTENDERS
-from benchmarks.tables.goals import OURS, goals
+from benchmarks.tables.goals import OURS, goals, told
 
 Figures = dict[str, dict[str, float]]
 SMALL_TABLE = 10_000
@@ -93,7 +93,7 @@ def show_goals(rows: int, found: dict[str, Figures]) -> dict[str, bool]:
     reached = {}
     print(f"\nWhat is to hold at {rows:,} rows")
     for goal in goals(rows):
-        line, reached[goal.text] = goal.told(found)
+        line, reached[goal.text] = told(goal, found)
         print(line)
     return reached
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from benchmarks.goal import Goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -14,23 +15,11 @@ if TYPE_CHECKING:
 OURS = "velostream"
 
 
-@dataclass(frozen=True)
-class Goal:
-    """One figure and its bound: at least so much of it, or at most."""
-
-    text: str
-    unit: str
-    bound: float
-    value: Callable[[Found], float]
-    at_most: bool = False
-
-    def told(self, found: Found) -> tuple[str, bool]:
-        """The line about it, and whether it holds."""
-        value = self.value(found)
-        holds = value <= self.bound if self.at_most else value >= self.bound
-        wanted = f"{'at most' if self.at_most else 'at least'} {self.bound:,g} {self.unit}"
-        verdict = "holds" if holds else "FALLS SHORT"
-        return f"{self.text:<42}{wanted:>28}{value:>16,.2f}  {verdict}", holds
+def told(goal: Goal, found: Found) -> tuple[str, bool]:
+    """The line about a goal, and whether it holds."""
+    value = goal.value(found)
+    verdict = "holds" if goal.holds(value) else "FALLS SHORT"
+    return f"{goal.text:<42}{goal.wanted:>28}{value:>16,.2f}  {verdict}", goal.holds(value)
 
 
 def goals(rows: int) -> Iterator[Goal]:

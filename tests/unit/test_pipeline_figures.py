@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.measure import in_process, peak_memory, percentile, processor_seconds, seconds_since_start
-from benchmarks.pipelines.goals import goals
+from benchmarks.pipelines.goals import goals, told
 from benchmarks.pipelines.latency import watch
 from benchmarks.pipelines.loads import summed_up
 from benchmarks.pipelines.report import lines
@@ -117,23 +117,23 @@ def found() -> dict[str, Any]:
 
 
 def test_goals_hold_fall_short_or_were_not_measured() -> None:
-    told = {goal["goal"]: goal for goal in (goal.told(found()) for goal in goals())}
-    assert (told["group, warm: speed beside PyFlink"]["value"], told["group, warm"]["value"]) == (
+    verdicts = {goal["goal"]: goal for goal in (told(goal, found()) for goal in goals())}
+    assert (verdicts["group, warm: speed beside PyFlink"]["value"], verdicts["group, warm"]["value"]) == (
         1.2,
         200_000,
     )
-    assert told["group, cold: time beside PyFlink"]["holds"] is False
-    assert told["join, warm: speed beside by hand"]["value"] == 0.5
-    assert told["produce to readable, p50 beside by hand"]["holds"] is True
-    assert told["two partitions: speed beside one"]["value"] == 2
-    assert told["CPU per record, most of 1 to 8 partitions"]["value"] == 2
+    assert verdicts["group, cold: time beside PyFlink"]["holds"] is False
+    assert verdicts["join, warm: speed beside by hand"]["value"] == 0.5
+    assert verdicts["produce to readable, p50 beside by hand"]["holds"] is True
+    assert verdicts["two partitions: speed beside one"]["value"] == 2
+    assert verdicts["CPU per record, most of 1 to 8 partitions"]["value"] == 2
     for missing in ("filter, warm: speed beside by hand", "topic to topic in real time, p50"):
-        assert (told[missing]["value"], told[missing]["holds"]) == (None, None)
+        assert (verdicts[missing]["value"], verdicts[missing]["holds"]) == (None, None)
 
 
 def test_the_report_tells_figures_and_who_could_not() -> None:
     figures = found()
-    report = "\n".join(lines(figures | {"goals": [goal.told(figures) for goal in goals()]}))
+    report = "\n".join(lines(figures | {"goals": [told(goal, figures) for goal in goals()]}))
     assert "PyFlink" in report
     assert "cannot: no such join" in report
     assert "cannot: not in this version" in report

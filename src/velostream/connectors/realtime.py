@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from velostream.model.options import Options
     from velostream.model.uri import Uri
 
+READ_BY_SPARK = ("json", "csv", "raw")
+"""Formats that Spark SQL decodes, without Python."""
+WRITTEN_BY_SPARK = ("json", "raw")
+"""Formats for which Spark SQL writes the same bytes as Python does."""
+
 
 class Endless(NamedTuple):
     """A source that Spark follows by itself."""

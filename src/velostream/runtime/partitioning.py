@@ -44,13 +44,16 @@ class Strategies:
             raise ConfigError(f'"{name}" is a strategy that is built in', hint="give yours another name")
         self._known[name] = function
 
-    def spreading(self, spread: Spread, source: Source) -> Spreading:
-        """A strategy made ready for one source."""
+    def spreading(self, spread: Spread, source: Source) -> Spreading | None:
+        """A strategy made ready for one source; None where its rows stay where they are."""
         if spread.strategy == STICKY:
             source.splits = False
+            return None
         if spread.strategy == SMART:
             source.tasks = spread.partitions
-        return Spreading(spread, self._known.get(spread.strategy), asked=source.takes_tasks)
+            if spread.partitions is None or source.takes_tasks:
+                return None
+        return Spreading(spread, self._known.get(spread.strategy))
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,6 @@ class Spreading:
 
     spread: Spread
     function: Strategy | None
-    asked: bool
-    """Whether the source itself sees to the number of tasks, where its partitioning is kept."""
 
     def __call__(self, frame: DataFrame) -> DataFrame:
         """The same rows, in other partitions."""
@@ -75,10 +76,8 @@ class Spreading:
         if self.function is not None:
             placed = frame.mapInArrow(_placed(spread.strategy, self.function, many), _with_place(frame))
             return placed.repartitionById(many, _PLACE).drop(_PLACE)
-        if spread.partitions is None or self.asked:
-            return frame
         found = frame.rdd.getNumPartitions()
-        if found == spread.partitions:
+        if found == many:
             return frame
         return frame.coalesce(many) if found > many else frame.repartition(many)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from velostream.connectors.realtime import RealtimeConnector
+from velostream.connectors.realtime import READ_BY_SPARK, WRITTEN_BY_SPARK, RealtimeConnector
 from velostream.errors import UnsupportedError
 from velostream.model import statements as model
 from velostream.model.durations import format_duration
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 CADENCE = timedelta(minutes=5)
 """How often what was written is recorded. Rows wait for about a second meanwhile, so it is done rarely."""
 SHORTEST_CADENCE = timedelta(seconds=5)
-_READ = ("json", "csv", "raw")
-_WRITTEN = ("json", "raw")
 _LEAVE_OUT = 'leave out "latency": rows then take some tenths of a second'
 
 
@@ -69,8 +67,8 @@ def _of_source(query: model.Query) -> str | None:
     if not isinstance(connector.connector, RealtimeConnector):
         return f"Spark does not read {ref.uri.scheme}:// row by row, only topics"
     said: Mapping[str, str] = {**connector.parse(ref.uri), **ref.properties}
-    if said.get("format", "json").lower() not in _READ:
-        return f'"format" = "{said["format"]}" is decoded in Python; {", ".join(_READ)} are not'
+    if said.get("format", "json").lower() not in READ_BY_SPARK:
+        return f'"format" = "{said["format"]}" is decoded in Python; {", ".join(READ_BY_SPARK)} are not'
     if said.get("changelog", "").lower() == "upsert":
         return 'records of "changelog" = "upsert" replace each other, and are more than one row each'
     if "*" in said.get("topic", ""):
@@ -82,8 +80,8 @@ def _of_options(statement: model.CreateStream | model.InsertIntoSink, options: C
     uri, properties = target(statement)
     said = {**connector_for(uri).parse(uri), **properties}
     form = said.get("sink.format", said.get("format", "json")).lower()
-    if form not in _WRITTEN:
-        return f'"format" = "{form}" is written by Python; {" and ".join(_WRITTEN)} are not'
+    if form not in WRITTEN_BY_SPARK:
+        return f'"format" = "{form}" is written by Python; {" and ".join(WRITTEN_BY_SPARK)} are not'
     assert statement.query is not None
     if outgoing(statement.query) is not statement.query:
         return "SET_HEADER and REMOVE_HEADER are carried out in Python"

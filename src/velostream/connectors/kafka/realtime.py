@@ -10,7 +10,7 @@ from velostream.connectors.kafka.failures import as_sink_errors
 from velostream.connectors.kafka.producing import OVERHEAD
 from velostream.connectors.kafka.settings import java_settings
 from velostream.connectors.kafka.topics import Topics
-from velostream.connectors.realtime import RealtimeTarget
+from velostream.connectors.realtime import WRITTEN_BY_SPARK, RealtimeTarget
 from velostream.errors import UnsupportedError
 from velostream.formats.json_sql import json_object, plain_text, small_letters
 from velostream.formats.spark_types import quoted
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from velostream.connectors.base import SinkContext
     from velostream.connectors.kafka.options import KafkaOptions
 
-_WRITTEN = ("json", "raw")
 _LONGEST_REQUEST_MS = 30_000
 
 
@@ -59,8 +58,8 @@ def realtime_target(options: KafkaOptions, context: SinkContext) -> RealtimeTarg
 def _check(options: KafkaOptions) -> None:
     """Refuse what Spark's own sink does not do."""
     for form, what in ((options.format, "format"), (options.key_format, "key.format")):
-        if form is not None and form not in _WRITTEN:
-            raise _only(f'"{what}" = "{form}" is written by Python', f"write {' or '.join(_WRITTEN)}")
+        if form is not None and form not in WRITTEN_BY_SPARK:
+            raise _only(f'"{what}" = "{form}" is written by Python', f"write {' or '.join(WRITTEN_BY_SPARK)}")
     if options.partitioner != "murmur2":
         raise _only(f'"partitioner" = "{options.partitioner}" is not known to Spark', "leave it out")
     if options.timestamp_column is not None:

@@ -16,7 +16,7 @@ from velostream.connectors.kafka.memory import Gap, SourceMemory
 from velostream.connectors.kafka.options import messages_of
 from velostream.connectors.kafka.places import sequence, starting
 from velostream.connectors.kafka.topics import Topics
-from velostream.connectors.realtime import Endless
+from velostream.connectors.realtime import READ_BY_SPARK, Endless
 from velostream.errors import (
     InternalError,
     SourceConfigError,
@@ -44,8 +44,6 @@ _STEP = 1_000_000
 _TOPICS_EVERY = 5.0
 """Seconds between looks for new partitions and topics."""
 _SAMPLE = 1000
-_WITHOUT_PYTHON = ("json", "csv", "raw")
-"""Formats that Spark SQL decodes."""
 _OF_KAFKA = re.compile(
     r"org\.apache\.kafka\.(common\.(errors\.)?|clients\.consumer\.)\w*Exception|\[KAFKA_DATA_LOSS"
 )
@@ -156,7 +154,7 @@ class KafkaSource(Source):
 
     def endless(self, spark: SparkSession, start: Offset | None, columns: Sequence[str] | None) -> Endless:
         """See `EndlessSource`."""
-        if self._options.format not in _WITHOUT_PYTHON:
+        if self._options.format not in READ_BY_SPARK:
             raise UnsupportedError(
                 f'"latency" = "realtime" is not possible here: "{self._options.format}" is decoded in Python',
                 hint='leave out "latency"',
