@@ -1,4 +1,4 @@
-"""Arrow types as Spark writes them."""
+"""Arrow types as Spark writes them, and tables as it reads them."""
 
 from __future__ import annotations
 
@@ -39,6 +39,13 @@ def spark_name(kind: pa.DataType) -> str:
         fields = (f"{quoted(field.name)}: {spark_name(field.type)}" for field in kind)
         return f"STRUCT<{', '.join(fields)}>"
     raise SourceConfigError(f"Spark has no type for {kind}")
+
+
+def filled(table: pa.Table) -> pa.Table:
+    """Without empty batches: Spark's reader stops at one, and loses the rows that follow in its partition."""
+    batches = table.to_batches()
+    some = [batch for batch in batches if batch.num_rows]
+    return table if len(some) == len(batches) else pa.Table.from_batches(some, table.schema)
 
 
 def quoted(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.errors import InternalError, SparkEndedError, SqlError, UnknownNameError, VelostreamError
+from velostream.formats.spark_types import filled
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """A frame over rows that we hold, with exactly their types."""
     if table.num_rows == 0:
         return empty_frame(spark, table.schema)
-    return spark.createDataFrame(_plain(table))
+    return spark.createDataFrame(filled(_plain(table)))
 
 
 def _plain(table: pa.Table) -> pa.Table:

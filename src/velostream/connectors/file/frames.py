@@ -25,7 +25,7 @@ from velostream.formats.spark_frames import (
     decode_plain_csv,
     read_json,
 )
-from velostream.formats.spark_types import literal, quoted, spark_name
+from velostream.formats.spark_types import filled, literal, quoted, spark_name
 from velostream.model.changes import WEIGHT
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class FrameReader:
         """The records of some segments with system columns, read by Spark itself if these are `known`."""
         if known is None:
             table = pa.concat_tables([record_table(self.spool, segment) for segment in segments])
-            return self.spark.createDataFrame(table).selectExpr(
+            return self.spark.createDataFrame(filled(table)).selectExpr(
                 f"left({RECORD}, length({RECORD}) - {len(segments[0].separator)}) AS {RECORD}",
                 *(f"{_POSITION} AS _position" if name == "_position" else name for name in system),
             )
@@ -201,7 +201,7 @@ class FrameReader:
         columns = segments[0].columns or ()
         if system or not self.local():
             tables = [_binary_table(self.spool, segment) for segment in segments]
-            frame = self.spark.createDataFrame(pa.concat_tables(tables))
+            frame = self.spark.createDataFrame(filled(pa.concat_tables(tables)))
             system = [f"{_POSITION} AS _position" if name == "_position" else name for name in system]
         else:
             frame = self._reader(segments).format(segments[0].kind).load(self._paths(segments))
