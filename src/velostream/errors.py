@@ -367,6 +367,19 @@ class ConnectionFailedError(VelostreamError):
     exit_code = 3
 
 
+class CaseError(VelostreamError):
+    """A test case cannot be read."""
+
+    code = "case"
+    blame = Blame.YOU
+
+
+class CaseFailedError(CaseError):
+    """A test case did not give what it expects."""
+
+    code = "case.failed"
+
+
 class DeadlineError(VelostreamError):
     """Something did not happen in the time it was given."""
 

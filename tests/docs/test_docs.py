@@ -47,7 +47,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def runnable(page: str) -> list[Block]:
-    return [block for block in blocks(page) if block.language in {"python", "sql"}]
+    return [block for block in blocks(page) if block.language in {"python", "sql", "velotest"}]
 
 
 @pytest.fixture
@@ -96,7 +96,9 @@ def test_page(page: str, folder: Path, request: pytest.FixtureRequest) -> None:
     try:
         for block in found:
             text = block.text.replace("/data/orders.csv", str(_SAMPLES / "orders.csv"))
-            if block.language == "python":
+            if block.language == "velotest":
+                run_cases(folder / "orders.velotest", text)
+            elif block.language == "python":
                 exec(compile("\n" * (block.line - 1) + text, page, "exec"), names)
             else:
                 db = names.get("db")
@@ -106,6 +108,18 @@ def test_page(page: str, folder: Path, request: pytest.FixtureRequest) -> None:
     finally:
         for db in {id(d): d for d in (names.get("db"), own) if d is not None}.values():
             db.close()
+
+
+def run_cases(path: Path, text: str) -> None:
+    from velostream.testing import Bench, Way, find_cases
+
+    path.write_text(text)
+    found = find_cases(path)
+    assert not found.errors
+    with Bench() as bench:
+        for case in found.cases:
+            for way in Way:
+                bench.run(case, way).check()
 
 
 def test_configuration_example_is_valid(folder: Path) -> None:

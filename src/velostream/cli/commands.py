@@ -21,6 +21,7 @@ COMMANDS = {
     "describe": ("velostream.cli.listings", "Show the columns of a table, stream, source or view."),
     "explain": ("velostream.cli.listings", "Tell how a statement would be kept up to date."),
     "logs": ("velostream.cli.logs", "Show what happened in the data directory."),
+    "test": ("velostream.cli.test", "Run test cases: SQL, rows that come, and what must come of it."),
     "broker": ("velostream.cli.broker", "Run a Kafka broker for development, on this machine."),
     "doctor": ("velostream.cli.doctor", "Check Java, Spark, jars, ports, memory and disk."),
 }

@@ -95,6 +95,10 @@ class Registry:
         self._by_name[instance.name] = Registered(instance)
         return connector
 
+    def forget(self, name: str) -> None:
+        """Make a connector unknown again."""
+        self._by_name.pop(name, None)
+
     def names(self) -> tuple[str, ...]:
         """Every connector's name, sorted."""
         return tuple(sorted(self._all()))

@@ -1,0 +1,132 @@
+"""Runs cases: one Spark for all of them, a data directory and a clock for each."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from velostream.config import Settings, load
+from velostream.connectors.base import Source
+from velostream.connectors.registry import default_registry
+from velostream.errors import CaseError, CaseFailedError, VelostreamError
+from velostream.testing.cases import Way
+from velostream.testing.cells import NOON
+from velostream.testing.connector import NAME, CaseConnector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from velostream.runtime.database import Database
+    from velostream.testing.cases import Case
+
+LOOK = timedelta(milliseconds=5)
+"""How often jobs look for something new: a case is small, and waits for them at every step."""
+
+
+class Clock:
+    """What time it is in a case."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        """The time."""
+        return self.now
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case went in one way of running it."""
+
+    case: Case
+    way: Way
+    seconds: float
+    error: VelostreamError | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything was as the case expects."""
+        return self.error is None
+
+    def check(self) -> None:
+        """Raise what was not."""
+        if self.error is not None:
+            raise self.error
+
+
+class Bench:
+    """Runs cases one after the other. Use it in a `with`; Spark starts with the first case.
+
+    `settings` are those of `velostream.config.load`, for Spark's master and configuration. `prepare` is
+    called with each database that is opened, for example to add Python functions.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        prepare: Callable[[Database], object] = lambda _: None,
+        timeout: float = 60.0,
+    ) -> None:
+        self.settings = settings if settings is not None else load()
+        self.prepare = prepare
+        self.timeout = timeout
+        """Seconds in which a step must come to rest."""
+        self.connector = CaseConnector()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._spark: SparkSession | None = None
+        self._pace = Source.poll_interval
+
+    def __enter__(self) -> Self:
+        default_registry().register(self.connector)
+        self._folder = tempfile.TemporaryDirectory(prefix="velostream-test-", ignore_cleanup_errors=True)
+        self._pace, Source.poll_interval = Source.poll_interval, LOOK
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        Source.poll_interval = self._pace
+        default_registry().forget(NAME)
+        if self._spark is not None:
+            from velostream.runtime.session import stop_session
+
+            stop_session(self._spark)
+            self._spark = None
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def start(self) -> None:
+        """Start Spark, if it has not been."""
+        from velostream.runtime.session import start_session
+
+        if self._folder is None:
+            raise CaseError("a bench is used in a with")
+        if self._spark is None:
+            # Sessions of the cases' databases share its Java, which ends with the last of them.
+            self._spark = start_session(
+                self.settings.master, self.settings.conf, Path(self._folder.name) / "spark"
+            )
+
+    def run(self, case: Case, way: Way = Way.STRAIGHT) -> Outcome:
+        """Run a case; what is not as expected is part of the outcome."""
+        from velostream.testing.running import CaseRun
+
+        self.start()
+        assert self._folder is not None
+        error: VelostreamError | None = None
+        started = time.perf_counter()
+        with tempfile.TemporaryDirectory(dir=self._folder.name, ignore_cleanup_errors=True) as folder:
+            try:
+                CaseRun(self, case, way, Path(folder)).run()
+            except CaseError as exc:
+                error = exc
+            except VelostreamError as exc:
+                error = CaseFailedError(str(exc), location=case.location)
+            finally:
+                self.connector.stage = None
+        return Outcome(case, way, time.perf_counter() - started, error)

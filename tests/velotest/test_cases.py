@@ -1,0 +1,45 @@
+"""Every case beside this file, run in every way.
+
+Those in `later` are of statements that are not executed yet: they are read and bound, and become
+`.velotest` files when they can pass.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from velostream.runtime import feed
+from velostream.testing import Bench, Way, find_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from velostream.testing import Case
+
+FOUND = find_cases(Path(__file__).parent)
+
+
+@pytest.fixture(scope="module")
+def bench(spark) -> Iterator[Bench]:
+    with Bench() as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def follow_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of cases are so small that nothing would be followed by key."""
+    monkeypatch.setattr(feed, "FEW_ROWS", 0)
+
+
+def test_every_file_can_be_read() -> None:
+    assert [str(error) for error in FOUND.errors] == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("case", FOUND.cases, ids=lambda case: f"{Path(case.file).stem}: {case.name}")
+def test_case(bench: Bench, case: Case, way: Way) -> None:
+    bench.run(case, way).check()
