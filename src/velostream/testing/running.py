@@ -117,6 +117,8 @@ class CaseRun:
         if isinstance(step, cases.Run):
             self._run_statements(step, after)
         elif isinstance(step, cases.Wait):
+            # Time passes for jobs that run: what has begun to wait counts from here.
+            self._settle(step, after)
             self._clock.now += step.duration
         if again or not isinstance(step, _LOOKS):
             self._settle(step, after)
