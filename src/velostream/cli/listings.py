@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_RARE = frozenset({"lookup_misses", "bad_rows", "errors", "restarts"})
+_RARE = frozenset({"late_rows", "lookup_misses", "bad_rows", "errors", "restarts"})
 """Figures that are shown to people when they are not all zero."""
 
 

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("velostream.connectors")
 
 
+MOST_NAMED = 64
+"""Beyond so many partitions, what each of them had last is found by grouping instead of naming them."""
+
+
 class Delivery(StrEnum):
     """What a source or sink promises across a crash."""
 
@@ -154,6 +158,19 @@ class Source(ABC):
     def lags(self, offset: Offset) -> Mapping[str, int]:
         """How many records each partition had after `offset` when `latest` last looked."""
         return {}
+
+    def partitions(self, start: Offset | None, end: Offset) -> Mapping[str, str] | None:
+        """The partitions at `end`, each with SQL over `_topic` and `_partition` that is true of its rows.
+
+        None where there are too many to name, or positions do not tell: they are then found by reading.
+        """
+        if len(end) > MOST_NAMED:
+            return None
+        return {name: "_partition = '" + name.replace("\\", "\\\\").replace("'", "\\'") + "'" for name in end}
+
+    def watermark(self, offset: Offset) -> datetime | None:
+        """A time before which no row comes after `offset`, where the source knows; None: rows tell."""
+        return None
 
     def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
         """The rows of a range that could not be decoded; asked only when `_bad` was seen."""

@@ -65,6 +65,8 @@ class PartitionStats:
     latency_ms: float | None
     """How long batches with records of it took, over the same time."""
     lag: int | None
+    event_time: datetime | None = None
+    """The latest that was seen, where windows wait for it."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,10 @@ class JobStats:
     """Rows taken out of tables to follow changes through joins and groups."""
     lookup_misses: int = 0
     """Rows of a stream that found no row in a table they are joined to."""
+    late_rows: int = 0
+    """Rows whose window had closed when they came."""
+    watermark: datetime | None = None
+    """How far event time has come in every partition that is not idle; None where nothing waits for that."""
     rate_in: float = 0.0
     last_batch_ms: float = 0.0
     latency_ms: float = 0.0
@@ -105,6 +111,11 @@ class BatchFigures:
     lookup_misses: int = 0
     by_partition: Mapping[str, int] = field(default_factory=dict)
     """Records of each partition, where the source has such."""
+    late_rows: int = 0
+    watermark: int | None = None
+    """In microseconds; None where nothing waits for one."""
+    event_times: Mapping[str, int] = field(default_factory=dict)
+    """The latest event time of each partition."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+END_OF_TIME = 253_402_300_800_000_000
+"""The end of the year 9999, after which calendars have no moment."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -33,6 +35,11 @@ class DueMoments:
     def first(self) -> int | None:
         """The earliest."""
         return self._heap[0] if self._heap else None
+
+    @property
+    def last(self) -> int | None:
+        """The latest."""
+        return max(self._heap, default=None)
 
     def add(self, moments: Iterable[int]) -> None:
         """Wait for these too."""

@@ -66,4 +66,7 @@ HIDDEN = "__"
 """Prefix of physical columns that readers do not see."""
 
 SHOWN = "__shown"
-"""Hidden boolean column: false in rows that HAVING (or a closed window) keeps from readers."""
+"""Hidden boolean column: false in rows that HAVING, or a window that is still open, keeps from readers."""
+
+HAVING = "__having"
+"""Hidden boolean column of windows that are shown when they close: whether HAVING lets them be."""

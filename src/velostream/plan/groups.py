@@ -105,9 +105,30 @@ def group_expressions(select: exp.Select, inputs: Collection[str]) -> tuple[exp.
             # As in Spark, a name in GROUP BY means a column of the input first, then one of the result.
             known = expression.name.casefold() in inputs
             expression = expression if known else by_alias.get(expression.name, expression)
-        if expression not in resolved:
-            resolved.append(expression)
+        resolved += [each for each in _bounds_of(expression) if each not in resolved]
     return tuple(resolved)
+
+
+def _bounds_of(key: exp.Expr) -> list[exp.Expr]:
+    """A session window stands for its two bounds: a table has no key that is a pair."""
+    if not is_session(key):
+        return [key]
+    return [exp.Dot(this=key.copy(), expression=exp.to_identifier(side)) for side in ("start", "end")]
+
+
+def is_session(node: exp.Expr) -> bool:
+    """Whether it calls Spark's session_window(…)."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() == "session_window"
+
+
+def _grouped_by(keys: tuple[exp.Expr, ...]) -> list[exp.Expr]:
+    """What GROUP BY says: Spark makes sessions only where the window itself is grouped by."""
+    found: list[exp.Expr] = []
+    for key in keys:
+        whole = key.this if isinstance(key, exp.Dot) and is_session(key.this) else key
+        if whole not in found:
+            found.append(whole.copy())
+    return found
 
 
 def _key_names(select: exp.Select, keys: tuple[exp.Expr, ...]) -> tuple[str, ...]:
@@ -142,7 +163,7 @@ def _per_group(
         named = [exp.alias_(exp.Literal.number(0), EVERYTHING)]
     grouped.set("expressions", [*named, *columns])
     if keys:
-        grouped.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+        grouped.set("group", exp.Group(expressions=_grouped_by(keys)))
     return grouped
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -56,6 +57,25 @@ def merge(plan: GroupsPlan, stored: pa.Table, batch: pa.Table) -> pa.Table:
         else:
             arrays[name] = _extreme(old, new, how)
     return pa.table(arrays)
+
+
+def combine(plan: GroupsPlan, rows: pa.Table, numbers: np.ndarray) -> pa.Table:
+    """One row for each run of equal numbers, all accumulators merged; keys are those of the last of a run."""
+    first = np.ones(len(numbers), bool)
+    first[1:] = numbers[1:] != numbers[:-1]
+    run = np.cumsum(first) - 1
+    starts = np.flatnonzero(first)
+    rank = np.arange(len(numbers)) - starts[run]
+    made = rows.take(pa.array(starts))
+    for turn in range(1, int(rank.max(initial=0)) + 1):
+        place = np.flatnonzero(rank == turn)
+        merged = merge(plan, made.take(pa.array(run[place])), rows.take(pa.array(place)))
+        order = np.arange(made.num_rows)
+        order[run[place]] = made.num_rows + np.arange(len(place))
+        made = pa.concat_tables([made, merged.select(made.schema.names).cast(made.schema)]).take(
+            pa.array(order)
+        )
+    return made
 
 
 def _add(old: pa.ChunkedArray, new: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

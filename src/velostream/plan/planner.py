@@ -133,12 +133,6 @@ def refuse_later_features(query: Query) -> None:
             hint="make a table of each source, then join the tables",
             location=query.location,
         )
-    if query.emit.explicit and (query.emit.every is not None or query.emit.mode.value == "final"):
-        raise UnsupportedError(
-            "EMIT FINAL and EMIT CHANGES EVERY are not executed in this version",
-            hint="leave the clause out: every change is emitted",
-            location=query.location,
-        )
 
 
 def _refuse_volatile(tree: exp.Expr) -> None:

@@ -10,6 +10,7 @@ from velostream.plan.aggregates import Aggregate, Merge
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from velostream.model.windows import Windowing
     from velostream.plan.nodes import Node
     from velostream.plan.steps import Step
 
@@ -101,6 +102,11 @@ class GroupsPlan(Plan):
     """False for an aggregate over everything, whose one row exists even when there is no input."""
     below_keys: tuple[str, ...] = field(kw_only=True, default=())
     """Over a derived relation: its columns that hold the keys, in the order of `keys`."""
+    detail_sql: str = field(kw_only=True, default="")
+    """With windows: one row per input row, `__k1` and so on for the keys but the bounds, `__time`,
+    `__position` and `__row`; empty where rows are not known one by one any more."""
+    windowing: Windowing | None = field(kw_only=True, default=None)
+    """How groups are bounded in time, and when readers see them; None where they never close."""
 
     @property
     def mergeable(self) -> bool:

@@ -15,6 +15,7 @@ class StepKind(StrEnum):
     MERGE = "merge"
     AFFECTED_KEYS = "affected keys"
     LOOKUP = "lookup"
+    WATERMARK = "by the watermark"
     RECOMPUTE = "full recompute"
     OUTPUT = "output"
 

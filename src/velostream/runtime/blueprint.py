@@ -35,6 +35,7 @@ from velostream.runtime.opened import (
 from velostream.runtime.opening import common_options, open_source, wait_for, wait_for_tables
 from velostream.runtime.partitioning import Strategies
 from velostream.runtime.table_source import TableSource
+from velostream.runtime.timing import Timing, timed
 from velostream.serving.store import TableStore
 from velostream.sql.usage import column_usage
 
@@ -94,6 +95,7 @@ def open_query(
     for ref in query.sources:
         check_strategy(common_options(ref.properties).partition_strategy, site.strategies.names())
     query = with_headers(query)
+    query, timing = timed(query, options)
     sources: dict[str, Source] = {}
     try:
         for ref in query.sources:
@@ -131,13 +133,15 @@ def open_query(
                     hint='leave out "table.storage" = "delta" here and in the tables that are read',
                 )
             if aged is not None:
-                opened = _over_live(site, query, aged, key, sources, known, declared, folder, reader)
+                opened = _over_live(site, query, aged, key, sources, known, declared, folder, reader, timing)
                 return _spread(site, query, key, opened)
         session = site.delta.session() if in_delta else site.spark()
-        opened = planned(session, query, key, sources, known, declared, table=table, messages=messages)
+        opened = planned(
+            session, query, key, sources, known, declared, table=table, messages=messages, timing=timing
+        )
         if table and not in_delta and _needs_rows(opened, sources):
             every = kept(query, {})
-            opened = _over_live(site, query, every, key, sources, known, declared, folder, reader)
+            opened = _over_live(site, query, every, key, sources, known, declared, folder, reader, timing)
         return _spread(site, query, key, opened)
     except BaseException:
         for source in sources.values():
@@ -186,6 +190,7 @@ def _over_live(
     declared: tuple[tuple[str, pa.DataType], ...],
     folder: Path,
     reader: str,
+    timing: Timing,
 ) -> Opened:
     """The plan of what is left of a query, over tables of the rows that pass its filters on the clock."""
     schemas = schemas_of(sources, known)
@@ -210,10 +215,11 @@ def _over_live(
             everything = usage.get(each.id) is None and not named & SYSTEM_TYPES.keys()
             used = None if everything else named
             item = Input(each.relation, source, schema, used, *described(query, each.relation))
+            timing.apply({each.relation: item})
             views = {each.relation: _with_named(schema, named)}
             live.append(open_live(site.spark(), each, item, views, columns, store, reader, now))
             rest[each.id] = LiveSource(live[-1].output.table, reader, source.key, source.order)
-        opened = planned(site.spark(), aged.query, key, rest, {}, declared, table=True)
+        opened = planned(site.spark(), aged.query, key, rest, {}, declared, table=True, timing=timing)
         for each in aged.live:
             opened.inputs.all[each.id].description = described(query, each.relation)[0]
         return replace(opened, live=tuple(live), store=store)

@@ -77,6 +77,10 @@ class DeadLetters:
             self.table.commit_rows(pa.table(columns, schema=SCHEMA), None, commit)
             return len(kept)
 
+    def keep_now(self, job: str, stage: str, start: str, rows: Iterable[BadRow]) -> int:
+        """As `keep`, at this moment."""
+        return self.keep(job, stage, start, rows, datetime.now(UTC))
+
     def _kept(self, job: str, since: datetime) -> Counter[BadRow]:
         rows = self.table.snapshot().to_pylist()
         return Counter(

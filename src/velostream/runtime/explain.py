@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model import statements as model
+from velostream.model.durations import format_duration
 from velostream.plan.ageing import ageing, steps_of
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages, message_key
@@ -14,10 +16,12 @@ from velostream.plan.partitioning import spread_of
 from velostream.plan.planner import LAST_PER_KEY, NeedsColumns, plan_query
 from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
 from velostream.plan.steps import Step, StepKind
+from velostream.plan.windows import closing
 from velostream.runtime.opening import common_options, connector_for, key_of
 from velostream.runtime.realtime_rules import refusal
 from velostream.runtime.realtime_rules import told as realtime
 from velostream.runtime.retention import told
+from velostream.runtime.timing import timed
 from velostream.sql.usage import column_usage
 
 if TYPE_CHECKING:
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
     from velostream.model.changes import Messages
     from velostream.plan.ageing import Ageing
+    from velostream.runtime.timing import Timing
 
 
 def explain(
@@ -49,10 +54,12 @@ def explain(
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
     query = with_headers(query)
     try:
+        query, timing = timed(query, common_options(getattr(statement, "properties", {})))
+        lines += _times(query, timing)
         aged = _over_kept(statement, query, key, columns or {})
         left = aged.query if aged is not None else query
         known = {**(columns or {}), **_live_columns(aged, columns or {})}
-        plan = _planned(statement, left, key, known)
+        plan = closing(_planned(statement, left, key, known), timing.windowing, left)
     except NeedsColumns:
         return [*lines, "step: the kind is chosen once every input has told its columns"]
     except UnsupportedError as exc:
@@ -78,6 +85,24 @@ def _spreading(query: model.Query, key: tuple[str, ...], *, by_message: bool) ->
         spread = spread_of(query, key, options.partition_strategy, options.partitions, message_key=by)
         found[f"partitions: {spread.told()}"] = None
     return list(found)
+
+
+def _times(query: model.Query, timing: Timing) -> list[str]:
+    """Where rows have their event time, where something waits for it."""
+    if timing.windowing is None or not timing.windowing.bounded:
+        return []
+    names = {ref.id: ref.alias or ref.id for ref in query.sources}
+    lines = []
+    for name, time in timing.times.items():
+        column = time.column or "_timestamp, when a row entered its source"
+        lines.append(f"event time of {names.get(name, name)}: {column}")
+        delay = format_duration(timedelta(microseconds=time.delay)) if time.delay else "nothing"
+        idle = format_duration(timedelta(seconds=time.idle))
+        lines.append(
+            f"  watermark: the latest of each partition less {delay}; the slowest decides, "
+            f"but those silent for {idle}"
+        )
+    return lines
 
 
 def obstacle(statement: model.Statement) -> VelostreamError | None:
@@ -106,10 +131,11 @@ def _executable(statement: model.Statement, query: model.Query) -> None:
     if isinstance(statement, model.CreateView):
         return
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
-    query = with_headers(query)
+    query, timing = timed(with_headers(query), common_options(getattr(statement, "properties", {})))
     with suppress(NeedsColumns):
         aged = _over_kept(statement, query, key, {})
-        _planned(statement, aged.query if aged is not None else query, key, {})
+        left = aged.query if aged is not None else query
+        closing(_planned(statement, left, key, {}), timing.windowing, left)
 
 
 def _over_kept(

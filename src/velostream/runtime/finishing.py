@@ -44,11 +44,18 @@ class Finisher:
             visible = {o.name: values.column(o.column or "") for o in plan.outputs}
         elif values.num_rows == 0:
             visible = {f.name: pa.array([], f.type) for f in self._shape.visible}
-            visible[SHOWN] = pa.array([], pa.bool_())
+            visible[SHOWN] = pa.chunked_array([], pa.bool_())
         else:
             visible = self._finish_in_spark(plan, values)
-        columns = dict(zip(state.schema.names, state.columns, strict=True)) | visible
+        hidden = self.shown(plan, state, visible.pop(SHOWN, None) if plan.having else None)
+        columns = dict(zip(state.schema.names, state.columns, strict=True)) | visible | hidden
         return checked_cast(pa.table(columns), self._shape.physical)
+
+    def shown(
+        self, plan: GroupsPlan, state: pa.Table, having: pa.ChunkedArray | None
+    ) -> dict[str, pa.ChunkedArray]:
+        """The hidden columns that decide what readers see; `having` tells where there is a HAVING."""
+        return {} if having is None else {SHOWN: having}
 
     def _finish_in_spark(self, plan: GroupsPlan, values: pa.Table) -> dict[str, pa.ChunkedArray]:
         # One partition keeps the rows in the order of `values`, so that columns line up again.

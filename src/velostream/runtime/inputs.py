@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from velostream.errors import TypeMismatchError
 from velostream.model.changes import WEIGHT, BadRow, Offset, SourceOffsets
+from velostream.model.windows import EventTime
+from velostream.plan.event_time import ENTERED, EVENT_TIME, event_time_sql
 from velostream.plan.planner import POSITION
 from velostream.plan.spark import arrow_frame
 from velostream.runtime.delta.source import DeltaTableSource
+from velostream.runtime.seen import PARTITION, Seen
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.work import ColumnsWidenedError
 
@@ -38,6 +43,10 @@ class Input:
     """The connector's name, or "table"."""
     spread: Callable[[DataFrame], DataFrame] | None = None
     """Puts the rows of a frame into other partitions."""
+    time: EventTime = field(default_factory=EventTime)
+    """Where rows have their event time."""
+    watched: bool = False
+    """Whether the latest event time of each partition is kept an eye on."""
 
     def wanted(self, extra: tuple[str, ...] = ()) -> list[str] | None:
         """Columns to ask the source for, in the source's order, system columns last."""
@@ -50,6 +59,21 @@ class Input:
         if not plain and not system:
             plain = self.schema.names[:1]
         return [*plain, *system, *(name for name in extra if name not in system)]
+
+    def beneath(self, columns: list[str] | None) -> list[str] | None:
+        """What the source is asked for where `columns` are wanted: it does not know the event time."""
+        if columns is None or EVENT_TIME not in columns:
+            return columns
+        needed = [self._time_column, *(PARTITION if self.watched else ())]
+        asked = [name for name in columns if name != EVENT_TIME]
+        return [*asked, *(name for name in needed if name not in asked)]
+
+    @property
+    def _time_column(self) -> str:
+        if self.time.column is None:
+            return ENTERED
+        first = self.time.column.split(".")[0].casefold()
+        return next((name for name in self.schema.names if name.casefold() == first), first)
 
 
 @dataclass
@@ -70,6 +94,8 @@ class Inputs:
             item.source.session = spark
         self.excluded: dict[str, set[str]] = {}
         """Positions of rows that cannot be computed: they are left out of every frame from now on."""
+        self.seen = Seen()
+        """How far the event times of watched inputs have come."""
 
     def changes(
         self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool
@@ -151,9 +177,11 @@ class Inputs:
     def _read(
         self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None, careful: bool
     ) -> Halves:
-        frame = item.source.frame(self._spark, start, end, columns, careful=careful)
+        frame = item.source.frame(self._spark, start, end, item.beneath(columns), careful=careful)
         if frame is None:
             return self._arrow_halves(item, start, end, columns)
+        if columns is not None and EVENT_TIME in columns:
+            frame = self._timed(item, frame, columns, start, end)
         if BAD in frame.columns:
             frame = frame.where(f"{BAD} IS NULL").drop(BAD)
         if item.spread is not None and not careful:
@@ -165,10 +193,23 @@ class Inputs:
             return Halves(plus, None)
         return Halves(plus, frame.where(f"{WEIGHT} < 0").drop(WEIGHT))
 
+    def _timed(
+        self, item: Input, frame: DataFrame, columns: list[str], start: Offset | None, end: Offset
+    ) -> DataFrame:
+        """With the event time; what it was at most, in each partition, is known once the frame was read."""
+        time = event_time_sql(item.time, item.schema, item.description)
+        frame = frame.selectExpr("*", f"{time} AS {EVENT_TIME}")
+        if item.watched:
+            frame = self.seen.watch(item.id, frame, item.source.partitions(start, end))
+        kept = [*columns, *(name for name in (WEIGHT, BAD) if name in frame.columns)]
+        return frame.select(*(f"`{name}`" for name in kept))
+
     def _arrow_halves(
         self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None
     ) -> Halves:
         table = self._arrow(item, start, end)
+        if columns is not None and EVENT_TIME in columns and EVENT_TIME not in table.schema.names:
+            return self._timed_halves(item, table, columns, start, end)
         given = set(table.schema.names)
         if columns is not None:
             wanted = [name for name in columns if name in given]
@@ -182,11 +223,39 @@ class Inputs:
             self._arrow_frame(minus, positioned) if minus.num_rows else None,
         )
 
+    def _timed_halves(
+        self, item: Input, table: pa.Table, columns: list[str], start: Offset | None, end: Offset
+    ) -> Halves:
+        given = set(table.schema.names)
+        asked = [name for name in item.beneath(columns) or () if name in given]
+        frame = arrow_frame(self._spark, table.select([*asked, *({WEIGHT} & given)]))
+        frame = self._timed(item, frame, columns, start, end)
+        if WEIGHT not in given:
+            return Halves(frame, None)
+        minus = frame.where(f"{WEIGHT} < 0").drop(WEIGHT) if start is not None else None
+        return Halves(frame.where(f"{WEIGHT} > 0").drop(WEIGHT), minus)
+
     def _arrow(self, item: Input, start: Offset | None, end: Offset) -> pa.Table:
         batches = list(_read_all(item.source, start, end))
         table = pa.Table.from_batches(batches) if batches else item.schema.empty_table()
         self._refuse_wider(item, table.schema)
+        if item.watched and isinstance(item.source, TableSource):
+            self._watch(item, table)
         return table
+
+    def _watch(self, item: Input, rows: pa.Table) -> None:
+        """A table is one partition; rows that go were seen when they came."""
+        name = item.time.column
+        if name in rows.schema.names and rows.num_rows:
+            kind = rows.schema.field(name).type
+            if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
+                raise TypeMismatchError(
+                    f'the event time column "{name}" is {kind}',
+                    hint=f"CAST({name} AS TIMESTAMP) below the window",
+                )
+            at = pc.max(rows.column(name).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())).as_py()
+            if at is not None:
+                self.seen.note(item.id, item.id, at)
 
     # --- tables, by key ---------------------------------------------------------------------------------
 
@@ -288,7 +357,11 @@ def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 def _read_all(source: Source, start: Offset | None, end: Offset) -> Iterator[pa.RecordBatch]:
     for partition, position in end.items():
-        yield from source.read(partition, start.get(partition) if start else None, position)
+        for batch in source.read(partition, start.get(partition) if start else None, position):
+            if "_partition" not in batch.schema.names and not isinstance(source, TableSource):
+                name = pa.array([partition] * batch.num_rows, pa.string())
+                batch = batch.append_column("_partition", name)
+            yield batch
 
 
 def _of(offsets: SourceOffsets | None, key: str) -> Offset | None:

@@ -16,18 +16,15 @@ from velostream.model.secrets import redact
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Query
 from velostream.runtime.ageing import AgeingWork, LiveInput
 from velostream.runtime.blueprint import Site, open_kept, open_query, open_retained
-from velostream.runtime.delta.pipeline import DeltaPipeline
-from velostream.runtime.delta.table import DeltaTable
 from velostream.runtime.job import Job, Work
+from velostream.runtime.making import continuous_work
 from velostream.runtime.opening import await_sink, common_options, key_of, sole_place
 from velostream.runtime.outputs import JobOutput, TableOutput
-from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.realtime import RealtimeOutput
 from velostream.runtime.realtime_rules import refusal, wants_realtime
 from velostream.runtime.realtime_work import RealtimeWork, realtime_output
 from velostream.runtime.retention import retention_of, stored
 from velostream.runtime.sinks import keeps_result, outgoing, shown, sink_output, target
-from velostream.runtime.work import ContinuousWork
 from velostream.serving.store import STORAGE
 
 if TYPE_CHECKING:
@@ -42,6 +39,7 @@ if TYPE_CHECKING:
     from velostream.runtime.datadir import DataDirectory
     from velostream.runtime.dead_letters import DeadLetters
     from velostream.runtime.opened import Opened
+    from velostream.runtime.work import ContinuousWork
 
 log = structlog.get_logger("velostream.jobs")
 
@@ -288,13 +286,19 @@ class Jobs:
             folder = self._directory.job(job_id) / "checkpoint"
             return RealtimeWork(entry.name, job_id, opened, output, options, self._dead_letters, folder)
         letters, patient = self._dead_letters, not self.site.once
+        watched = [each.inputs for each in opened.live]
 
         def continuous(part: Opened | LiveInput, output: JobOutput) -> ContinuousWork:
-            in_delta = isinstance(output, TableOutput) and isinstance(output.table, DeltaTable)
-            kind = DeltaPipeline if in_delta else Pipeline
-            pipeline = kind(part.spark, part.plan, part.shape, part.inputs, output)
-            return ContinuousWork(
-                entry.name, pipeline, part.inputs, output, options, letters, widen, patient=patient
+            return continuous_work(
+                entry.name,
+                part,
+                output,
+                options,
+                letters,
+                widen,
+                clock=self.site.clock,
+                patient=patient,
+                watched=watched,
             )
 
         work = continuous(opened, output)

@@ -77,6 +77,7 @@ _PARTITIONS = pa.list_(
             ("rate", pa.float64()),
             ("latency_ms", pa.float64()),
             ("lag", pa.int64()),
+            ("event_time", pa.timestamp("us", tz="UTC")),
         ]
     )
 )
@@ -100,6 +101,8 @@ def job_rows(jobs: Jobs | None, catalog: Catalog) -> pa.Table:
             "rate_in": pa.array([round(i.stats.rate_in, 1) for i in infos], pa.float64()),
             "latency_ms": pa.array([round(i.stats.latency_ms, 1) for i in infos], pa.float64()),
             "lag": pa.array([i.stats.lag for i in infos], pa.int64()),
+            "watermark": pa.array([i.stats.watermark for i in infos], pa.timestamp("us", tz="UTC")),
+            "late_rows": pa.array([i.stats.late_rows for i in infos], pa.int64()),
             "lookup_misses": pa.array([i.stats.lookup_misses for i in infos], pa.int64()),
             "bad_rows": pa.array([i.stats.bad_rows for i in infos], pa.int64()),
             "errors": pa.array([i.stats.errors for i in infos], pa.int64()),

@@ -25,6 +25,7 @@ _COUNTERS = {
     "rows_looked_up": "Rows taken out of tables to follow changes through joins and groups",
     "lookup_misses": "Rows of a stream that matched no row of a table they are joined to",
     "bad_rows": "Rows that could not be used",
+    "late_rows": "Rows whose window had closed when they came",
     "errors": "Failures of a job",
     "restarts": "Starts of a job by itself after a failure",
     "attempts": "Times that a job set out to open its sources and its sink",
@@ -54,6 +55,7 @@ class Figures:
         infos = [job.info for job in self._database.jobs_by_name.established()]
         yield from _counters(infos)
         yield from _gauges(infos)
+        yield from _watermarks(infos)
         yield from _partitions(infos)
         yield from _states(infos)
         yield from self._failures()
@@ -85,6 +87,18 @@ def _gauges(infos: list[JobInfo]) -> Iterator[Metric]:
         for info in infos:
             family.add_metric([info.name, info.kind], getattr(info.stats, field))
         yield family
+
+
+def _watermarks(infos: list[JobInfo]) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "velostream_job_watermark_seconds",
+        "How far event time has come, in seconds since 1970",
+        labels=["job", "kind"],
+    )
+    for info in infos:
+        if info.stats.watermark is not None:
+            family.add_metric([info.name, info.kind], info.stats.watermark.timestamp())
+    yield family
 
 
 def _partitions(infos: list[JobInfo]) -> Iterator[Metric]:

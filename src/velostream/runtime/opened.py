@@ -18,11 +18,13 @@ from velostream.plan.planner import NeedsColumns, plan_query, recompute_plan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.shape import one_row_each
 from velostream.plan.spark import private_session
+from velostream.plan.windows import closing
 from velostream.runtime.ageing import LiveInput, LiveSource
 from velostream.runtime.inputs import Input, Inputs
 from velostream.runtime.opening import connector_for, load_needed
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
+from velostream.runtime.timing import Timing
 from velostream.sql.types import spark_ddl
 from velostream.sql.usage import column_usage
 
@@ -91,11 +93,13 @@ def planned(
     *,
     table: bool,
     messages: Mapping[str, Messages | None] | None = None,
+    timing: Timing | None = None,
 ) -> Opened:
     """Plan a query over these inputs; raises what is wrong with it.
 
     `messages` tells of sources whose rows replace each other, where the result is a table that follows that.
     """
+    timing = timing or Timing()
     schemas = schemas_of(sources, known)
     if declared:
         query = replace(query, tree=_declared_types(query.tree, declared))
@@ -109,6 +113,7 @@ def planned(
         name: Input(name, source, schemas[name], usage.get(name), *described(query, name))
         for name, source in sources.items()
     }
+    timing.apply(inputs)
     used = {name: item.wanted() or item.schema.names for name, item in inputs.items()}
     by_message = message_key(query, messages or {})
     choose = partial(
@@ -119,6 +124,7 @@ def planned(
     except NeedsColumns:
         query = replace(query, tree=expand_stars(query.tree, schemas))
         plan = choose(query)
+    plan = closing(plan, timing.windowing, query, names)
     load_needed(session, sources.values())
     spark = private_session(session)
     views = {name: with_system_columns(schema) for name, schema in schemas.items()}
@@ -130,7 +136,7 @@ def planned(
         if plan.below is None or plan.stream is not None:
             raise
         # Spark knows the types, and may see what the names alone do not tell.
-        plan = recompute_plan(query, own_key, names, str(exc))
+        plan = closing(recompute_plan(query, own_key, names, str(exc)), timing.windowing, query, names)
         plan, shape = shape_of(spark, plan, views, own_key)
     return Opened(spark, plan, shape, Inputs(spark, inputs), row_key=row_key)
 

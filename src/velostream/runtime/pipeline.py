@@ -168,11 +168,12 @@ class Pipeline:
         plan = self._plan
         if not isinstance(plan, GroupsPlan):
             raise InternalError("only groups have sums")
-        table, schema = table_of(self._output), self._shape.state
+        schema = self._shape.state
         changes = self.feed.changes(start, end, (), careful=True)
         plus = checked_cast(self._plus(plan.tolerant_sql, changes), schema)
         minus = self._minus(plan.tolerant_sql, changes)
         minus = checked_cast(minus, schema) if minus is not None else None
+        plus = self._taken_in(plan, plus, minus, start, end)
         state = plus
         if start is not None or minus is not None:
             state = self._fresh_groups(plan, plus, minus, end, plan.tolerant_sql, careful=True)
@@ -183,7 +184,8 @@ class Pipeline:
         lost = (self.lost - set(group_names(state.select(plan.keys)))) | set(names)
         upserts, gone = self._finisher.split(plan, state.filter(pc.invert(too_large)))
         deletes = broken if gone is None else pa.concat_tables([broken, gone])
-        table.commit_keyed(upserts, deletes, replace(commit, extra={**commit.extra, "lost": sorted(lost)}))
+        told = replace(commit, extra={**commit.extra, "lost": sorted(lost)})
+        self._commit_groups(plan, upserts, deletes, told)
         return Progress(row_count(plus), state.num_rows)
 
     def culprits(
@@ -322,7 +324,6 @@ class Pipeline:
         commit: Commit,
         careful: bool,
     ) -> Progress:
-        table = table_of(self._output)
         plus = self._plus(plan.partial_sql, changes)
         minus = self._minus(plan.partial_sql, changes)
         if minus is not None and not any_rows(minus):
@@ -331,19 +332,45 @@ class Pipeline:
         state_schema = self._shape.state
         plus = checked_cast(plus, state_schema)
         minus = checked_cast(minus, state_schema) if minus is not None else None
-        first = start is None and minus is None
-        mergeable = plan.mergeable and self._shape.ordered
-        exact_by_merge = mergeable and (minus is None or plan.subtractable(self._shape.inexact))
-        if first:
-            state = plus
-        elif exact_by_merge:
-            batch = merging.net(plan, plus, minus)
-            state = merging.merge(plan, table.fetch(batch.select(plan.keys)), batch)
-        else:
-            state = self._fresh_groups(plan, plus, minus, end, plan.partial_sql, careful=careful)
+        plus = self._taken_in(plan, plus, minus, start, end)
+        state = self._state(plan, plus, minus, start, end, careful)
         upserts, deletes = self._finisher.split(plan, state)
-        table.commit_keyed(upserts, deletes, commit)
+        self._commit_groups(plan, upserts, deletes, commit)
         return Progress(rows_in, state.num_rows)
+
+    def _taken_in(
+        self,
+        plan: GroupsPlan,
+        plus: pa.Table,
+        minus: pa.Table | None,
+        start: SourceOffsets | None,
+        end: SourceOffsets,
+    ) -> pa.Table:
+        """The groups of rows that came, without those that the result does not take."""
+        return plus
+
+    def _state(
+        self,
+        plan: GroupsPlan,
+        plus: pa.Table,
+        minus: pa.Table | None,
+        start: SourceOffsets | None,
+        end: SourceOffsets,
+        careful: bool,
+    ) -> pa.Table:
+        """The groups that a batch touched, as they are now; `__n` 0 where no row is left."""
+        mergeable = plan.mergeable and self._shape.ordered
+        if start is None and minus is None:
+            return plus
+        if mergeable and (minus is None or plan.subtractable(self._shape.inexact)):
+            batch = merging.net(plan, plus, minus)
+            return merging.merge(plan, table_of(self._output).fetch(batch.select(plan.keys)), batch)
+        return self._fresh_groups(plan, plus, minus, end, plan.partial_sql, careful=careful)
+
+    def _commit_groups(
+        self, plan: GroupsPlan, upserts: pa.Table, deletes: pa.Table | None, commit: Commit
+    ) -> None:
+        table_of(self._output).commit_keyed(upserts, deletes, commit)
 
     def _fresh_groups(
         self,

@@ -17,11 +17,10 @@ from velostream.plan.plans import RowsPlan
 from velostream.runtime.blueprint import Site, open_query
 from velostream.runtime.dead_letters import DeadLetters
 from velostream.runtime.job import Job, Work
+from velostream.runtime.making import continuous_work
 from velostream.runtime.opening import common_options
 from velostream.runtime.outputs import JobOutput, ReaderOutput, TableOutput
-from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.realtime_rules import refusal
-from velostream.runtime.work import ContinuousWork
 from velostream.serving.schemas import align
 from velostream.serving.store import TableStore
 from velostream.sql.parameters import with_values
@@ -100,10 +99,8 @@ class LiveSelect:
                 )
         elif isinstance(self._output, TableOutput):
             self._output.table.evolve(opened.shape.physical)
-        pipeline = Pipeline(opened.spark, opened.plan, opened.shape, opened.inputs, self._output)
-        letters = DeadLetters(self._store)
-        widen = self._known.__setitem__
-        return ContinuousWork(NAME, pipeline, opened.inputs, self._output, options, letters, widen)
+        letters, widen = DeadLetters(self._store), self._known.__setitem__
+        return continuous_work(NAME, opened, self._output, options, letters, widen, clock=self._site.clock)
 
     @property
     def table(self) -> Table | None:

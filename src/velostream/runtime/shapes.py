@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.errors import DuplicateNameError
-from velostream.model.tables import SHOWN, TableSpec
+from velostream.model.tables import HAVING, SHOWN, TableSpec
 from velostream.plan.aggregates import Merge
 from velostream.plan.nodes import Both, Each, Keyed, Node, Scan, walk
 from velostream.plan.plans import MESSAGE_KEY, POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
@@ -138,8 +138,11 @@ def _groups_shape(spark: SparkSession, plan: GroupsPlan, visible: pa.Schema) -> 
     state = query_schema(spark, plan.partial_sql)
     values = query_schema(spark, plan.values_sql)
     fields = {f.name: f for f in state} | {f.name: f for f in visible}
-    if plan.having:
+    final = plan.windowing is not None and plan.windowing.final
+    if plan.having or final:
         fields[SHOWN] = pa.field(SHOWN, pa.bool_())
+    if plan.having and final:
+        fields[HAVING] = pa.field(HAVING, pa.bool_())
     ordered = [fields.pop(name) for name in visible.names]
     sums = {a.name for g in plan.aggregates for a in g.accumulators if a.merge is Merge.ADD}
     inexact = tuple(f.name for f in state if f.name in sums and pa.types.is_floating(f.type))

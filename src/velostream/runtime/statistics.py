@@ -9,11 +9,12 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from velostream.model.jobs import BatchFigures, JobStats, PartitionStats
+from velostream.model.moments import END_OF_TIME, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_COUNTED = ("records_in", "records_out", "bad_rows", "rows_looked_up", "lookup_misses")
+_COUNTED = ("records_in", "records_out", "bad_rows", "rows_looked_up", "lookup_misses", "late_rows")
 
 _WINDOW_SECONDS = 30.0
 """Rates are over this much of the past."""
@@ -29,6 +30,8 @@ class Statistics:
         self._partitions: Counter[str] = Counter()
         self._lags: Mapping[str, int] = {}
         self._last: datetime | None = None
+        self._watermark: int | None = None
+        self._event_times: Mapping[str, int] = {}
         self._codes: Counter[str] = Counter()
 
     def batch(self, figures: BatchFigures, seconds: float) -> None:
@@ -39,6 +42,8 @@ class Statistics:
             self._partitions.update(figures.by_partition)
             self._recent.append((monotonic(), figures, seconds))
             self._last = datetime.now(UTC)
+            if figures.watermark is not None or figures.event_times:
+                self._watermark, self._event_times = figures.watermark, figures.event_times
 
     def behind(self, lags: Mapping[str, int]) -> None:
         """How many records each partition has that the job has not."""
@@ -86,6 +91,7 @@ class Statistics:
                 last_batch_ms=(spent[-1] * 1000) if spent else 0.0,
                 latency_ms=(sum(spent) / len(spent) * 1000) if spent else 0.0,
                 last_batch_at=self._last,
+                watermark=_shown(self._watermark),
                 lag=sum(self._lags.values()) if self._lags else None,
                 partitions=self._by_partition(span),
             )
@@ -104,6 +110,12 @@ class Statistics:
                 recent[name] / span,
                 sum(spent[name]) / len(spent[name]) if spent[name] else None,
                 self._lags.get(name),
+                _shown(self._event_times.get(name)),
             )
-            for name in sorted({*self._partitions, *self._lags})
+            for name in sorted({*self._partitions, *self._lags, *self._event_times})
         )
+
+
+def _shown(at: int | None) -> datetime | None:
+    """A time that a calendar has; the end of all is none."""
+    return moment(at) if at is not None and at < END_OF_TIME else None

@@ -22,7 +22,7 @@ from velostream.formats.json_numbers import restored
 from velostream.model.changes import BadRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -136,6 +136,10 @@ class FileSource(Source):
         system = [name for name in columns or () if name in SYSTEM_TYPES]
         changes = self._changes(*self._bounds(start, end))
         return reader.rows(changes, self._fields(columns), system, careful=careful)
+
+    def partitions(self, start: Offset | None, end: Offset) -> Mapping[str, str] | None:
+        """See `Source`: a position does not name the files."""
+        return None
 
     def count(self, start: Offset | None, end: Offset) -> int:
         """See `Source`: every record of the files, the bad ones too."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.connectors.base import Source, SourceContext, log
+from velostream.connectors.base import MOST_NAMED, Source, SourceContext, log
 from velostream.connectors.kafka.cluster import Cluster, Part
 from velostream.connectors.kafka.frames import RAW, SYSTEM, KafkaFrames
 from velostream.connectors.kafka.memory import Gap, SourceMemory
@@ -27,6 +27,7 @@ from velostream.errors import (
     VelostreamError,
 )
 from velostream.formats.decoding import FormatSettings, decoder_for
+from velostream.formats.spark_types import literal
 from velostream.model.changes import TOMBSTONE, BadRow
 
 if TYPE_CHECKING:
@@ -191,6 +192,15 @@ class KafkaSource(Source):
         """See `Source`."""
         ranges = self._ranges(start, end)
         return {part.text: max(last - first, 0) for part, (first, last) in ranges.items()}
+
+    def partitions(self, start: Offset | None, end: Offset) -> dict[str, str] | None:
+        """See `Source`."""
+        parts = [Part.of(text) for text in end]
+        if len(parts) > MOST_NAMED:
+            return None
+        several = len({part.topic for part in parts}) > 1
+        topics = {part: f" AND _topic = {literal(part.topic)}" if several else "" for part in parts}
+        return {part.text: f"_partition = '{part.number}'{topics[part]}" for part in parts}
 
     def lags(self, offset: Offset) -> dict[str, int]:
         """See `Source`."""

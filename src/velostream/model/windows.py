@@ -1,0 +1,51 @@
+"""Windows as a plan carries them: which columns bound them, when they close, what is done with late rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from velostream.model.statements import WindowKind
+
+LateRows = Literal["dead_letter", "drop", "update"]
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """How the groups of one statement are bounded in time. Lengths are in microseconds."""
+
+    kind: WindowKind | None
+    """None for EMIT FINAL without a window: everything is one, which closes when the source ends."""
+    final: bool
+    """Whether readers see a window only when it has closed."""
+    grace: int = 0
+    """How long after its end a window still takes rows."""
+    late: LateRows = "dead_letter"
+    close_after: float | None = None
+    """Seconds without rows after which windows close though no later row came."""
+    gap: int = 0
+    """Session windows: the silence that ends one."""
+    time: str = ""
+    """SQL of a row's event time."""
+    start: str = ""
+    end: str = ""
+    """The key columns with the window's bounds; set once the plan has named them."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether windows end by themselves."""
+        return self.kind is not None
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """Where the rows of a source have their event time, and how far they may be out of order."""
+
+    column: str | None = None
+    """None: when the row entered its source."""
+    format: str = "auto"
+    delay: int = 0
+    """Microseconds."""
+    idle: float = 60.0
+    """Seconds after which a silent partition stops holding the watermark back."""

@@ -1,0 +1,60 @@
+"""From what was opened to the work of a job, for every kind of plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from velostream.plan.plans import GroupsPlan
+from velostream.runtime.delta.pipeline import DeltaPipeline
+from velostream.runtime.delta.table import DeltaTable
+from velostream.runtime.outputs import TableOutput
+from velostream.runtime.pipeline import Pipeline
+from velostream.runtime.window_work import WindowWork
+from velostream.runtime.windowed import WindowPipeline
+from velostream.runtime.work import ContinuousWork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from velostream.model.options import CommonOptions
+    from velostream.runtime.ageing import LiveInput
+    from velostream.runtime.dead_letters import DeadLetters
+    from velostream.runtime.inputs import Inputs
+    from velostream.runtime.opened import Opened
+    from velostream.runtime.outputs import JobOutput
+
+
+def continuous_work(
+    job: str,
+    part: Opened | LiveInput,
+    output: JobOutput,
+    options: CommonOptions,
+    letters: DeadLetters,
+    remember: Callable[[str, pa.Schema], None],
+    *,
+    clock: Callable[[], datetime],
+    patient: bool = True,
+    watched: Sequence[Inputs] = (),
+) -> ContinuousWork:
+    """The work that brings `output` up to date; `watched` are inputs below whose event times count too."""
+    plan = part.plan
+    if isinstance(plan, GroupsPlan) and plan.windowing is not None:
+        return WindowWork(
+            job,
+            WindowPipeline(part.spark, plan, part.shape, part.inputs, output),
+            part.inputs,
+            output,
+            options,
+            letters,
+            remember,
+            patient=patient,
+            watched=watched,
+            now=lambda: clock().timestamp(),
+        )
+    in_delta = isinstance(output, TableOutput) and isinstance(output.table, DeltaTable)
+    kind = DeltaPipeline if in_delta else Pipeline
+    pipeline = kind(part.spark, plan, part.shape, part.inputs, output)
+    return ContinuousWork(job, pipeline, part.inputs, output, options, letters, remember, patient=patient)

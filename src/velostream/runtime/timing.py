@@ -1,0 +1,50 @@
+"""What a statement says of time: where rows have it, and what closes by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from velostream.model.windows import EventTime, Windowing
+from velostream.plan.event_time import event_time_of
+from velostream.plan.windows import time_column, windowed
+from velostream.runtime.opening import common_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from velostream.model.options import CommonOptions
+    from velostream.model.statements import Query
+    from velostream.runtime.inputs import Input
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a statement says of time."""
+
+    windowing: Windowing | None = None
+    times: Mapping[str, EventTime] = field(default_factory=dict)
+    """The event time of each input that has one."""
+
+    def apply(self, inputs: Mapping[str, Input]) -> None:
+        """Tell inputs where their rows have the time, and whether somebody waits for it."""
+        for name, time in self.times.items():
+            if name in inputs:
+                inputs[name].time = time
+                inputs[name].watched = self.windowing is not None and self.windowing.bounded
+
+
+def timed(query: Query, options: CommonOptions) -> tuple[Query, Timing]:
+    """The query with its window among its groups, and what the statement says of time."""
+    only = common_options(query.sources[0].properties) if len(query.sources) == 1 else options
+    column = time_column(query)
+    left, windowing = windowed(query, only)
+    times = {
+        ref.id: event_time_of(
+            ref, common_options(ref.properties), column if len(query.sources) == 1 else None
+        )
+        for ref in query.sources
+    }
+    if not query.sources and column is not None and len(query.tables) == 1:
+        times[query.tables[0]] = EventTime(column)
+    return left, Timing(windowing, times)

@@ -1,0 +1,80 @@
+"""A source whose rows a test hands out step by step, each step one micro-batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+from pydantic import Field
+
+from velostream.connectors.base import Connector, Source
+from velostream.connectors.registry import default_registry
+from velostream.model.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("ts", pa.timestamp("us", tz="UTC"))])
+
+
+class Steps:
+    """What one source has: for each partition its rows, and how far each step goes."""
+
+    def __init__(self, partitions: int) -> None:
+        self.rows: dict[str, list[tuple[Any, ...]]] = {str(number): [] for number in range(partitions)}
+        self.ends: list[dict[str, int]] = []
+        self.over = False
+
+    def give(self, rows: dict[str, list[tuple[Any, ...]]]) -> None:
+        """Rows of one more step."""
+        for partition, more in rows.items():
+            self.rows[partition] += more
+        self.ends.append({partition: len(rows) for partition, rows in self.rows.items()})
+
+
+class SteppedOptions(Options):
+    name: str = Field("", description="which steps")
+
+
+class SteppedSource(Source):
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def discover(self) -> pa.Schema:
+        return SCHEMA
+
+    def latest(self, after: Any) -> dict[str, int]:
+        have = after or dict.fromkeys(self._steps.rows, 0)
+        for end in list(self._steps.ends):
+            if any(end[partition] > have.get(partition, 0) for partition in end):
+                return end
+        return have
+
+    def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
+        rows = self._steps.rows[partition][start or 0 : end]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        yield pa.record_batch(
+            [*arrays, pa.array([partition] * len(rows), pa.string())], names=[*SCHEMA.names, "_partition"]
+        )
+
+    def finished(self, offset: Any) -> bool:
+        return self._steps.over and (not self._steps.ends or offset == self._steps.ends[-1])
+
+
+class SteppedConnector(Connector):
+    name = "stepped"
+    schemes = ("stepped",)
+    Options = SteppedOptions
+    all: ClassVar[dict[str, Steps]] = {}
+
+    def source(self, uri: Any, options: Any, context: Any) -> Source:
+        return SteppedSource(self.all[str(uri).removeprefix("stepped://")])
+
+
+def stepped(name: str, partitions: int = 1) -> Steps:
+    """Make a source `stepped://name`."""
+    if "stepped" not in default_registry().names():
+        default_registry().register(SteppedConnector)
+    SteppedConnector.all[name] = made = Steps(partitions)
+    return made
