@@ -228,7 +228,8 @@ class Inputs:
     ) -> Halves:
         given = set(table.schema.names)
         asked = [name for name in item.beneath(columns) or () if name in given]
-        frame = arrow_frame(self._spark, table.select([*asked, *({WEIGHT} & given)]))
+        positioned = POSITION in columns and POSITION not in given
+        frame = self._arrow_frame(table.select([*asked, *({WEIGHT} & given)]), positioned)
         frame = self._timed(item, frame, columns, start, end)
         if WEIGHT not in given:
             return Halves(frame, None)

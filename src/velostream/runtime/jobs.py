@@ -24,7 +24,7 @@ from velostream.runtime.realtime import RealtimeOutput
 from velostream.runtime.realtime_rules import refusal, wants_realtime
 from velostream.runtime.realtime_work import RealtimeWork, realtime_output
 from velostream.runtime.retention import retention_of, stored
-from velostream.runtime.sinks import keeps_result, outgoing, shown, sink_output, target
+from velostream.runtime.sinks import keeps_result, only_added, outgoing, shown, sink_output, target
 from velostream.serving.store import STORAGE
 
 if TYPE_CHECKING:
@@ -226,8 +226,10 @@ class Jobs:
         except BaseException:
             opened.close()
             raise
+        # Rows that are written once, when they are final, cannot be taken back.
+        taken_back = not only_added(opened)
         opened.close()
-        opened = self._open_query(entry, query, stop, tell, table=True)
+        opened = self._open_query(entry, query, stop, tell, table=taken_back)
         try:
             return open_kept(self.site, opened, folder, entry.job, table=False)
         except BaseException:

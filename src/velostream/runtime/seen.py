@@ -12,9 +12,9 @@ from velostream.model.changes import WEIGHT
 from velostream.plan.event_time import EVENT_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 PARTITION = ("_partition",)
 _METRIC = "__seen_"
@@ -24,7 +24,8 @@ class Seen:
     """Event times seen in frames since they were last taken."""
 
     def __init__(self) -> None:
-        self._names: dict[str, list[str]] = {}
+        self._unread: dict[str, tuple[DataFrame, list[str], list[Column]]] = {}
+        """Frames that nothing has read yet, the names of their partitions and what is asked of each."""
         self._found: dict[str, dict[str, int | None]] = {}
 
     def watch(self, name: str, frame: DataFrame, partitions: Mapping[str, str] | None) -> DataFrame:
@@ -35,39 +36,48 @@ class Seen:
         if partitions is None:
             self._grouped(name, frame.where(f"{WEIGHT} > 0") if came else frame)
             return frame
-        self._names[name] = list(partitions)
-        self._found.setdefault(name, {}).update(
-            {part: None for part in partitions if part not in self._known(name)}
-        )
+        known = self._found.setdefault(name, {})
+        known.update({part: None for part in partitions if part not in known})
         figures = [
             expr(f"max(CASE WHEN {came}{condition} THEN unix_micros({EVENT_TIME}) END)").alias(f"p{number}")
             for number, condition in enumerate(partitions.values())
         ]
-        return frame.observe(f"{_METRIC}{name}", *figures) if figures else frame
+        if not figures:
+            return frame
+        self._unread[name] = frame, list(partitions), figures
+        return frame.observe(f"{_METRIC}{name}", *figures)
 
     def read(self, frame: DataFrame) -> None:
         """Take the figures of a frame that Spark has read."""
         observed = frame._jdf.queryExecution().observedMetrics()  # noqa: SLF001
-        for name, parts in self._names.items():
+        for name, (_, parts, _) in list(self._unread.items()):
             row: Any = observed.get(f"{_METRIC}{name}")
             if row.isEmpty():
                 continue
             values = row.get()
-            for number, part in enumerate(parts):
-                if not values.isNullAt(number):
-                    self._note(name, part, values.getLong(number))
+            found = [None if values.isNullAt(n) else values.getLong(n) for n in range(len(parts))]
+            self._take(name, parts, found)
+
+    def _take(self, name: str, parts: list[str], found: Sequence[int | None]) -> None:
+        del self._unread[name]
+        for part, at in zip(parts, found, strict=True):
+            if at is not None:
+                self.note(name, part, at)
 
     def note(self, name: str, part: str, at: int) -> None:
         """A row of this event time was seen."""
-        self._note(name, part, at)
+        parts = self._found.setdefault(name, {})
+        known = parts.get(part)
+        parts[part] = at if known is None else max(known, at)
 
     def take(self) -> dict[str, dict[str, int | None]]:
         """What was seen, which is forgotten here."""
+        for name, (frame, parts, figures) in list(self._unread.items()):
+            # Spark saw that the query needs no row of it, for example of a join with nothing.
+            row = frame.agg(*figures).toArrow().to_pylist()[0]
+            self._take(name, parts, list(row.values()))
         found, self._found = self._found, {}
         return found
-
-    def _known(self, name: str) -> Mapping[str, int | None]:
-        return self._found.get(name, {})
 
     def _grouped(self, name: str, frame: DataFrame) -> None:
         from pyspark.sql.functions import expr
@@ -75,9 +85,4 @@ class Seen:
         found = frame.groupBy("_partition").agg(expr(f"max(unix_micros({EVENT_TIME}))").alias("at")).toArrow()
         for part, at in zip(*(column.to_pylist() for column in found.columns), strict=True):
             if at is not None:
-                self._note(name, part, at)
-
-    def _note(self, name: str, part: str, at: int) -> None:
-        parts = self._found.setdefault(name, {})
-        known = parts.get(part)
-        parts[part] = at if known is None else max(known, at)
+                self.note(name, part, at)

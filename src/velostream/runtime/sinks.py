@@ -13,7 +13,7 @@ from velostream.model.changes import HEADERS
 from velostream.model.statements import CreateStream, InsertIntoSink
 from velostream.model.uri import Uri
 from velostream.plan.outgoing import with_outgoing_headers
-from velostream.plan.plans import RowsPlan
+from velostream.plan.plans import GroupsPlan, RowsPlan
 from velostream.runtime.dead_letters import Refused
 from velostream.runtime.opening import common_options, connector_for, key_of, open_sink
 from velostream.runtime.outputs import SinkOutput
@@ -54,6 +54,14 @@ def by_rows(opened: Opened) -> bool:
     return isinstance(plan, RowsPlan) and (plan.below is None or plan.stream is not None)
 
 
+def only_added(opened: Opened) -> bool:
+    """Whether rows of the result come once, when their window has closed, and then stay as they are."""
+    plan = opened.plan
+    if not isinstance(plan, GroupsPlan) or plan.windowing is None:
+        return False
+    return plan.windowing.final and plan.windowing.late != "update"
+
+
 def keeps_result(statement: Writing, opened: Opened) -> bool:
     """Whether the result has to be kept beside the job, to tell what a change makes of it.
 
@@ -62,7 +70,7 @@ def keeps_result(statement: Writing, opened: Opened) -> bool:
     if by_rows(opened):
         return False
     uri, _ = target(statement)
-    if not connector_for(uri).connector.upserts:
+    if not connector_for(uri).connector.upserts and not only_added(opened):
         raise UnsupportedError(
             f"rows of this query change after they came, and a stream into {uri.scheme}:// keeps none",
             hint="make a table of the query: CREATE TABLE name AS SELECT …",
@@ -83,7 +91,7 @@ def sink_output(
     """Open what a statement writes to, and settle what an earlier start left."""
     uri, properties = target(statement)
     key = key_of(properties, ()) or opened.row_key
-    if opened.below is not None and not key:
+    if opened.below is not None and not key and not only_added(opened.below):
         raise UnsupportedError(
             f"rows of this query change after they came, and have no key by which {uri.scheme}:// knows them",
             hint='name the columns that tell rows apart: WITH ("key" = "column")',

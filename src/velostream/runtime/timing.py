@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from velostream.model.windows import EventTime, Windowing
-from velostream.plan.event_time import event_time_of
+from velostream.plan.event_time import event_time_of, event_time_sql
 from velostream.plan.windows import time_column, windowed
 from velostream.runtime.opening import common_options
 
@@ -27,11 +27,13 @@ class Timing:
     """The event time of each input that has one."""
 
     def apply(self, inputs: Mapping[str, Input]) -> None:
-        """Tell inputs where their rows have the time, and whether somebody waits for it."""
+        """Tell inputs where their rows have the time and whether somebody waits; raises what is wrong."""
         for name, time in self.times.items():
-            if name in inputs:
-                inputs[name].time = time
-                inputs[name].watched = self.windowing is not None and self.windowing.bounded
+            item = inputs.get(name)
+            if item is not None:
+                event_time_sql(time, item.schema, item.description)
+                item.time = time
+                item.watched = self.windowing is not None and self.windowing.bounded
 
 
 def timed(query: Query, options: CommonOptions) -> tuple[Query, Timing]:
