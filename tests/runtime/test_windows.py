@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -287,6 +288,20 @@ def test_closed_windows_are_written_to_a_file_once(database, tmp_path):
     take(database, steps, event("a", 8, 125))
     written = [json.loads(line) for line in out.read_text().splitlines()]
     assert sorted((row["k"], row["s"]) for row in written) == [("a", 1), ("a", 4), ("b", 2)]
+
+
+def test_changes_are_emitted_no_faster_than_asked(database, wait_until):
+    steps = created(database, "paced", emit="EMIT CHANGES EVERY 3 SECONDS")
+    table = database.table("paced")
+    take(database, steps, event("a", 1, 0))
+    began = time.monotonic()
+    first = table.version
+    for n in range(3):
+        steps.give({"0": [event("a", 1, n)]})
+    wait_until(lambda: seen(database, "paced") == [("a", 4, 4, 0)])
+    # The source gives a step at a time, and each waits for its turn.
+    assert table.version == first + 3
+    assert time.monotonic() - began > 5
 
 
 def test_explain_tells_of_time(database):

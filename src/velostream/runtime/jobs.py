@@ -301,6 +301,7 @@ class Jobs:
                 clock=self.site.clock,
                 patient=patient,
                 watched=watched,
+                every=_query(_continuous(entry)).emit.every,
             )
 
         work = continuous(opened, output)

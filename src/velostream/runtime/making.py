@@ -15,7 +15,7 @@ from velostream.runtime.work import ContinuousWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     import pyarrow as pa
 
@@ -38,9 +38,10 @@ def continuous_work(
     clock: Callable[[], datetime],
     patient: bool = True,
     watched: Sequence[Inputs] = (),
+    every: timedelta | None = None,
 ) -> ContinuousWork:
     """The work that brings `output` up to date; `watched` are inputs below whose event times count too."""
-    plan = part.plan
+    plan, pace = part.plan, every.total_seconds() if every is not None else 0.0
     if isinstance(plan, GroupsPlan) and plan.windowing is not None:
         return WindowWork(
             job,
@@ -51,10 +52,13 @@ def continuous_work(
             letters,
             remember,
             patient=patient,
+            every=pace,
             watched=watched,
             now=lambda: clock().timestamp(),
         )
     in_delta = isinstance(output, TableOutput) and isinstance(output.table, DeltaTable)
     kind = DeltaPipeline if in_delta else Pipeline
     pipeline = kind(part.spark, plan, part.shape, part.inputs, output)
-    return ContinuousWork(job, pipeline, part.inputs, output, options, letters, remember, patient=patient)
+    return ContinuousWork(
+        job, pipeline, part.inputs, output, options, letters, remember, patient=patient, every=pace
+    )

@@ -100,7 +100,8 @@ class LiveSelect:
         elif isinstance(self._output, TableOutput):
             self._output.table.evolve(opened.shape.physical)
         letters, widen = DeadLetters(self._store), self._known.__setitem__
-        return continuous_work(NAME, opened, self._output, options, letters, widen, clock=self._site.clock)
+        clock, every = self._site.clock, self._query.emit.every
+        return continuous_work(NAME, opened, self._output, options, letters, widen, clock=clock, every=every)
 
     @property
     def table(self) -> Table | None:

@@ -73,6 +73,8 @@ class ContinuousWork:
     """Makes wider columns of a source durable."""
     patient: bool = True
     """Whether to wait until tables over one source are at the same position of it."""
+    every: float = 0.0
+    """Least seconds between two changes that readers see: EMIT CHANGES EVERY."""
     _apart: bool = False
 
     def offsets(self) -> SourceOffsets | None:
@@ -291,8 +293,8 @@ class ContinuousWork:
 
     @property
     def trigger_seconds(self) -> float:
-        """The statement's `trigger.interval`."""
-        return self.options.trigger_interval.total_seconds()
+        """The statement's `trigger.interval`, or what EMIT says where that is longer."""
+        return max(self.options.trigger_interval.total_seconds(), self.every)
 
     def close(self) -> None:
         """Close inputs and output."""
