@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from velostream.cli.main import run
+from velostream.testing import Bench, Way, parse_cases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,3 +151,17 @@ def test_the_first_that_fails_is_the_last(spark, folder: Path, capsys: pytest.Ca
         ("fails", "spread", False),
     ]
     assert "7 not run" in told.err
+
+
+@pytest.mark.spark
+def test_a_case_that_fails_when_spread_is_told_what_that_means(spark) -> None:
+    text = CASES.partition("case fails")[0].replace(
+        "expect t\n  id\n  1", "expect t empty\nwatermark orders 12:05"
+    )
+    (case,) = parse_cases(text, "orders.velotest").cases
+    with Bench() as bench:
+        straight, spread = (bench.run(case, way).error for way in (Way.STRAIGHT, Way.SPREAD))
+    assert straight is not None
+    assert spread is not None
+    assert straight.hint is None
+    assert "the slowest decides" in str(spread.hint)

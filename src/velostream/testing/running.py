@@ -78,6 +78,11 @@ class CaseRun:
             self._end()
         except CaseFailedError as error:
             self._tell_letters(error)
+            if any(layout.relabelled for layout in self._stage.layouts.values()):
+                error.hint = error.hint or (
+                    "where a case tells the watermark, spread rows are of three partitions, and the slowest "
+                    "decides: tell it before whatever depends on it"
+                )
             raise
         finally:
             self._close()
