@@ -9,6 +9,8 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from velostream.connectors.base import MOST_NAMED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -34,7 +36,6 @@ class Watermarks:
                 self.newest[name] = dict(parts)
         self._told: dict[str, int] = dict(recorded.get("told", {}))
         self._heard = {(name, part): now for name, parts in self.newest.items() for part in parts}
-        self._since = now
         self.last_row = now
         """When the last row came."""
 
@@ -57,6 +58,18 @@ class Watermarks:
             if at is not None:
                 self.last_row = max(self.last_row, now)
 
+    def forget_idle(self, now: float) -> None:
+        """Of inputs with more partitions than can be named, such as files, forget those that are silent."""
+        for name, parts in self.newest.items():
+            if len(parts) <= MOST_NAMED:
+                continue
+            furthest = max(parts, key=lambda part: parts[part] or 0)
+            idle = [
+                p for p in parts if now - self._heard[name, p] >= self._times[name].idle and p != furthest
+            ]
+            for part in idle:
+                del parts[part], self._heard[name, part]
+
     def reached(self, now: float) -> int | None:
         """Where the watermark belongs; None before there is any."""
         inputs = [self._of(name, now) for name in self._times]
@@ -73,16 +86,6 @@ class Watermarks:
     def times(self) -> dict[str, int]:
         """The latest event time of each partition that had a row."""
         return {part: at for parts in self.newest.values() for part, at in parts.items() if at is not None}
-
-    def next_idle(self, now: float) -> float | None:
-        """Seconds until a partition that holds the watermark back counts as idle; None when none does."""
-        waits = []
-        for name, time in self._times.items():
-            heard = [self._heard[name, part] for part in self.newest[name]]
-            live = [at for at in heard if now - at < time.idle]
-            if len(self.newest[name]) > 1 or None in self.newest[name].values():
-                waits += [time.idle - (now - at) for at in live]
-        return min(waits, default=None)
 
     def recorded(self) -> Mapping[str, Any]:
         """What a commit keeps."""

@@ -137,17 +137,26 @@ class WindowPipeline(Pipeline):
                 plan, self._windowing, table_of(self._output), plus, closed
             )
             return state
-        return self._fresh_sessions(plan, plus, minus, end, careful)
+        return self._fresh_groups(plan, plus, minus, end, plan.partial_sql, careful=careful)
 
-    def _fresh_sessions(
-        self, plan: GroupsPlan, plus: pa.Table, minus: pa.Table | None, end: SourceOffsets, careful: bool
+    def _fresh_groups(
+        self,
+        plan: GroupsPlan,
+        plus: pa.Table,
+        minus: pa.Table | None,
+        end: SourceOffsets,
+        sql: str,
+        *,
+        careful: bool,
     ) -> pa.Table:
-        """All sessions of the groups that the batch touched, made again from all rows."""
+        """For sessions: all of the groups that the batch touched, made again from all rows."""
+        if not self._windowing.gap:
+            return super()._fresh_groups(plan, plus, minus, end, sql, careful=careful)
         groups = plan.keys[:-2]
         parts = [plus.select(groups), *([minus.select(groups)] if minus is not None else [])]
         touched = distinct_keys(pa.concat_tables(parts))
         self.feed.register(self.feed.restricted(end, plan.below_keys[:-2], touched, careful=careful))
-        rows = self._only(touched, plan.partial_sql, groups) if groups else self._all(plan.partial_sql)
+        rows = self._only(touched, sql, groups) if groups else rows_of(self._spark, sql)
         fresh = checked_cast(rows, self._shape.state)
         stored = stored_groups(table_of(self._output), touched)
         if self._windowing.late != "update" and minus is None:
@@ -156,9 +165,6 @@ class WindowPipeline(Pipeline):
             stored = stored.filter(pc.invert(self._closed_at(stored, self.marks.at)))
         self._replaced = stored.select(plan.keys)
         return fresh
-
-    def _all(self, sql: str) -> pa.Table:
-        return rows_of(self._spark, sql)
 
     def close_windows(self, at: int, commit: Commit) -> Progress:
         """Close what ends up to a time though no row came: partitions are silent, or nothing comes."""
@@ -193,7 +199,8 @@ class WindowPipeline(Pipeline):
         return int(closing.num_rows)
 
     def _sealed(self, commit: Commit) -> Commit:
-        return replace(commit, extra={**commit.extra, WATERMARK: self._ahead.recorded()})
+        lost = {} if "lost" in commit.extra else {"lost": sorted(self.lost)} if self.lost else {}
+        return replace(commit, extra={**lost, **commit.extra, WATERMARK: self._ahead.recorded()})
 
     def pass_over(self, commit: Commit) -> Progress:
         """Record positions; the watermark stays."""
@@ -256,6 +263,7 @@ class WindowPipeline(Pipeline):
                     if told is not None:
                         self._ahead.tell(item.id, micros(told))
         self._ahead.move_to(self._ahead.reached(now))
+        self._ahead.forget_idle(now)
 
     def _is_closed(self, state: pa.Table) -> pa.Array | pa.ChunkedArray:
         """Which groups have closed once the batch is in."""
