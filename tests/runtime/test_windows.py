@@ -304,6 +304,60 @@ def test_changes_are_emitted_no_faster_than_asked(database, wait_until):
     assert time.monotonic() - began > 5
 
 
+@pytest.mark.parametrize(
+    ("length", "zone", "moments", "bounds"),
+    [
+        (
+            "1 MONTH",
+            "UTC",
+            ["2026-01-31 23:59:59", "2026-02-01 00:00:00", "2026-02-28 12:00:00"],
+            [("2026-01-01 00:00", "2026-02-01 00:00", 1), ("2026-02-01 00:00", "2026-03-01 00:00", 2)],
+        ),
+        (
+            "1 QUARTER",
+            "Asia/Kolkata",
+            ["2026-03-31 18:29:59", "2026-03-31 18:30:00"],
+            [("2025-12-31 18:30", "2026-03-31 18:30", 1), ("2026-03-31 18:30", "2026-06-30 18:30", 1)],
+        ),
+        (
+            # Clocks go back on 25 October 2026: that day has 25 hours.
+            "1 DAY",
+            "Europe/Berlin",
+            ["2026-10-24 22:00:00", "2026-10-25 22:59:59", "2026-10-25 23:00:00"],
+            [("2026-10-24 22:00", "2026-10-25 23:00", 2), ("2026-10-25 23:00", "2026-10-26 23:00", 1)],
+        ),
+        (
+            # The hour from two to three comes twice.
+            "1 HOUR",
+            "Europe/Berlin",
+            ["2026-10-25 00:30:00", "2026-10-25 01:30:00"],
+            [("2026-10-25 00:00", "2026-10-25 01:00", 1), ("2026-10-25 01:00", "2026-10-25 02:00", 1)],
+        ),
+        (
+            # Clocks go forward on 29 March 2026: the last quarter of that day ends an hour early.
+            "6 HOURS",
+            "Europe/Berlin",
+            ["2026-03-28 23:00:00", "2026-03-29 21:59:59"],
+            [("2026-03-28 23:00", "2026-03-29 05:00", 1), ("2026-03-29 17:00", "2026-03-29 22:00", 1)],
+        ),
+    ],
+    ids=["month", "quarter", "long day", "hour twice", "short day"],
+)
+def test_windows_follow_the_calendar(database, length, zone, moments, bounds):
+    name = f"calendar_{length}_{zone}".replace(" ", "_").replace("/", "_").lower()
+    steps = stepped(name)
+    database.sql(
+        f"CREATE TABLE {name} AS SELECT window_start, window_end, COUNT(*) AS c FROM stepped://{name} "
+        f"WINDOW TUMBLING EVERY {length} EMIT CHANGES "
+        f'WITH ("event.time.column" = "ts", "time.zone" = "{zone}")'
+    )
+    take(database, steps, *(("a", 1, datetime.fromisoformat(f"{moment}+00:00")) for moment in moments))
+    found = sorted(database.table(name).rows())
+    assert [
+        (f"{r.window_start:%Y-%m-%d %H:%M}", f"{r.window_end:%Y-%m-%d %H:%M}", r.c) for r in found
+    ] == bounds
+
+
 def test_explain_tells_of_time(database):
     stepped("told", 2)
     sql = (

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Literal
+from zoneinfo import available_timezones
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from velostream.model.durations import Duration
 
@@ -70,6 +71,11 @@ class CommonOptions(Options):
     window_close_timeout: Duration | None = Field(
         None, alias="window.close.timeout", description="close the last window after this long without rows"
     )
+    time_zone: str = Field(
+        "UTC",
+        alias="time.zone",
+        description="in which windows of days and months, and those that divide a day, begin",
+    )
     state_ttl: Duration | None = Field(
         None, alias="state.ttl", description="forget state not touched for this long"
     )
@@ -104,3 +110,10 @@ class CommonOptions(Options):
         "number", alias="decimal.format", description="how decimals are written in JSON"
     )
     sink: str | None = Field(None, description="URI that a stream is written to")
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        if value not in available_timezones():
+            raise ValueError(f'"{value}" is no time zone; write it like Europe/Berlin')
+        return value

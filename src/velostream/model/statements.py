@@ -75,6 +75,8 @@ class WindowSpec:
 
     kind: WindowKind
     size: timedelta | None = None
+    months: int | None = None
+    """The size where it is whole months, which differ in length."""
     advance: timedelta | None = None
     gap: timedelta | None = None
     rows: int | None = None

@@ -16,6 +16,7 @@ from velostream.errors import UnsupportedError
 from velostream.model.durations import format_duration
 from velostream.model.statements import EmitMode, WindowKind, WindowSpec
 from velostream.model.windows import Windowing
+from velostream.plan.calendar import calendar_bounds
 from velostream.plan.calls import has_aggregates
 from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.groups import group_expressions
@@ -52,7 +53,7 @@ def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | N
     if not isinstance(tree, exp.Select):
         raise UnsupportedError("a WINDOW stands in one SELECT, not in a UNION", location=query.location)
     time = _time(query, tree, spec)
-    select = _grouped(tree, spec, time)
+    select = _grouped(tree, spec, time, options.time_zone)
     windowing = Windowing(
         spec.kind,
         final,
@@ -176,9 +177,10 @@ def _time(query: Query, tree: exp.Select, spec: WindowSpec) -> exp.Expr:
     )
 
 
-def _grouped(tree: exp.Select, spec: WindowSpec, time: exp.Expr) -> exp.Select:
+def _grouped(tree: exp.Select, spec: WindowSpec, time: exp.Expr, zone: str) -> exp.Select:
     select = tree.copy()
-    start, end = _bounds(select, spec, time)
+    calendar = calendar_bounds(spec, time, zone)
+    start, end = calendar or _bounds(select, spec, time)
     by = select.args.get("group")
     keys = _written_keys(select, by)
     select = _with_bounds(select, start, end)

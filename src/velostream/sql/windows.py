@@ -34,6 +34,7 @@ _UNITS = {
     "DAY": timedelta(days=1),
     "WEEK": timedelta(weeks=1),
 }
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _SHORT = re.compile(r"[\d.]+[A-Za-z]+")
 _FORMS = {
     WindowKind.TUMBLING: "WINDOW TUMBLING(INTERVAL '5' MINUTE) or WINDOW TUMBLING EVERY 5 MINUTES",
@@ -52,14 +53,14 @@ def parse_window(parser: VelostreamParser) -> tuple[WindowSpec, exp.Column | Non
         return _parse_rows(parser), None
     column, durations = _parse_arguments(parser) if parser.match(TokenType.L_PAREN) else (None, [])
     partition_by: tuple[exp.Expr, ...] = ()
-    named: dict[str, timedelta] = {}
+    named: dict[str, Length] = {}
     while True:
         word = parser.current.text.upper()
         if word == "PARTITION BY" and not partition_by:
             partition_by = parser.partition_by()
         elif word in ("EVERY", "SIZE", "ADVANCE", "GAP") and word not in named:
             parser.advance()
-            named[word] = parse_duration_token(parser)
+            named[word] = _parse_length(parser)
         else:
             break
     name = ".".join(part.name for part in column.parts) if column is not None else None
@@ -77,7 +78,7 @@ def parse_window_table(parser: VelostreamParser) -> tuple[exp.Table, WindowSpec,
         raise parser.syntax_error("expected a relation", start)
     partition_by = _parse_table_partition(parser)
     column: exp.Column | None = None
-    durations: list[timedelta] = []
+    durations: list[Length] = []
     if parser.match(TokenType.COMMA):
         column, durations = _parse_arguments(parser)
     else:
@@ -113,9 +114,9 @@ def _parse_rows(parser: VelostreamParser) -> WindowSpec:
     return WindowSpec(WindowKind.ROWS, rows=int(token.text), partition_by=parser.partition_by())
 
 
-def _parse_arguments(parser: VelostreamParser) -> tuple[exp.Column | None, list[timedelta]]:
+def _parse_arguments(parser: VelostreamParser) -> tuple[exp.Column | None, list[Length]]:
     column: exp.Column | None = None
-    durations: list[timedelta] = []
+    durations: list[Length] = []
     while True:
         if not durations and column is None and parser.words("DESCRIPTOR", "("):
             column = _parse_column(parser)
@@ -123,7 +124,7 @@ def _parse_arguments(parser: VelostreamParser) -> tuple[exp.Column | None, list[
         elif not durations and column is None and _at_column(parser):
             column = _parse_column(parser)
         else:
-            durations.append(parse_duration_token(parser))
+            durations.append(_parse_length(parser))
         if not parser.match(TokenType.COMMA):
             break
     parser.close()
@@ -142,6 +143,39 @@ def _parse_column(parser: VelostreamParser) -> exp.Column:
     if not isinstance(column, exp.Column):
         raise parser.syntax_error("expected the column that holds the time")
     return column
+
+
+class Months(int):
+    """A length of whole months."""
+
+
+Length = timedelta | Months
+
+
+def _parse_length(parser: VelostreamParser) -> Length:
+    """As `parse_duration_token`, and also months, quarters and years."""
+    token, after = parser.current, parser.following
+    if token.token_type == TokenType.INTERVAL:
+        interval = parser.interval()
+        months = _interval_months(interval)
+        if months is not None:
+            return months
+        try:
+            return interval_duration(interval)
+        except ValueError as exc:
+            raise parser.syntax_error(str(exc), token) from exc
+    each = _MONTHS.get(after.text.upper().removesuffix("S"))
+    if token.token_type == TokenType.NUMBER and each is not None and token.text.isdigit():
+        parser.advance(2)
+        return Months(int(token.text) * each)
+    return parse_duration_token(parser)
+
+
+def _interval_months(node: exp.Expr | None) -> Months | None:
+    if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal) or node.unit is None:
+        return None
+    each = _MONTHS.get(node.unit.name.upper().removesuffix("S"))
+    return Months(int(node.this.name) * each) if each is not None and node.this.name.isdigit() else None
 
 
 def parse_duration_token(parser: VelostreamParser) -> timedelta:
@@ -200,8 +234,8 @@ def _checked(
     start: object,
     kind: WindowKind,
     column: str | None,
-    durations: list[timedelta],
-    named: dict[str, timedelta],
+    durations: list[Length],
+    named: dict[str, Length],
     partition_by: tuple[exp.Expr, ...],
 ) -> WindowSpec:
     def wrong(message: str) -> SqlSyntaxError:
@@ -223,15 +257,20 @@ def _checked(
     missing = [name.lower() for name in names if name not in given]
     if missing:
         raise wrong(f"{kind} window needs its {' and '.join(missing)}")
-    if any(value <= timedelta(0) for value in given.values()):
+    months = next((int(value) for value in given.values() if isinstance(value, Months)), None)
+    if months is not None and kind is not WindowKind.TUMBLING:
+        raise wrong(f"a month has no fixed length, which a {kind} window needs")
+    fixed = {name: value for name, value in given.items() if isinstance(value, timedelta)}
+    if months == 0 or any(value <= timedelta(0) for value in fixed.values()):
         raise wrong(f"{kind} window must be longer than nothing")
-    if kind is WindowKind.SLIDING and given["ADVANCE"] > given["SIZE"]:
+    if kind is WindowKind.SLIDING and fixed["ADVANCE"] > fixed["SIZE"]:
         raise wrong("advance of a sliding window cannot be longer than its size")
     return WindowSpec(
         kind,
-        size=given.get("SIZE"),
-        advance=given.get("ADVANCE"),
-        gap=given.get("GAP"),
+        size=fixed.get("SIZE"),
+        months=months,
+        advance=fixed.get("ADVANCE"),
+        gap=fixed.get("GAP"),
         time_column=column,
         partition_by=partition_by,
     )
@@ -253,9 +292,10 @@ def window_text(spec: WindowSpec, expressions: tuple[str, ...]) -> str:
     if spec.kind is WindowKind.ROWS:
         text = f"WINDOW ROWS {spec.rows}"
     else:
-        lengths = [length for length in (spec.size, spec.advance, spec.gap) if length is not None]
+        lengths = [_interval_text(each) for each in (spec.size, spec.advance, spec.gap) if each is not None]
+        lengths += [f"INTERVAL '{spec.months}' MONTH"] if spec.months is not None else []
         column = [".".join(f"`{part}`" for part in spec.time_column.split("."))] if spec.time_column else []
-        text = f"WINDOW {spec.kind.upper()}({', '.join([*column, *map(_interval_text, lengths)])})"
+        text = f"WINDOW {spec.kind.upper()}({', '.join([*column, *lengths])})"
     return f"{text} PARTITION BY {', '.join(expressions)}" if expressions else text
 
 
