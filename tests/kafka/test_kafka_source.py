@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from kafka_clients import Sent, make_topic
 
 import velostream
+from velostream.connectors.base import SourceContext
 from velostream.connectors.kafka.cluster import Cluster, Part
 from velostream.connectors.kafka.options import KafkaOptions
+from velostream.connectors.kafka.source import KafkaSource
 from velostream.errors import SourceConfigError, SourceMissingError, SourceNetworkError
+from velostream.runtime.class_path import load_kafka
 
 pytestmark = pytest.mark.spark
 
@@ -27,6 +31,26 @@ def rows(database, sql):
 
 def settle(database):
     assert database.wait_idle(60), database.jobs()
+
+
+def make_again(broker, name, partitions, wait_until):
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.delete_topics([name])[name].result()
+
+    def made() -> bool:
+        try:
+            admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+        except KafkaException as exc:
+            # The old one is still being deleted.
+            if exc.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise
+            return False
+        return True
+
+    wait_until(made)
 
 
 def trade(number, **more):
@@ -326,23 +350,25 @@ def test_partitions_are_counted(database, topic, produce, uri):
 
 
 @pytest.mark.parametrize(
-    ("properties", "tasks"),
+    ("properties", "count", "tasks"),
     [
-        ("", 3),
-        ('"partitions" = "1"', 1),
-        ('"partitions" = "6"', 6),
-        ('"partition.strategy" = "sticky", "partitions" = "6"', 3),
-        ('"partition.strategy" = "round_robin", "partitions" = "4"', 4),
+        ("", 6000, 3),
+        # So few that one task has them sooner than three.
+        ("", 600, 1),
+        ('"partitions" = "1"', 600, 1),
+        ('"partitions" = "6"', 600, 6),
+        ('"partition.strategy" = "sticky", "partitions" = "6"', 600, 3),
+        ('"partition.strategy" = "round_robin", "partitions" = "4"', 600, 4),
     ],
-    ids=["smart", "fewer", "more", "sticky", "round_robin"],
+    ids=["smart", "handful", "fewer", "more", "sticky", "round_robin"],
 )
-def test_rows_are_worked_on_side_by_side(database, topic, produce, uri, properties, tasks):
+def test_rows_are_worked_on_side_by_side(database, topic, produce, uri, properties, count, tasks):
     name = topic(3)
-    produce(name, [Sent(trade(n), partition=n % 3) for n in range(600)])
+    produce(name, [Sent(trade(n), partition=n % 3) for n in range(count)])
     given = ", ".join(filter(None, ['"auto.offset.reset" = "earliest"', properties]))
     sql = f"SELECT id, spark_partition_id() AS task FROM {uri(name)} WITH ({given})"
     found = database.sql(sql).rows()
-    assert sorted(row.id for row in found) == list(range(600))
+    assert sorted(row.id for row in found) == list(range(count))
     assert len({row.task for row in found}) == tasks
 
 
@@ -391,8 +417,8 @@ def test_a_restart_goes_on_where_it_was(spark, tmp_path, topic, produce, uri):
 def test_what_retention_deletes_is_said_and_a_topic_that_is_made_again_is_read_anew(
     spark, tmp_path, topic, produce, uri, broker, wait_until
 ):
-    from confluent_kafka import KafkaException, TopicPartition
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
 
     name = topic()
     admin = AdminClient({"bootstrap.servers": broker.address})
@@ -410,19 +436,7 @@ def test_what_retention_deletes_is_said_and_a_topic_that_is_made_again_is_read_a
         ((reason, offset),) = again.sql("SELECT reason, offset FROM dead_letters").rows()
         assert "deleted by the broker before it was read" in reason
         assert offset == "5-6"
-    admin.delete_topics([name])[name].result()
-
-    def made() -> bool:
-        try:
-            admin.create_topics([NewTopic(name, 2, 1)])[name].result()
-        except KafkaException as exc:
-            # The old one is still being deleted.
-            if exc.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                raise
-            return False
-        return True
-
-    wait_until(made)
+    make_again(broker, name, 2, wait_until)
     produce(name, [Sent(trade(100 + n), partition=n % 2) for n in range(3)])
     with velostream.connect(tmp_path / "data") as third:
         settle(third)
@@ -432,6 +446,33 @@ def test_what_retention_deletes_is_said_and_a_topic_that_is_made_again_is_read_a
             102,
         ]
         assert len(third.table("c")) == 10
+
+
+def test_what_was_fetched_of_a_topic_is_not_taken_for_one_that_is_made_again(
+    spark, tmp_path, topic, produce, broker, wait_until
+):
+    load_kafka(spark)
+    name = topic()
+    produce(name, [trade(n) for n in range(50)])
+    options = KafkaOptions.model_validate({"bootstrap.servers": broker.address, "topic": name})
+    declared = pa.schema([pa.field("id", pa.int64())])
+    source = KafkaSource(options, SourceContext(tmp_path, declared, declared=True, most_rows=10))
+
+    def read(start):
+        end = source.latest(start)
+        return end, sorted(row.id for row in source.frame(spark, start, end, ["id"]).collect())
+
+    # Spark's consumer fetches all fifty, and keeps those that were not asked for.
+    end, found = read(None)
+    assert found == list(range(10))
+    make_again(broker, name, 1, wait_until)
+    produce(name, [trade(1000 + n) for n in range(50)])
+    # What Spark says when a topic has gone makes the source look at its topics at once.
+    assert source.explained("org.apache.kafka.common.errors.UnknownTopicOrPartitionException") is not None
+    for first in (1000, 1010):
+        end, found = read(end)
+        assert found == list(range(first, first + 10))
+    source.close()
 
 
 def test_a_new_partition_is_read_from_its_beginning(database, topic, produce, uri, broker, wait_until):

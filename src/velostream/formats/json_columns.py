@@ -15,6 +15,7 @@ from velostream.formats.conversion import (
     from_json_value,
     is_text,
 )
+from velostream.formats.lazy import LazyFrame
 from velostream.formats.spark_frames import (
     BAD,
     BAD_ROW,
@@ -68,7 +69,7 @@ def decode_fast(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence
     unended = f"(NOT endswith({_TEXT}, '}}') AND NOT endswith({_TRIMMED}, '}}'))"
     decimals = any(map(compared, scalars))
     doubts = " OR ".join([unended, f"NOT is_valid_utf8({_TEXT})", *([_hiding()] if decimals else [])])
-    texts = records.selectExpr(f"CAST({RECORD} AS STRING) AS {_TEXT}", *through)
+    texts = LazyFrame(records).selectExpr(f"CAST({RECORD} AS STRING) AS {_TEXT}", *through)
     texts = texts.where(f"{_TEXT} IS NULL OR NOT ({doubts}) OR {_refused('a record is doubtful')}")
     # What stands in a parser's brackets is not compiled and costs thrice, so it is computed before: the
     # number, which is not deterministic, keeps Spark from moving it there.
@@ -86,7 +87,7 @@ def decode_fast(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence
     conditions = [f"({_ENDED} OR {_refused('text after a JSON object')})", f"{_NUMBERED} >= 0"]
     conditions += _conditions(fields) if decimals else []
     conditions += [_kept_digits(f.name) for f in fields if is_text(f.type)]
-    return all_looked_at(frame, [field.name for field in fields], conditions).drop(*others)
+    return all_looked_at(frame, [field.name for field in fields], conditions).drop(*others).frame()
 
 
 def _conditions(fields: Sequence[pa.Field]) -> list[str]:

@@ -7,7 +7,7 @@ decoded, else NULL; the other one fails in Spark at the first such record.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from velostream.formats.conversion import Converted, from_csv_text, from_json_value
 from velostream.formats.spark_types import literal, quoted, spark_name
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader
 
     from velostream.formats.csv_text import CsvDialect
+    from velostream.formats.lazy import LazyFrame
+
+    Frame = TypeVar("Frame", DataFrame, LazyFrame)
 
 RECORD = "record"
 BAD = "_bad"
@@ -159,7 +162,7 @@ def _select(
     return frame if careful else all_looked_at(frame, list(converted))
 
 
-def all_looked_at(frame: DataFrame, names: Sequence[str], further: Sequence[str] = ()) -> DataFrame:
+def all_looked_at(frame: Frame, names: Sequence[str], further: Sequence[str] = ()) -> Frame:
     """The frame, in which Spark computes these columns of every row even where the query uses none of them.
 
     A row that is bad in one of them is then bad whatever the query does with it, as it is when it is taken
@@ -168,8 +171,7 @@ def all_looked_at(frame: DataFrame, names: Sequence[str], further: Sequence[str]
     """
     if not names and not further:
         return frame
-    conditions = [f"({quoted(name)} IS NULL OR {_SEEN} >= 0)" for name in names]
-    seen = " AND ".join([*conditions, *further])
+    seen = " AND ".join([*(f"({quoted(name)} IS NULL OR {_SEEN} >= 0)" for name in names), *further])
     return frame.selectExpr("*", f"monotonically_increasing_id() AS {_SEEN}").where(seen).drop(_SEEN)
 
 

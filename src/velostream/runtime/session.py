@@ -45,6 +45,8 @@ STREAMING = {
     "spark.scheduler.mode": "FAIR",
     # Every small side of a join takes a whole page: by default 64 MB for three rows.
     "spark.buffer.pageSize": "2m",
+    # Kafka is not among them: its older reader turns every record into a row of Java objects and back.
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
 }
@@ -54,6 +56,9 @@ QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "20",
+    # Every query is described for a user interface that is off.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "500",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "500",
     "spark.sql.ui.retainedExecutions": "5",

@@ -58,6 +58,9 @@ _IMPATIENT = {
 """A broker that has gone is found out in seconds rather than minutes; reading is then tried again."""
 _FEW_ROWS = 20_000
 """Fewer than this are not worth more tasks than there are partitions."""
+_HANDFUL = 5000
+"""Fewer than this are read by one task for several partitions: groups then need no shuffle, which is slow."""
+_READ_IN_TURN = 4
 _MOST_EXAMPLES = 1000
 _CARRIED = ("key", "timestamp", "partition", "offset")
 _NOTHING = "__nothing"
@@ -77,6 +80,8 @@ class KafkaFrames:
     """By how many tasks a range is read, if that is said."""
     splits: bool = True
     """Whether several tasks may read one partition."""
+    reader: str | None = None
+    """Under which name Spark keeps its consumers from one batch to the next; nobody else may use it."""
 
     def rows(
         self,
@@ -176,12 +181,16 @@ class KafkaFrames:
         for number, name in enumerate(("startingOffsets", "endingOffsets")):
             ends = {part: bounds[number] for part, bounds in wanted.items()}
             reader = reader.option(name, json.dumps(_by_topic(ends)))
-        many = sum(last - first for first, last in wanted.values()) > _FEW_ROWS
-        tasks = self.tasks or (self.spark.sparkContext.defaultParallelism if many else 1)
+        if self.reader is not None:
+            reader = reader.option("kafka.group.id", self.reader)
+        rows = sum(last - first for first, last in wanted.values())
+        tasks = self.tasks or (self.spark.sparkContext.defaultParallelism if rows > _FEW_ROWS else 1)
         if self.splits and tasks > len(wanted):
             reader = reader.option("minPartitions", tasks)
         frame = reader.load()
-        if self.tasks is not None and self.tasks < len(wanted):
+        if self.tasks is None and self.splits and rows < _HANDFUL:
+            frame = frame.coalesce(-(-len(wanted) // _READ_IN_TURN))
+        elif self.tasks is not None and self.tasks < len(wanted):
             frame = frame.coalesce(self.tasks)
         return self._as_records(frame, system)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,7 @@ class KafkaSource(Source):
         self._final: dict[str, int] | None = None
         self._used: Sequence[str] | None = None
         self._settled = True
+        self._reader = _reader_name()
         self.wait_timeout = options.topic_wait_timeout
         self.messages = messages_of(options.changelog, options.format)
         if options.format == "debezium" and not context.whole:
@@ -339,6 +341,8 @@ class KafkaSource(Source):
             topic.name,
         )
         self._memory.made_again(topic.name, topic.id, shifts)
+        # Spark's consumers may hold records of the old topic, under offsets that the new one has again.
+        self._reader = _reader_name()
 
     def _ends(self, have: Mapping[str, int]) -> dict[str, int]:
         """The newest position of each partition."""
@@ -427,4 +431,10 @@ class KafkaSource(Source):
     def _frames(self) -> KafkaFrames:
         assert self.session is not None
         upsert = TOMBSTONE in (self._used or ())
-        return KafkaFrames(self.session, self._options, self._decoder, upsert, self.tasks, self.splits)
+        return KafkaFrames(
+            self.session, self._options, self._decoder, upsert, self.tasks, self.splits, self._reader
+        )
+
+
+def _reader_name() -> str:
+    return f"velostream-{secrets.token_hex(8)}"
