@@ -1,13 +1,15 @@
 """PySpark, written as one would.
 
-Usage: python -m benchmarks.pipelines.by_hand BROKERS TOPIC QUERY EXPECTED LOADS [batch]
+Usage: python -m benchmarks.pipelines.by_hand BROKERS TOPIC QUERY EXPECTED LOADS [batch|whole]
 
-With `batch` the same SQL reads the topic once, without a stream. EXPECTED as for ours.
+With `batch` the same SQL reads the topic once, without a stream. With `whole` Spark may not leave columns out
+when it decodes a record, which the plan is asked for. EXPECTED as for ours.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from typing import TYPE_CHECKING
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 
 def main() -> None:
     brokers, topic, name, expected, count = sys.argv[1:6]
+    whole, at_once = (sys.argv[6:] == [way] for way in ("whole", "batch"))
     spark = session()
+    if whole:
+        spark.conf.set("spark.sql.optimizer.enableJsonExpressionOptimization", "false")
     spark.createDataFrame(
         pa.table(dict(zip(("symbol", "sector"), zip(*symbols(), strict=True), strict=True)))
     ).createOrReplaceTempView("symbols")
@@ -50,6 +55,8 @@ def main() -> None:
                 .start()
             )
             query.awaitTermination()
+            if whole:
+                check_whole(query._jsq.explainInternal(False))  # noqa: SLF001
         check(len(held) if name == "filter" else sum(row["trades"] for row in held.values()))
 
     def load_batch(number: int) -> None:
@@ -57,7 +64,16 @@ def main() -> None:
         rows = spark.sql(QUERIES[name].format(source="trades")).toArrow().to_pylist()
         check(len(rows) if name == "filter" else sum(row["trades"] for row in rows))
 
-    print(json.dumps(loads(load_batch if sys.argv[6:] == ["batch"] else load, int(count))))
+    print(json.dumps(loads(load_batch if at_once else load, int(count))))
+
+
+def check_whole(plan: str) -> None:
+    """That every column is decoded wherever a record is."""
+    decoded_columns = [
+        text.count("StructField(") for text in re.findall(r"from_json\(([^$]*?), cast\(", plan)
+    ]
+    assert decoded_columns
+    assert set(decoded_columns) == {COLUMNS.count(", ") + 1}, plan
 
 
 main()

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-NAMES = {"by_hand": "PySpark by hand", "ours": "velostream", "flink": "PyFlink", "realtime": "real-time mode"}
+NAMES = {
+    "by_hand": "PySpark by hand",
+    "by_hand_whole": "PySpark, every column",
+    "ours": "velostream",
+    "flink": "PyFlink",
+    "realtime": "real-time mode",
+}
 
 
 def show(found: dict[str, Any]) -> None:

@@ -94,6 +94,8 @@ class Bench:
             expected = self._filled[topic] if query == "filter" else sizes.rows
             common = (self._brokers, topic, query, str(expected), str(sizes.loads))
             ways = {name: self._same(f"pipelines.{name}", *common) for name in self._taking_part()}
+            if "by_hand" in self._contenders and query == "filter":
+                ways["by_hand_whole"] = self._same("pipelines.by_hand", *common, "whole")
             if "flink" in self._contenders and query in FLINK_QUERIES:
                 ways["flink"] = partial(self._flink, common)
             found[query] = self._in_turn(query, ways, sizes.rounds if query == "group" else 1)

@@ -127,7 +127,7 @@ def test_goals_hold_fall_short_or_were_not_measured() -> None:
     assert verdicts["produce to readable, p50 beside by hand"]["holds"] is True
     assert verdicts["two partitions: speed beside one"]["value"] == 2
     assert verdicts["CPU per record, most of 1 to 8 partitions"]["value"] == 2
-    for missing in ("filter, warm: speed beside by hand", "topic to topic in real time, p50"):
+    for missing in ("filter, warm: speed beside every column", "topic to topic in real time, p50"):
         assert (verdicts[missing]["value"], verdicts[missing]["holds"]) == (None, None)
 
 
