@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from velostream.errors import JobError, UnsupportedError
+from velostream.runtime import lookups
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,6 +94,29 @@ def test_the_cost_follows_the_batch(shop, orders):
     settle(shop)
     assert len(shop.table("i")) == 2
     assert shop.job("i").stats.rows_looked_up == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "misses"),
+    [
+        ("SELECT o.id FROM {s} JOIN people p ON o.who = p.id", 2),
+        ("SELECT o.id FROM {s} LEFT JOIN people p ON o.who = p.id", 2),
+        ("SELECT o.id FROM {s} JOIN people p ON o.who = p.id AND o.id = p.id - 5", 4),
+        ("SELECT o.id FROM {s} JOIN people p ON o.who <=> p.id", 2),
+        # A row that finds nothing in the first table finds nothing in the second either, or is not there.
+        ("SELECT o.id FROM {s} LEFT JOIN people p ON o.who = p.id LEFT JOIN cities c ON p.city = c.city", 4),
+        ("SELECT o.id FROM {s} JOIN people p ON o.who = p.id JOIN cities c ON p.city = c.city", 2),
+        # Spark may know before it reads anything that no row is left.
+        ("SELECT o.id FROM {s} JOIN people p ON o.who = p.id WHERE p.city IS NULL AND p.id + o.id > 0", 2),
+    ],
+)
+@pytest.mark.parametrize("small", [True, False], ids=["whole", "by key"])
+def test_rows_that_find_nothing_are_counted(shop, orders, monkeypatch, sql, misses, small):
+    if not small:
+        monkeypatch.setattr(lookups, "_FEW", 0)
+    shop.sql(f"CREATE TABLE i AS {sql.format(s=f'file://{orders} o')}")
+    settle(shop)
+    assert shop.job("i").stats.lookup_misses == misses
 
 
 def test_groups_over_a_stream_that_only_grows(shop):

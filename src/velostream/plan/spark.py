@@ -68,6 +68,23 @@ def rows_of(spark: SparkSession, sql: str, params: dict[str, Any] | list[Any] | 
         return nullable(spark.sql(sql, params).toArrow())
 
 
+def observed_rows_of(spark: SparkSession, sql: str) -> tuple[pa.Table, dict[str, int]]:
+    """As `rows_of`, and the first figure of everything that frames were observed for on the way.
+
+    A name is missing where Spark knew the result without computing what was to be observed.
+    """
+    with translated():
+        frame = spark.sql(sql)
+        rows = nullable(frame.toArrow())
+        # An Observation of pyspark's waits for an event that does not come after `toArrow`; the plan knows.
+        found = frame._jdf.queryExecution().observedMetrics().iterator()  # noqa: SLF001
+        figures = {}
+        while found.hasNext():
+            pair = found.next()
+            figures[pair._1()] = pair._2().getLong(0)  # noqa: SLF001
+        return rows, figures
+
+
 def nullable(table: pa.Table) -> pa.Table:
     """The table with every column nullable, as stored tables have them."""
     fields = [pa.field(f.name, f.type, nullable=True) for f in table.schema]

@@ -169,7 +169,7 @@ class Evaluation:
             return self._keyed(node, when, only)
         raise InternalError(f"no way to read a {type(node).__name__}")
 
-    def table(self, node: Node, only: Restriction) -> pa.Table:
+    def table(self, node: Node, only: Restriction | None) -> pa.Table:
         """Rows of a node as they are, brought here."""
         if isinstance(node, Scan):
             return self._looked_up(node, "after", only)

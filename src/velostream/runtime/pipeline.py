@@ -12,7 +12,7 @@ from velostream.errors import InternalError
 from velostream.plan import merge as merging
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GONE, POSITION_KEPT, GroupsPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
-from velostream.plan.spark import arrow_frame, checked_cast, rows_of
+from velostream.plan.spark import arrow_frame, checked_cast, observed_rows_of, rows_of
 from velostream.runtime.feed import DerivedFeed
 from velostream.runtime.finishing import Finisher
 from velostream.runtime.grouping import (
@@ -54,6 +54,9 @@ class Progress:
 class Pipeline:
     """Runs the plan of one job over ranges of its inputs."""
 
+    _observes = True
+    """Whether frames may be observed while the result is computed."""
+
     def __init__(
         self, spark: SparkSession, plan: Plan, shape: ResultShape, inputs: Inputs, output: JobOutput
     ) -> None:
@@ -66,7 +69,7 @@ class Pipeline:
         self.feed: Inputs | DerivedFeed = inputs
         """What the plan's SQL reads."""
         if plan.below is not None and plan.stream is not None:
-            self.feed = LookupFeed(spark, inputs, plan.below, plan.stream)
+            self.feed = LookupFeed(spark, inputs, plan.below, plan.stream, observes=self._observes)
         elif plan.below is not None:
             self.feed = DerivedFeed(spark, inputs, plan.below)
 
@@ -210,7 +213,11 @@ class Pipeline:
 
     def _plus(self, sql: str, changes: dict[str, Halves]) -> pa.Table:
         self.feed.register({key: halves.plus for key, halves in changes.items()})
-        return rows_of(self._spark, sql)
+        if not isinstance(self.feed, LookupFeed) or not self.feed.watched:
+            return rows_of(self._spark, sql)
+        rows, figures = observed_rows_of(self._spark, sql)
+        self.feed.observed(figures)
+        return rows
 
     def _minus(self, sql: str, changes: dict[str, Halves]) -> pa.Table | None:
         if all(halves.minus is None for halves in changes.values()):

@@ -59,6 +59,7 @@ def _read_here(spilled: _Spilled) -> pa.Table | None:
 class DeltaPipeline(Pipeline):
     """Runs the plan of a job whose output is a Delta table."""
 
+    _observes = False
     _spill: Path | None = None
     _results: dict[tuple[str, str], _Spilled | None]
     _part = 0
