@@ -12,7 +12,7 @@ from velostream.formats.spark_types import filled
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -68,21 +68,15 @@ def rows_of(spark: SparkSession, sql: str, params: dict[str, Any] | list[Any] | 
         return nullable(spark.sql(sql, params).toArrow())
 
 
-def observed_rows_of(spark: SparkSession, sql: str) -> tuple[pa.Table, dict[str, int]]:
-    """As `rows_of`, and the first figure of everything that frames were observed for on the way.
+def observed(frame: DataFrame, names: Collection[str]) -> dict[str, int]:
+    """The figure that was observed under each of the names while `toArrow` of the frame ran.
 
     A name is missing where Spark knew the result without computing what was to be observed.
     """
-    with translated():
-        frame = spark.sql(sql)
-        rows = nullable(frame.toArrow())
-        # An Observation of pyspark's waits for an event that does not come after `toArrow`; the plan knows.
-        found = frame._jdf.queryExecution().observedMetrics().iterator()  # noqa: SLF001
-        figures = {}
-        while found.hasNext():
-            pair = found.next()
-            figures[pair._1()] = pair._2().getLong(0)  # noqa: SLF001
-        return rows, figures
+    # An Observation of pyspark's waits for an event that does not come after `toArrow`; the plan knows.
+    figures = frame._jdf.queryExecution().observedMetrics()  # noqa: SLF001
+    found = {name: figures.get(name) for name in names}
+    return {name: row.get().getLong(0) for name, row in found.items() if row.isDefined()}
 
 
 def nullable(table: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ from velostream.errors import InternalError
 from velostream.plan import merge as merging
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GONE, POSITION_KEPT, GroupsPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
-from velostream.plan.spark import arrow_frame, checked_cast, observed_rows_of, rows_of
+from velostream.plan.spark import arrow_frame, checked_cast, nullable, observed, rows_of, translated
 from velostream.runtime.feed import DerivedFeed
 from velostream.runtime.finishing import Finisher
 from velostream.runtime.grouping import (
@@ -35,7 +35,7 @@ from velostream.runtime.outputs import JobOutput, TableOutput, table_of, table_o
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from velostream.model.changes import BadRow, Commit, SourceOffsets
     from velostream.runtime.inputs import Halves, Inputs
@@ -213,11 +213,16 @@ class Pipeline:
 
     def _plus(self, sql: str, changes: dict[str, Halves]) -> pa.Table:
         self.feed.register({key: halves.plus for key, halves in changes.items()})
-        if not isinstance(self.feed, LookupFeed) or not self.feed.watched:
-            return rows_of(self._spark, sql)
-        rows, figures = observed_rows_of(self._spark, sql)
-        self.feed.observed(figures)
+        with translated():
+            frame = self._spark.sql(sql)
+            rows = nullable(frame.toArrow())
+        self._ran(frame)
         return rows
+
+    def _ran(self, frame: DataFrame) -> None:
+        """Take what was counted while the frame was computed."""
+        if isinstance(self.feed, LookupFeed) and self.feed.watched:
+            self.feed.observed(observed(frame, self.feed.watched))
 
     def _minus(self, sql: str, changes: dict[str, Halves]) -> pa.Table | None:
         if all(halves.minus is None for halves in changes.values()):

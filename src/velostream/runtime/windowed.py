@@ -19,7 +19,7 @@ from velostream.model.moments import END_OF_TIME, DueMoments, micros, moment
 from velostream.model.tables import HAVING, SHOWN
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan
-from velostream.plan.spark import arrow_frame, checked_cast, nullable, rows_of, translated
+from velostream.plan.spark import arrow_frame, checked_cast, rows_of, translated
 from velostream.runtime.finishing import Finisher
 from velostream.runtime.grouping import absent, distinct_keys, row_count
 from velostream.runtime.multisets import codes
@@ -31,11 +31,11 @@ from velostream.runtime.watermarks import FOREVER, Watermarks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from velostream.model.changes import Commit, SourceOffsets
     from velostream.model.windows import Windowing
-    from velostream.runtime.inputs import Halves, Inputs
+    from velostream.runtime.inputs import Inputs
     from velostream.runtime.outputs import JobOutput
     from velostream.runtime.shapes import ResultShape
 
@@ -242,14 +242,10 @@ class WindowPipeline(Pipeline):
 
     # --- the watermark ------------------------------------------------------------------------------------
 
-    def _plus(self, sql: str, changes: dict[str, Halves]) -> pa.Table:
-        self.feed.register({key: halves.plus for key, halves in changes.items()})
-        with translated():
-            frame = self._spark.sql(sql)
-            rows = nullable(frame.toArrow())
+    def _ran(self, frame: DataFrame) -> None:
+        super()._ran(frame)
         for inputs in self._watched:
             inputs.seen.read(frame)
-        return rows
 
     def _move(self) -> None:
         """Where the watermark is once the batch is in."""
