@@ -6,6 +6,7 @@ names:
     data_dir = "/var/lib/app"          # relative paths start at the file's own folder
     master = "spark://host:7077"
     memory_total = "8GB"
+    dead_letters_retention = "30d"
 
     [conf]                             # Spark's own settings
     spark.executor.memory = "4g"
@@ -27,6 +28,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,6 +37,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from velostream.errors import ConfigError, did_you_mean
+from velostream.model.durations import Duration  # noqa: TC001 - pydantic needs it
 
 FILE_NAME = "velostream.toml"
 ENV_PREFIX = "VELOSTREAM_"
@@ -117,6 +120,12 @@ class Settings(BaseSettings):
     memory_per_table: Size | None = Field(None, gt=0, description="most bytes that one table may take")
     memory_total: Size = Field(
         default_factory=lambda: machine_memory() // 2, gt=0, description="most bytes for all tables together"
+    )
+    dead_letters_retention: Duration = Field(
+        timedelta(days=7), description="how long dead letters are kept; 0s keeps them for ever"
+    )
+    dead_letters_memory: Size = Field(
+        256 << 20, gt=0, description="most bytes for dead letters; the oldest leave first"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level to log")
     connections: dict[str, Properties] = Field(default_factory=dict, description="named connections")

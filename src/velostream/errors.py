@@ -358,6 +358,13 @@ class RowError(JobError):
     blame = Blame.YOU
 
 
+class ReplayError(JobError):
+    """Dead letters cannot be tried again."""
+
+    code = "job.replay"
+    blame = Blame.YOU
+
+
 class ConnectionFailedError(VelostreamError):
     """The process that holds the data directory does not answer."""
 

@@ -20,14 +20,14 @@ from velostream.errors import InternalError, UnsupportedError, VelostreamError
 from velostream.model.uri import Uri
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
     from threading import Event
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from velostream.model.changes import BadRow, Messages, Offset
+    from velostream.model.changes import BadRow, Located, Messages, Offset
     from velostream.model.options import Options as AnyOptions
 
 log = logging.getLogger("velostream.connectors")
@@ -191,6 +191,37 @@ class Source(ABC):
         """A wider schema under which bad rows of the range decode, or None. Never for declared columns."""
         return None
 
+    def located(self, positions: Collection[str], end: Offset) -> Mapping[str, Located]:
+        """Where the records at these `_position`s are, and what they hold; those not known are left out.
+
+        Asked for rows up to `end` that cannot be computed: users look for them at their source.
+        """
+        return {}
+
+    def again(
+        self, spark: SparkSession, positions: Collection[str], end: Offset, columns: Sequence[str] | None
+    ) -> DataFrame | None:
+        """A careful frame with `_position`, of the records up to `end` that are at these positions.
+
+        Records that are not there any more are left out. None: they are picked out of all that there is.
+        """
+        return None
+
+    def reasons(self, positions: Collection[str], end: Offset) -> Mapping[str, str]:
+        """Why the records at these positions, which `again` marks as bad, cannot be decoded."""
+        return {}
+
+    def oldest(self) -> Offset | None:
+        """The position after which all can still be read; None: everything can."""
+        return None
+
+    def took(self, position: str) -> bool | None:
+        """Whether the record at this position of a former statement's source is among what this one has read.
+
+        False where reading began after it; None where it is not a record of this source, or nobody can tell.
+        """
+        return None
+
     def retry_delay(self, attempt: int) -> timedelta:
         """How long to wait after an attempt, counted from 1, that found the source missing."""
         return self.retry_interval
@@ -294,6 +325,9 @@ class Sink(ABC):
     def settle(self, intended: Mapping[str, Any]) -> bool:
         """Whether the write that was intended before a crash, and not recorded, took place."""
         raise InternalError(f"{type(self).__name__} records no intents")
+
+    def try_out(self, rows: pa.Table) -> None:  # noqa: B027
+        """Tell `refuse` of the rows that `write` would not take, and write nothing."""
 
     @abstractmethod
     def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+import pyarrow as pa
+
 from velostream.formats.conversion import Converted, from_csv_text, from_json_value
 from velostream.formats.spark_types import literal, quoted, spark_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, DataFrameReader
 
     from velostream.formats.csv_text import CsvDialect
@@ -27,11 +28,22 @@ RECORD = "record"
 BAD = "_bad"
 BAD_ROW = "VELOSTREAM_BAD_ROW"
 """Begins the message of the Spark error that a value causes in a frame that is not careful."""
+_MOST_NAMED = 1000
+"""More positions than this are joined to rather than written into the query."""
 _CORRUPT = "__corrupt"
 _PARSED = "__parsed"
 _SEEN = "__seen"
 _PATTERNS = {delimiter: delimiter for delimiter in ",;:\t &#/=~"} | {"|": "\\|", "^": "\\^"}
 """Regular expressions of usual delimiters; Java divides by such short ones without its expression machine."""
+
+
+def rows_at(frame: DataFrame, positions: Collection[str], *, but: bool = False) -> DataFrame:
+    """The rows of a frame with `_position` that are at these positions; or, with `but`, all others."""
+    if len(positions) <= _MOST_NAMED:
+        chosen = frame["_position"].isin(sorted(positions))
+        return frame.where(~chosen if but else chosen)
+    named = frame.sparkSession.createDataFrame(pa.table({"_position": sorted(positions)}))
+    return frame.join(named, "_position", "left_anti" if but else "left_semi").select(*frame.columns)
 
 
 def decode_csv(

@@ -64,10 +64,30 @@ class Commit:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that could not be decoded, cast or computed, as it will stand in `dead_letters`."""
+    """A row that could not be decoded, cast, computed or written, as it will stand in `dead_letters`."""
 
     reason: str
     source: str
     partition: str
     offset: str
     raw: bytes
+    """The record as it came; of a row without one, its columns as JSON."""
+    position: str | None = None
+    """The `_position` of its record in careful frames, by which the record can be read again."""
+    input: str | None = None
+    """The input of the job that the position is of."""
+    event_time: datetime | None = None
+    row: bytes | None = None
+    """What a sink refused, as it would be written (an Arrow stream)."""
+    kind: str | None = None
+    """What failed, where the stage that found it does not tell."""
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a record is, as its users know it, and the record itself; None where it is not bytes."""
+
+    partition: str
+    offset: str
+    raw: bytes | None = None
+    event_time: datetime | None = None

@@ -43,7 +43,8 @@ class CommonOptions(Options):
     on_error: Literal["dead_letter", "skip", "fail"] = Field(
         "dead_letter",
         alias="on.error",
-        description="what happens to a row that cannot be decoded or computed",
+        description="what happens to a row that cannot be decoded, computed or written: it is kept in "
+        "dead_letters, only counted, or fails the job",
     )
     event_time_column: str | None = Field(
         None, alias="event.time.column", description="column that holds the event time"

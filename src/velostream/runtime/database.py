@@ -28,8 +28,10 @@ from velostream.runtime.delta.engine import DeltaEngine
 from velostream.runtime.delta.storage import DeltaStorage
 from velostream.runtime.executor import Executor
 from velostream.runtime.jobs import Jobs
+from velostream.runtime.letters import edition as letters_edition
 from velostream.runtime.opening import common_options
 from velostream.runtime.partitioning import Strategies
+from velostream.runtime.replays import Replays
 from velostream.runtime.results import Result
 from velostream.runtime.retainer import Retainer
 from velostream.runtime.select import FOLDER, LiveSelect
@@ -103,6 +105,7 @@ class Database:
             self.catalog = Catalog(self.directory.catalog, read_only=read_only)
             bind_stored(self.catalog, self.directory.catalog)
             editions = {entry.name: entry.edition for entry in self.catalog}
+            editions[dead_letters.NAME] = letters_edition(self.directory.tables)
             self.store = TableStore(
                 self.directory.tables, read_only=read_only, editions=editions, clock=clock
             )
@@ -123,12 +126,19 @@ class Database:
                 clock=clock,
                 strategies=self.strategies,
             )
-            self.dead_letters = None if read_only else DeadLetters(self.store)
+            self.dead_letters = None
+            if not read_only:
+                self.dead_letters = DeadLetters(
+                    self.store,
+                    retention=settings.dead_letters_retention,
+                    most_bytes=settings.dead_letters_memory,
+                )
             self.jobs_by_name = Jobs(site, self.directory, self.catalog, self.dead_letters, self._job_changed)
             self._on_job = on_job
-            self._retainer = Retainer(self.catalog, self.store, clock)
+            self._retainer = Retainer(self.catalog, self.store, clock, self.dead_letters)
+            replays = Replays(self.catalog, self.jobs_by_name, self.dead_letters, self.adhoc)
             self.executor = Executor(
-                self.catalog, self.store, self.jobs_by_name, self.adhoc, tell, self._retainer.look
+                self.catalog, self.store, self.jobs_by_name, self.adhoc, tell, self._retainer.look, replays
             )
         except BaseException:
             self._let_go()
@@ -207,6 +217,15 @@ class Database:
         if not isinstance(statement, model.SelectStatement):
             raise SqlError("only a SELECT can be followed", location=statement.location)
         return LiveSelect(self.jobs_by_name.site, statement, bound, once=once)
+
+    def replay_dead_letters(
+        self, where: str | None = None, params: Mapping[str, Any] | Iterable[Any] | None = None
+    ) -> Result:
+        """Try rows again that could not be used: all, or those of letters for which `where` holds.
+
+        A row for each job: how many letters were tried, taken and left, and why the first one was left.
+        """
+        return self.sql("REPLAY DEAD LETTERS" + (f" WHERE {where}" if where else ""), params)
 
     def explain(self, text: str) -> str:
         """How a statement would be kept right."""

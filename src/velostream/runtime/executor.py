@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from velostream.runtime.catalog import Catalog, Entry
     from velostream.runtime.job import Job
     from velostream.runtime.jobs import Continuous, Jobs
+    from velostream.runtime.replays import Replays
     from velostream.serving.store import TableStore
 
 
@@ -68,7 +69,9 @@ class Executor:
         adhoc: AdHoc,
         tell: Callable[[str], None],
         made: Callable[[], None],
+        replays: Replays,
     ) -> None:
+        self._replays = replays
         self._catalog = catalog
         self._store = store
         self._jobs = jobs
@@ -98,6 +101,8 @@ class Executor:
             return self._change(statement, params, identity)
         if isinstance(statement, model.SelectStatement):
             return self._select(statement, params)
+        if isinstance(statement, model.ReplayDeadLetters):
+            return self._replays.run(statement, params)
         if isinstance(statement, _MAKERS):
             name = sink_name(statement) if isinstance(statement, model.InsertIntoSink) else statement.name
             with self._claimed(name, statement):
@@ -405,10 +410,6 @@ class Executor:
         users = [e.name for e in self._catalog if name in used_names(e.statement) and e.name != name]
         if users:
             raise DuplicateNameError(f'"{name}" is used by {", ".join(users)}', hint=f"drop {users[0]} first")
-
-    @_do.register
-    def _(self, statement: model.ReplayDeadLetters) -> Result:
-        raise UnsupportedError("REPLAY DEAD LETTERS is not executed in this version")
 
 
 def _loaded(job: Job) -> bool:

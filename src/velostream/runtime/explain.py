@@ -108,8 +108,6 @@ def _times(query: model.Query, timing: Timing) -> list[str]:
 def obstacle(statement: model.Statement) -> VelostreamError | None:
     """Why a valid statement cannot be executed in this version; None when it can, as far as can be told."""
     query = getattr(statement, "query", None)
-    if isinstance(statement, model.ReplayDeadLetters):
-        return UnsupportedError("REPLAY DEAD LETTERS is not executed in this version").at(statement.location)
     if not isinstance(query, model.Query):
         return None
     try:

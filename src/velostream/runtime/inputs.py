@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.errors import TypeMismatchError
+from velostream.errors import TypeMismatchError, UnsupportedError
+from velostream.formats.spark_frames import rows_at
 from velostream.model.changes import WEIGHT, BadRow, Offset, SourceOffsets
 from velostream.model.windows import EventTime
 from velostream.plan.event_time import ENTERED, EVENT_TIME, event_time_sql
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from velostream.connectors.base import Source
 
+_MOST_EXCLUDED = 10_000
 BAD = "_bad"
 """Column in which a native reader marks rows that it could not decode."""
 
@@ -94,6 +96,8 @@ class Inputs:
             item.source.session = spark
         self.excluded: dict[str, set[str]] = {}
         """Positions of rows that cannot be computed: they are left out of every frame from now on."""
+        self.again: Mapping[str, frozenset[str]] | None = None
+        """While letters are replayed: the records of each input that stand for what came."""
         self.seen = Seen()
         """How far the event times of watched inputs have come."""
 
@@ -177,7 +181,13 @@ class Inputs:
     def _read(
         self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None, careful: bool
     ) -> Halves:
-        frame = item.source.frame(self._spark, start, end, item.beneath(columns), careful=careful)
+        frame: DataFrame | None
+        asked = item.beneath(columns)
+        if self.again is not None and start is not None:
+            frame = records_at(self._spark, item, self.again.get(item.id, frozenset()), end, asked)
+        else:
+            since = item.source.oldest() if self.again is not None else start
+            frame = item.source.frame(self._spark, since, end, asked, careful=careful)
         if frame is None:
             return self._arrow_halves(item, start, end, columns)
         if columns is not None and EVENT_TIME in columns:
@@ -332,15 +342,45 @@ class Inputs:
         return 0, 0
 
     def forget_excluded(self) -> None:
-        """Let rows be tried again that have no place of their own: the same values may come again."""
+        """Let rows be tried again that have no place of their own: the same values may come again.
+
+        So are rows that no frame shows again, and when there are many: then they are found again if need be.
+        """
         for key, item in self.all.items():
-            if not item.source.positioned:
+            once = not item.source.positioned or not item.source.rereadable
+            if once or len(self.excluded.get(key, ())) > _MOST_EXCLUDED:
                 self.excluded.pop(key, None)
 
 
 def without(frame: DataFrame, excluded: set[str]) -> DataFrame:
     """The rows of a frame with `_position`, but those at these positions."""
-    return frame.where(~frame[POSITION].isin(sorted(excluded)))
+    return rows_at(frame, excluded, but=True)
+
+
+def records_at(
+    spark: SparkSession, item: Input, positions: frozenset[str], end: Offset, columns: list[str] | None
+) -> DataFrame:
+    """The records of an input at these positions, with `_position` where it is asked for."""
+    frame = item.source.again(spark, positions, end, columns)
+    if frame is None:
+        asked = [*(columns if columns is not None else item.schema.names)]
+        whole = item.source.frame(spark, None, end, [*dict.fromkeys([*asked, POSITION])], careful=True)
+        if whole is None:
+            whole = _positioned(spark, item, end, asked)
+        if whole is None or POSITION not in whole.columns:
+            raise UnsupportedError(f"{item.description} cannot read single records again")
+        frame = rows_at(whole, positions)
+    asked_for = columns is not None and POSITION in columns
+    return frame if asked_for else frame.drop(POSITION)
+
+
+def _positioned(spark: SparkSession, item: Input, end: Offset, columns: list[str]) -> DataFrame | None:
+    """All rows of a source that Spark does not read itself, with their positions; None: they have none."""
+    batches = list(_read_all(item.source, None, end))
+    if not batches or POSITION not in batches[0].schema.names:
+        return None
+    table = pa.Table.from_batches(batches)
+    return arrow_frame(spark, table.select([*(n for n in columns if n in table.schema.names), POSITION]))
 
 
 def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:

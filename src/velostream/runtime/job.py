@@ -17,6 +17,7 @@ import structlog
 from velostream.errors import InternalError, SparkEndedError, VelostreamError
 from velostream.model.jobs import BatchFigures, JobInfo, JobState, JobStats
 from velostream.plan.spark import translate
+from velostream.runtime.asking import Questions
 from velostream.runtime.pacing import Backoff
 from velostream.runtime.realtime_work import RealtimeStream, RealtimeWork
 from velostream.runtime.statistics import Statistics
@@ -118,6 +119,8 @@ class Job:
         self._idle = False
         self._well = False
         """Whether this start of the job has found its sources well."""
+        self.questions = Questions()
+        """What the thread is to do between two batches, for others."""
         self.quiet_looks = 0
         """How many looks at the sources, begun and ended, found everything taken in."""
         self.health = "healthy"
@@ -314,6 +317,7 @@ class Job:
         """Until the job is stopped, or finished: then True."""
         while not self._stop.is_set():
             self._spark()
+            self.questions.answer(work)
             have = work.offsets()
             end = work.latest(have)
             self._statistics.behind(work.lags())

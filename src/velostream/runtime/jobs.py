@@ -20,6 +20,7 @@ from velostream.runtime.job import Job, Work
 from velostream.runtime.making import continuous_work
 from velostream.runtime.opening import await_sink, common_options, key_of, sole_place
 from velostream.runtime.outputs import JobOutput, TableOutput
+from velostream.runtime.pending import Pending
 from velostream.runtime.realtime import RealtimeOutput
 from velostream.runtime.realtime_rules import refusal, wants_realtime
 from velostream.runtime.realtime_work import RealtimeWork, realtime_output
@@ -30,6 +31,7 @@ from velostream.serving.store import STORAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
     from threading import Event
 
     import pyarrow as pa
@@ -68,6 +70,10 @@ class Jobs:
         self._drafts_lock = RLock()
         self._writing = RLock()
         """Held while a statement claims what it writes to."""
+
+    def folder(self, job_id: str) -> Path:
+        """Where a job keeps what is its own."""
+        return self._directory.job(job_id)
 
     def __iter__(self) -> Iterator[Job]:
         return iter(list(self._jobs.values()))
@@ -137,6 +143,8 @@ class Jobs:
             entry = self._drafts.pop(job.id)
         del self._jobs[job.id]
         self.remove(entry)
+        if self._dead_letters is not None:
+            self._dead_letters.forget(job.id)
 
     @contextmanager
     def _drafted(
@@ -286,17 +294,20 @@ class Jobs:
         options = common_options(_continuous(entry).properties)
         if isinstance(output, RealtimeOutput):
             folder = self._directory.job(job_id) / "checkpoint"
-            return RealtimeWork(entry.name, job_id, opened, output, options, self._dead_letters, folder)
+            letters = self._dead_letters.of_job(job_id)
+            return RealtimeWork(entry.name, job_id, opened, output, options, letters, folder)
         letters, patient = self._dead_letters, not self.site.once
         watched = [each.inputs for each in opened.live]
+        pending = Pending(self._directory.job(job_id), job_id, letters)
 
         def continuous(part: Opened | LiveInput, output: JobOutput) -> ContinuousWork:
+            kept = output.table.name if part is not opened and isinstance(output, TableOutput) else ""
             return continuous_work(
                 entry.name,
                 part,
                 output,
                 options,
-                letters,
+                letters.of_job(job_id, kept),
                 widen,
                 clock=self.site.clock,
                 patient=patient,
@@ -305,6 +316,7 @@ class Jobs:
             )
 
         work = continuous(opened, output)
+        pending.settle([output, *(each.output for each in opened.live)], self.site.clock())
         if opened.store is None:
             return work
         live = [continuous(each, each.output) for each in opened.live]
@@ -365,9 +377,8 @@ class Jobs:
         folder = self._directory.job(entry.job) / "sink"
         if wants_realtime(statement):
             return realtime_output(statement, entry.job, folder, opened, self.site.settings)
-        return sink_output(
-            statement, entry.name, entry.job, folder, opened, self.site.settings, self._dead_letters
-        )
+        letters = self._dead_letters.of_job(entry.job) if self._dead_letters is not None else None
+        return sink_output(statement, entry.name, entry.job, folder, opened, self.site.settings, letters)
 
     # --- ending -----------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from velostream.model import statements as model
 from velostream.model.jobs import JobInfo, JobState, JobStats
 from velostream.model.secrets import redact
 from velostream.runtime.catalog import Catalog, Entry, schema_text
+from velostream.runtime.letters import NAME
 from velostream.sql.functions import functions
 from velostream.sql.types import spark_ddl
 
@@ -26,7 +27,7 @@ def show(statement: model.Show, catalog: Catalog, store: TableStore, jobs: Jobs 
     if kind is model.ShowKind.TABLES:
         return tables(store)
     if kind is model.ShowKind.JOBS:
-        return job_rows(jobs, catalog)
+        return job_rows(jobs, catalog, store)
     if kind is model.ShowKind.FUNCTIONS:
         known = sorted(functions().values(), key=lambda f: f.name)
         return pa.table({"name": [f.name for f in known], "usage": [f.usage for f in known]})
@@ -83,8 +84,9 @@ _PARTITIONS = pa.list_(
 )
 
 
-def job_rows(jobs: Jobs | None, catalog: Catalog) -> pa.Table:
+def job_rows(jobs: Jobs | None, catalog: Catalog, store: TableStore | None = None) -> pa.Table:
     """One row per job, with its figures; jobs that are known but not started here are stopped or paused."""
+    letters = _letters_by_job(store)
     infos = [job.info for job in jobs] if jobs is not None else []
     started = {info.id for info in infos}
     infos += [_asleep(entry) for entry in catalog if entry.job is not None and entry.job not in started]
@@ -105,6 +107,7 @@ def job_rows(jobs: Jobs | None, catalog: Catalog) -> pa.Table:
             "late_rows": pa.array([i.stats.late_rows for i in infos], pa.int64()),
             "lookup_misses": pa.array([i.stats.lookup_misses for i in infos], pa.int64()),
             "bad_rows": pa.array([i.stats.bad_rows for i in infos], pa.int64()),
+            "dead_letters": pa.array([letters.get(i.name, 0) for i in infos], pa.int64()),
             "errors": pa.array([i.stats.errors for i in infos], pa.int64()),
             "restarts": pa.array([i.stats.restarts for i in infos], pa.int64()),
             "partitions": pa.array(
@@ -112,6 +115,15 @@ def job_rows(jobs: Jobs | None, catalog: Catalog) -> pa.Table:
             ),
         }
     )
+
+
+def _letters_by_job(store: TableStore | None) -> dict[str, int]:
+    """How many dead letters each job has; a directory that is read only may have no table of them."""
+    table = store.readable(NAME) if store is not None and NAME in store.names() else None
+    if table is None:
+        return {}
+    found = table.snapshot().select(["job"]).group_by("job", use_threads=False).aggregate([([], "count_all")])
+    return dict(zip(found["job"].to_pylist(), found["count_all"].to_pylist(), strict=True))
 
 
 def _asleep(entry: Entry) -> JobInfo:

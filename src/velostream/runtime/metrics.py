@@ -59,9 +59,24 @@ class Figures:
         yield from _partitions(infos)
         yield from _states(infos)
         yield from self._failures()
+        yield from self._letters()
         store = self._database.store
         opened = {name: store.readable(name) for name in store.names()}
         yield from _tables({name: table.stats() for name, table in opened.items() if table is not None})
+
+    def _letters(self) -> Iterator[Metric]:
+        letters = self._database.dead_letters
+        if letters is None:
+            return
+        labels = ["job", "kind"]
+        kept = CounterMetricFamily(
+            "velostream_dead_letters_kept", "Rows kept as dead letters since the start", labels=labels
+        )
+        there = GaugeMetricFamily("velostream_dead_letters", "Dead letters that are there", labels=labels)
+        for family, counts in ((kept, letters.kept()), (there, letters.counts())):
+            for (job, kind), count in counts.items():
+                family.add_metric([job, kind], count)
+            yield family
 
     def _failures(self) -> Iterator[Metric]:
         family = CounterMetricFamily(

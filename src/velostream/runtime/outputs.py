@@ -17,12 +17,17 @@ from velostream.errors import InternalError, UnsupportedError
 from velostream.model.changes import WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from velostream.connectors.base import Sink
-    from velostream.model.changes import Commit, SourceOffsets
+    from velostream.model.changes import BadRow, Commit, SourceOffsets
+    from velostream.runtime.dead_letters import Refused
     from velostream.serving.table import Table
+
+
+REPLAY = "replay"
+"""Names the replay of dead letters that a step was, in what the step records."""
 
 
 class JobOutput(ABC):
@@ -36,6 +41,15 @@ class JobOutput(ABC):
     @abstractmethod
     def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
         """Apply rows that come and rows that go."""
+
+    @property
+    def replayed(self) -> str | None:
+        """The replay that the newest step was, if it was one."""
+        return None
+
+    def take_refused(self) -> int:
+        """How many rows could not be written since the last call."""
+        return 0
 
     def close(self) -> None:  # noqa: B027
         """Let go of what is open."""
@@ -53,6 +67,12 @@ class TableOutput(JobOutput):
         last = self.table.last_commit
         return last.offsets if last is not None else None
 
+    @property
+    def replayed(self) -> str | None:
+        """From the table's last commit."""
+        last = self.table.last_commit
+        return last.extra.get(REPLAY) if last is not None else None
+
     def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
         """Add and remove rows of a multiset."""
         if removed is None or removed.num_rows == 0:
@@ -69,14 +89,16 @@ class TableOutput(JobOutput):
 class SinkOutput(JobOutput):
     """A sink outside; what it contains is kept in a journal beside the checkpoint."""
 
-    def __init__(self, sink: Sink, journal: Path) -> None:
+    def __init__(self, sink: Sink, journal: Path, refused: Refused | None = None) -> None:
         self._sink = sink
+        self.refused = refused
+        """What is done with rows that the sink can never take."""
         self._journal = SinkJournal(journal)
         self._sink.recover(self._journal.recorded)
         intent = self._journal.intent
         if intent is not None:
             if self._sink.settle(intent.recorded):
-                self._journal.append(intent.recorded, intent.offsets)
+                self._journal.append(intent.recorded, intent.offsets, intent.replay)
             self._journal.intent = None
 
     @property
@@ -84,17 +106,54 @@ class SinkOutput(JobOutput):
         """From the journal's last line."""
         return self._journal.offsets
 
+    @property
+    def replayed(self) -> str | None:
+        """From the journal's last line."""
+        return self._journal.replay
+
+    def take_refused(self) -> int:
+        """As the sink told."""
+        if self.refused is None:
+            return 0
+        count, self.refused.count = self.refused.count, 0
+        return count
+
     def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
         """Write rows; rows that go only where the sink can take them back."""
         rows = self._changes(added, removed)
         if self._journal.intent is not None:
             raise InternalError("a write whose outcome is not known must be settled before the next")
         intended = self._sink.intend(self._journal.steps, rows)
+        replay = commit.extra.get(REPLAY)
         if intended is not None:
-            self._journal.intend(intended, commit.offsets)
+            self._journal.intend(intended, commit.offsets, replay)
         recorded = self._sink.write(self._journal.steps, rows)
-        self._journal.append(recorded, commit.offsets)
+        self._journal.append(recorded, commit.offsets, replay)
         self._sink.committed(recorded)
+
+    def refusals(self, rows: Sequence[pa.Table]) -> list[str | None]:
+        """Why the sink could not take each of these rows; nothing is written."""
+        reasons: list[str | None] = []
+        if self.refused is None:
+            return [None] * len(rows)
+        try:
+            for row in rows:
+                aside: list[BadRow] = []
+                self.refused.aside = aside
+                self._sink.try_out(row)
+                reasons.append(aside[0].reason if aside else None)
+        finally:
+            self.refused.aside = None
+        return reasons
+
+    def rewrite(self, rows: Sequence[pa.Table], commit: Commit) -> None:
+        """Write rows that were refused before, each a change of its own."""
+        plain = [row.drop_columns([WEIGHT]) if WEIGHT in row.schema.names else row for row in rows]
+        gone = [WEIGHT in row.schema.names and row[WEIGHT][0].as_py() < 0 for row in rows]
+        added = [row for row, went in zip(plain, gone, strict=True) if not went]
+        removed = [row for row, went in zip(plain, gone, strict=True) if went]
+        nothing = plain[0].slice(0, 0)
+        self.rows(_together(added or [nothing]), _together(removed) if removed else None, commit)
 
     def _changes(self, added: pa.Table, removed: pa.Table | None) -> pa.Table:
         if removed is None or not removed.num_rows:
@@ -118,6 +177,7 @@ class Intent(NamedTuple):
 
     recorded: Mapping[str, Any]
     offsets: SourceOffsets
+    replay: str | None = None
 
 
 class SinkJournal:
@@ -131,6 +191,8 @@ class SinkJournal:
         self._journal = Journal(path)
         self.recorded: Mapping[str, Any] | None = None
         self.offsets: SourceOffsets | None = None
+        self.replay: str | None = None
+        """The replay of dead letters that the last write was, if it was one."""
         self.steps = 0
         """How many writes were recorded in all: Spark numbers its batches anew after each start."""
         self.intent: Intent | None = None
@@ -141,18 +203,20 @@ class SinkJournal:
         if written:
             last = written[-1]
             self.recorded, self.offsets, self.steps = last["recorded"], last["offsets"], last["step"]
+            self.replay = last.get(REPLAY)
         if entries and "intended" in entries[-1]:
-            self.intent = Intent(entries[-1]["intended"], entries[-1]["offsets"])
+            last = entries[-1]
+            self.intent = Intent(last["intended"], last["offsets"], last.get(REPLAY))
 
-    def intend(self, recorded: Mapping[str, Any], offsets: SourceOffsets) -> None:
+    def intend(self, recorded: Mapping[str, Any], offsets: SourceOffsets, replay: str | None = None) -> None:
         """Say what is about to be written."""
-        self._journal.append({"intended": recorded, "offsets": offsets})
+        self._journal.append({"intended": recorded, "offsets": offsets} | _marked(replay))
         self._kept += 1
-        self.intent = Intent(recorded, offsets)
+        self.intent = Intent(recorded, offsets, replay)
 
-    def append(self, recorded: Mapping[str, Any], offsets: SourceOffsets) -> None:
+    def append(self, recorded: Mapping[str, Any], offsets: SourceOffsets, replay: str | None = None) -> None:
         """Make the write part of the record."""
-        entry = {"step": self.steps + 1, "recorded": recorded, "offsets": offsets}
+        entry = {"step": self.steps + 1, "recorded": recorded, "offsets": offsets} | _marked(replay)
         if self._kept < _MOST_KEPT:
             self._journal.append(entry)
             self._kept += 1
@@ -160,7 +224,16 @@ class SinkJournal:
             self._journal.rewrite([entry])
             self._kept = 1
         self.recorded, self.offsets, self.steps = recorded, offsets, self.steps + 1
-        self.intent = None
+        self.replay, self.intent = replay, None
+
+
+def _together(rows: Sequence[pa.Table]) -> pa.Table:
+    """Rows kept at different times: columns may have widened since the first."""
+    return pa.concat_tables(rows, promote_options="permissive")
+
+
+def _marked(replay: str | None) -> dict[str, str]:
+    return {} if replay is None else {REPLAY: replay}
 
 
 _MOST_KEPT = 1000

@@ -60,8 +60,8 @@ class Pipeline:
     def __init__(
         self, spark: SparkSession, plan: Plan, shape: ResultShape, inputs: Inputs, output: JobOutput
     ) -> None:
-        self._spark = spark
-        self._plan = plan
+        self._spark = self.spark = spark
+        self._plan = self.plan = plan
         self._shape = shape
         self._inputs = inputs
         self._output = output
@@ -295,10 +295,18 @@ class Pipeline:
     ) -> Progress:
         table = table_of(self._output)
         plus = self._plus(plan.ordered_sql, changes)
+        replaying = self._inputs.again is not None
+        if plan.deletes and replaying:
+            # What came since of the same keys decides.
+            keys = distinct_keys(plus.select(plan.key))
+            self.feed.register(self.feed.snapshot(end, plan.asked, careful=True))
+            plus = self._only(keys, plan.ordered_sql, plan.key)
         if plan.deletes:
             return self._messages(plan, plus, commit)
         minus = self._minus(plan.ordered_sql, changes)
-        if minus is None or minus.num_rows == 0:
+        if minus is None and replaying:
+            minus = plus.slice(0, 0)
+        elif minus is None or minus.num_rows == 0:
             upserts = self._shape.stored(self._in_order(plus))
             table.commit_keyed(upserts, None, commit)
             return Progress(plus.num_rows, upserts.num_rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ from velostream.runtime.realtime import (
 )
 from velostream.runtime.realtime_rules import cadence
 from velostream.runtime.sinks import shown, target
-from velostream.runtime.work import data_error
+from velostream.runtime.work import data_error, located
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -213,12 +214,13 @@ class RealtimeWork:
         undecoded, failed, sent, refused = (column[0].as_py() for column in counts.columns)
         bad = 0
         if undecoded or self._source.has_bad_rows(start, end):
-            bad += self._keep("decoding", list(self._source.bad_rows(start, end)), start)
+            rows = [replace(row, input=self._id) for row in self._source.bad_rows(start, end)]
+            bad += self._keep("decoding", rows, start)
         if failed:
             search = Search(self._spark, self._conversion.sql, self._id, self._item.description)
-            rows = frame.where("_bad IS NULL").drop("_bad")
-            culprits = [culprit.row for culprit in search.culprits(rows, data_error)]
-            bad += self._keep("computing", culprits, start)
+            good = frame.where("_bad IS NULL").drop("_bad")
+            culprits = search.culprits(good, data_error)
+            bad += self._keep("computing", located(self._item, culprits, end), start)
         if refused:
             bad += self._keep("writing", self._refused(judged), start)
         return sent, bad

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from velostream.runtime.catalog import Catalog
+    from velostream.runtime.dead_letters import DeadLetters
     from velostream.serving.store import TableStore
 
 log = structlog.get_logger("velostream.retention")
@@ -28,16 +29,26 @@ _LOOK_SECONDS = 0.5
 class Retainer:
     """Takes rows out of tables when their retention is over; it runs once there is such a table."""
 
-    def __init__(self, catalog: Catalog, store: TableStore, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: TableStore,
+        clock: Callable[[], datetime],
+        letters: DeadLetters | None = None,
+    ) -> None:
         self._catalog = catalog
         self._store = store
         self._clock = clock
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._letters = letters
+        if letters is not None:
+            letters.when_kept(self.look)
 
     def look(self) -> None:
         """Begin, if a table asks for it."""
-        if self._thread is None and not self._stop.is_set() and self._names():
+        letters = self._letters is not None and len(self._letters.table) > 0
+        if self._thread is None and not self._stop.is_set() and (letters or self._names()):
             self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
             self._thread.start()
 
@@ -50,12 +61,21 @@ class Retainer:
 
     def _run(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
+            self._expire_letters()
             for name in self._names():
                 # It may be dropped or closed meanwhile; what cannot be written is told, and tried again.
                 try:
                     self._expire(name)
                 except (VelostreamError, OSError) as exc:
                     log.warning("retention", table=name, reason=str(exc))
+
+    def _expire_letters(self) -> None:
+        if self._letters is None:
+            return
+        try:
+            self._letters.expire(self._clock())
+        except (VelostreamError, OSError) as exc:
+            log.warning("retention", table="dead_letters", reason=str(exc))
 
     def _expire(self, name: str) -> None:
         table = self._store.readable(name)

@@ -108,7 +108,7 @@ def sink_output(
     )
     sink = open_sink(uri, properties, settings, context)
     try:
-        refused.output = output = SinkOutput(sink, folder / "journal")
+        refused.output = output = SinkOutput(sink, folder / "journal", refused)
     except BaseException:
         with suppress(Exception):
             sink.close()

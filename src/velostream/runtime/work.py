@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -24,14 +24,15 @@ from velostream.runtime.partitioning import FAILED, strategy_failed
 from velostream.runtime.table_source import TableSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
     from velostream.model.changes import BadRow, Commit, Offset, SourceOffsets
     from velostream.model.options import CommonOptions
     from velostream.runtime.dead_letters import DeadLetters
-    from velostream.runtime.inputs import Inputs
+    from velostream.runtime.inputs import Input, Inputs
+    from velostream.runtime.isolation import Culprit
     from velostream.runtime.outputs import JobOutput
     from velostream.runtime.pipeline import Pipeline, Progress
 
@@ -124,7 +125,9 @@ class ContinuousWork:
             if (passed and not self.inputs.tables_loaded()) or self._nothing_new(start, end):
                 progress, bad = self.pipeline.pass_over(commit), 0
             else:
-                progress, bad = self._fast(start, end, commit) or self._with_care(start, end, commit)
+                again = self.dead_letters.left_over(self.job, f"{start}")
+                fast = None if again else self._fast(start, end, commit)
+                progress, bad = fast or self._with_care(start, end, commit, again=again)
         except LaggingReaderError as exc:
             if not isinstance(self.output, TableOutput):
                 raise JobError(
@@ -137,6 +140,8 @@ class ContinuousWork:
             if not self.pipeline.derived:
                 raise
             progress, bad = self._rebuild(end, commit, exc), 0
+        self.dead_letters.committed()
+        bad += self.output.take_refused()
         self.pipeline.feed.forget_excluded()
         # Sources count what they hand over; of tables only what reaches the query is known.
         counts = [item.source.count(_of(start, key), end[key]) for key, item in self.inputs.all.items()]
@@ -182,18 +187,26 @@ class ContinuousWork:
             return None
 
     def _with_care(
-        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit
+        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, *, again: bool = False
     ) -> tuple[Progress, int]:
-        """Bad rows are kept before the batch is committed, so that a crash between the two loses none."""
+        """Bad rows are kept before the batch is committed, so that a crash between the two loses none.
+
+        `again`: an earlier attempt kept some. A row that can be computed by now must not be in both places.
+        """
         self._widen(start, end)
         bad = list(self._bad_rows(start, end))
         self._keep("decoding", bad, start, end)
         within = self.pipeline.feed.computing_errors(start, end)
         self._keep("deriving", within, start, end)
         bad += within
-        if self.pipeline.lost:
-            return self._around_overflow(start, end, commit, len(bad))
         aside = 0
+        if again:
+            came, _ = self._set_aside(start, end)
+            self._keep("computing", came, start, end)
+            aside = len(came)
+            self.dead_letters.settle(self.job, f"{start}")
+        if self.pipeline.lost:
+            return self._around_overflow(start, end, commit, len(bad) + aside)
         # Keys are computed again from all rows, where a row that was set aside long ago may be met again.
         for since in (start, None):
             try:
@@ -205,7 +218,7 @@ class ContinuousWork:
             came, found = self._set_aside(since, end)
             if since is start:
                 self._keep("computing", came, start, end)
-                aside = len(came)
+                aside += len(came)
             if since is None and not found and not self.pipeline.groups:
                 raise RowError(
                     f"a row cannot be computed: {_message(cause)}",
@@ -223,7 +236,19 @@ class ContinuousWork:
         culprits = list(self.pipeline.culprits(since, end, data_error))
         for key, _, culprit in culprits:
             self.pipeline.feed.excluded.setdefault(key, set()).add(culprit.position)
-        return [culprit.row for _, came, culprit in culprits if came], bool(culprits)
+        return self._found(end, [(key, culprit) for key, came, culprit in culprits if came]), bool(culprits)
+
+    def _found(self, end: SourceOffsets, culprits: list[tuple[str, Culprit]]) -> list[BadRow]:
+        """Rows that cannot be computed, as their source knows them."""
+        rows = []
+        for key in {key for key, _ in culprits}:
+            item = self.inputs.all.get(key)
+            mine = [culprit for each, culprit in culprits if each == key]
+            if item is None or not item.source.positioned:
+                rows += [culprit.row for culprit in mine]
+            else:
+                rows += located(item, mine, end[key])
+        return rows
 
     def _around_overflow(
         self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, bad: int
@@ -249,7 +274,8 @@ class ContinuousWork:
 
     def _bad_rows(self, start: SourceOffsets | None, end: SourceOffsets) -> Iterator[BadRow]:
         for key, item in self.inputs.all.items():
-            yield from item.source.bad_rows(start.get(key) if start else None, end[key])
+            for row in item.source.bad_rows(start.get(key) if start else None, end[key]):
+                yield replace(row, input=key)
 
     def _keep(self, stage: str, rows: list[BadRow], start: SourceOffsets | None, end: SourceOffsets) -> None:
         """Do with bad rows what the statement says."""
@@ -305,6 +331,21 @@ class ContinuousWork:
 
 def _of(offsets: SourceOffsets | None, key: str) -> Offset | None:
     return offsets.get(key) if offsets is not None else None
+
+
+def located(item: Input, culprits: Iterable[Culprit], end: Offset) -> list[BadRow]:
+    """Rows that cannot be computed, with the place and the bytes that their source knows of them."""
+    found = {culprit.position: culprit for culprit in culprits}
+    places = item.source.located(found.keys(), end)
+    rows = []
+    for position, culprit in found.items():
+        row, place = replace(culprit.row, position=position, input=item.id), places.get(position)
+        if place is not None:
+            raw = row.raw if place.raw is None else place.raw
+            where = {"partition": place.partition, "offset": place.offset, "event_time": place.event_time}
+            row = replace(row, raw=raw, **where)  # type: ignore[arg-type]
+        rows.append(row)
+    return rows
 
 
 def data_error(exc: BaseException) -> bool:

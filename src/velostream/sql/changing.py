@@ -21,7 +21,7 @@ from velostream.sql.binding import Result, StatementBinder
 from velostream.sql.catalog import Relation, RelationKind
 from velostream.sql.places import anchor
 from velostream.sql.queries import check_source
-from velostream.sql.relations import take_with, uri_properties
+from velostream.sql.relations import BUILT_IN, take_with, uri_properties
 from velostream.sql.script import URI_MARK
 
 if TYPE_CHECKING:
@@ -137,8 +137,9 @@ class ChangeBinder(StatementBinder):
         return Result(model.Update(relation.name, tuple(assignments), where, **self.common))
 
     def delete(self, node: raw.RawDelete) -> Result:
-        """DELETE from a table filled by hand."""
-        relation = self._by_hand(node.table, "DELETE FROM")
+        """DELETE from a table filled by hand, or dead letters."""
+        letters = BUILT_IN.get(node.table.text.casefold())
+        relation = letters or self._by_hand(node.table, "DELETE FROM")
         where = self.expression(node.where, relation) if node.where is not None else None
         return Result(model.Delete(relation.name, where, **self.common))
 

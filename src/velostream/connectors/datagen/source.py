@@ -14,9 +14,10 @@ from velostream.connectors.base import Source, SourceContext
 from velostream.connectors.datagen.generators import generator
 from velostream.connectors.datagen.values import Mix, Moment, Values
 from velostream.errors import CorruptDataError
+from velostream.model.changes import Located
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -90,6 +91,10 @@ class DatagenSource(Source):
         expressions = [f"{({**system, **available})[name]} AS `{name}`" for name in wanted]
         parts = max(1, min(spark.sparkContext.defaultParallelism, (last - first) // _BATCH))
         return spark.range(first, last, 1, parts).selectExpr(*expressions)
+
+    def located(self, positions: Collection[str], end: Offset) -> dict[str, Located]:
+        """See `Source`: generated rows have numbers and no bytes."""
+        return {position: Located(PARTITION, str(int(position))) for position in positions}
 
     def count(self, start: Offset | None, end: Offset) -> int:
         """See `Source`."""

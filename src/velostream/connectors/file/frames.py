@@ -64,6 +64,8 @@ class FrameReader:
     dialects: Dialects
     names: Sequence[str]
     """Columns of the source in order, for CSV files without a header."""
+    only: frozenset[tuple[str, int]] | None = None
+    """The path and offset of records to which careful frames with positions are limited."""
 
     def rows(
         self,
@@ -102,10 +104,10 @@ class FrameReader:
         return reduce(lambda one, other: one.unionByName(other), parts)
 
     def bad_records(self, segments: Iterable[Segment], fields: Sequence[pa.Field]) -> pa.Table:
-        """The text records that do not fit `fields`: `_bad` (the record), `_partition`, `_offset`."""
+        """The text records that do not fit `fields`: `_bad` (the record) and where they are."""
+        where = ("_partition", "_offset", "_position")
         texts = [(segment, 1) for segment in segments if segment.kind == "text"]
-        frame = self.rows(texts, fields, ("_partition", "_offset"))
-        return frame.where(f"{BAD} IS NOT NULL").select(BAD, "_partition", "_offset").toArrow()
+        return self.rows(texts, fields, where).where(f"{BAD} IS NOT NULL").select(BAD, *where).toArrow()
 
     def local(self) -> bool:
         """Whether executors see the driver's files."""
@@ -179,7 +181,9 @@ class FrameReader:
     ) -> DataFrame:
         """The records of some segments with system columns, read by Spark itself if these are `known`."""
         if known is None:
-            table = pa.concat_tables([record_table(self.spool, segment) for segment in segments])
+            table = pa.concat_tables(
+                [chosen(record_table(self.spool, segment), self.only) for segment in segments]
+            )
             return self.spark.createDataFrame(filled(table)).selectExpr(
                 f"left({RECORD}, length({RECORD}) - {len(segments[0].separator)}) AS {RECORD}",
                 *(f"{_POSITION} AS _position" if name == "_position" else name for name in system),
@@ -200,7 +204,7 @@ class FrameReader:
     ) -> DataFrame:
         columns = segments[0].columns or ()
         if system or not self.local():
-            tables = [_binary_table(self.spool, segment) for segment in segments]
+            tables = [chosen(_binary_table(self.spool, segment), self.only) for segment in segments]
             frame = self.spark.createDataFrame(filled(pa.concat_tables(tables)))
             system = [f"{_POSITION} AS _position" if name == "_position" else name for name in system]
         else:
@@ -235,6 +239,19 @@ class FrameReader:
         ddl += [f"{name} {SYSTEM_TYPES[name]}" for name in system]
         ddl += [f"{BAD} STRING"] if careful else []
         return self.spark.createDataFrame([], ", ".join(ddl))
+
+
+def place(position: str) -> tuple[str, int]:
+    """The path and the offset of a record, from its position."""
+    return position[18:-21], int(position[-20:])
+
+
+def chosen(records: pa.Table, only: frozenset[tuple[str, int]] | None) -> pa.Table:
+    """The records of a table that are at these places; None: all."""
+    if only is None:
+        return records
+    there = zip(records["_partition"].to_pylist(), records["_offset"].to_pylist(), strict=True)
+    return records.filter(pa.array([each in only for each in there], pa.bool_()))
 
 
 def record_table(spool: Spool, segment: Segment) -> pa.Table:

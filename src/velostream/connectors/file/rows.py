@@ -32,6 +32,11 @@ class BadText(NamedTuple):
     path: str
     start: int
     reason: str
+    position: str | None = None
+
+
+Suspect = tuple[str, str, int, str | None]
+"""A record, the path of its file, where it begins there, and its position, if that is known."""
 
 
 class Shape(NamedTuple):
@@ -58,18 +63,20 @@ class RowReader:
             yield from table.to_batches()
 
     def bad_records(
-        self, segments: Sequence[Segment], suspects: Iterable[tuple[str, str, int]] | None
+        self, segments: Sequence[Segment], suspects: Iterable[Suspect] | None
     ) -> Iterator[BadText]:
         """The records that do not fit, with reasons: the suspects, or without them all that fail here."""
         shapes = self.shapes_by_path(segments)
         sure = suspects is not None
-        for record, path, start in suspects if suspects is not None else self.records(segments):
+        every: Iterable[Suspect] = ((*each, None) for each in self.records(segments))
+        for record, path, start, position in suspects if suspects is not None else every:
             reason = self.reason(record, shapes[path])
             if reason is not None or sure:
-                yield BadText(record, path, start, reason or "the record does not fit the columns")
+                told = reason or "the record does not fit the columns"
+                yield BadText(record, path, start, told, position)
 
     def records(self, segments: Sequence[Segment]) -> Iterator[tuple[str, str, int]]:
-        """Every record of text segments with its path and position."""
+        """Every record of text segments with its path and place."""
         for segment in segments:
             if segment.kind == "text":
                 table = record_table(self.spool, segment)

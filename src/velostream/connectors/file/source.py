@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.connectors.base import Source, SourceContext
-from velostream.connectors.file.frames import SYSTEM_TYPES, FrameReader
+from velostream.connectors.file.frames import SYSTEM_TYPES, FrameReader, chosen, place, record_table
 from velostream.connectors.file.layout import Dialects, Layout, layout_of
 from velostream.connectors.file.merges import merge_small
 from velostream.connectors.file.paths import FileSet, reading
@@ -19,14 +19,16 @@ from velostream.connectors.file.tracker import Tracker
 from velostream.connectors.file.widening import widened
 from velostream.errors import SourceConfigError, SourceMissingError
 from velostream.formats.json_numbers import restored
-from velostream.model.changes import BadRow
+from velostream.formats.spark_frames import RECORD, rows_at
+from velostream.model.changes import BadRow, Located
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.connectors.file.options import FileOptions
+    from velostream.connectors.file.rows import Suspect
     from velostream.connectors.file.segments import Segment
     from velostream.model.changes import Offset
 
@@ -163,8 +165,60 @@ class FileSource(Source):
         added = [segment for segment, weight in self._changes(first, last) if weight > 0]
         for bad in reader.bad_records(added, self._suspects(added)):
             yield BadRow(
-                bad.reason, str(self._files.path), bad.path, str(bad.start), restored(bad.record).encode()
+                bad.reason,
+                str(self._files.path),
+                bad.path,
+                str(bad.start),
+                restored(bad.record).encode(),
+                position=bad.position,
             )
+
+    def located(self, positions: Collection[str], end: Offset) -> dict[str, Located]:
+        """See `Source`: the records of texts as they are in their files."""
+        places = {place(position): position for position in positions}
+        found = {p: Located(path, str(start)) for (path, start), p in places.items()}
+        only = frozenset(places)
+        for segment in self._holding(only, end):
+            if segment.kind == "text":
+                records = chosen(record_table(self._spool, segment), only)
+                columns = (records[name].to_pylist() for name in (RECORD, "_partition", "_offset"))
+                for record, path, start in zip(*columns, strict=True):
+                    text = record[: len(record) - len(segment.separator)]
+                    raw = restored(text).encode()
+                    found[places[path, start]] = Located(path, str(start), raw)
+        return found
+
+    def again(
+        self, spark: SparkSession, positions: Collection[str], end: Offset, columns: Sequence[str] | None
+    ) -> DataFrame | None:
+        """See `Source`: those that were not taken back since."""
+        only = frozenset(place(position) for position in positions)
+        reader = FrameReader(spark, self._spool, self._dialects, self.discover().names, only)
+        system = [name for name in columns or () if name in SYSTEM_TYPES and name != "_position"]
+        segments = [(segment, 1) for segment in self._holding(only, end)]
+        frame = reader.rows(segments, self._fields(columns), [*system, "_position"], careful=True)
+        return rows_at(frame, positions)
+
+    def reasons(self, positions: Collection[str], end: Offset) -> dict[str, str]:
+        """See `Source`."""
+        segments = self._holding(frozenset(map(place, positions)), end)
+        reader = RowReader(self._spool, pa.schema(self._fields(self._used)), self._dialects)
+        shapes = reader.shapes_by_path(segments)
+        found = self.located(positions, end).items()
+        told = {p: reader.reason((at.raw or b"").decode(), shapes[at.partition]) for p, at in found}
+        return {position: why for position, why in told.items() if why is not None}
+
+    def took(self, position: str) -> bool | None:
+        """See `Source`: files are read from their beginning."""
+        path, _ = place(position)
+        segments = self._spool.snapshot(self._spool.position)
+        return True if any(path == p.path for s in segments for p in s.pieces) else None
+
+    def _holding(self, only: frozenset[tuple[str, int]], end: Offset) -> list[Segment]:
+        """Segments that are there at `end` and have records of these files."""
+        paths = {path for path, _ in only}
+        live = self._spool.snapshot(self._position(end))
+        return [segment for segment in live if paths & {piece.path for piece in segment.pieces}]
 
     def new_columns(self, start: Offset | None, end: Offset) -> bool:
         """See `Source`: a header names a column, or a JSON record a field, that the schema lacks."""
@@ -226,8 +280,8 @@ class FileSource(Source):
             return [(segment, 1) for segment in self._spool.snapshot(end)]
         return self._spool.changes(start, end)
 
-    def _suspects(self, segments: Sequence[Segment]) -> Iterator[tuple[str, str, int]] | None:
-        """Records that Spark finds bad, as (record, path, start); None when there was no Spark yet."""
+    def _suspects(self, segments: Sequence[Segment]) -> Iterator[Suspect] | None:
+        """Records that Spark finds bad; None when there was no Spark yet."""
         if self._spark is None:
             return None
         reader = FrameReader(self._spark, self._spool, self._dialects, self.discover().names)

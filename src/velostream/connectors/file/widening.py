@@ -14,13 +14,14 @@ from velostream.formats.json_lines import unknown_records
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from velostream.connectors.file.rows import Suspect
     from velostream.connectors.file.segments import Segment
 
 
 def widened(
     reader: RowReader,
     segments: Sequence[Segment],
-    suspects: Iterable[tuple[str, str, int]] | None,
+    suspects: Iterable[Suspect] | None,
     *,
     values: bool,
 ) -> pa.Schema:

@@ -124,13 +124,18 @@ class KafkaFrames:
     def bad_records(
         self, ranges: Mapping[Part, tuple[int, int]], fields: Sequence[pa.Field]
     ) -> pa.Table | None:
-        """The records that cannot be decoded: `__raw`, `_topic`, `_partition`, `_offset`."""
-        where = ("_topic", "_partition", "_offset")
+        """The records that cannot be decoded: `__raw`, and where they are."""
+        where = ("_topic", "_partition", "_offset", "_timestamp", "_position")
         records = self._records(ranges, where)
         if records is None:
             return None
         found = self._with_care(records.selectExpr("*", f"{RECORD} AS {RAW}"), fields, (*where, RAW))
         return found.where(f"{BAD} IS NOT NULL").select(*where, RAW).toArrow()
+
+    def raw_records(self, ranges: Mapping[Part, tuple[int, int]]) -> DataFrame | None:
+        """The records of ranges as they are: `__raw`, `_timestamp`, `_position`."""
+        records = self._records(ranges, ("_timestamp", "_position"))
+        return None if records is None else records.withColumnRenamed(RECORD, RAW)
 
     def with_new_fields(self, ranges: Mapping[Part, tuple[int, int]], names: Sequence[str]) -> list[bytes]:
         """Some of the JSON records that have other fields than these."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +16,15 @@ from velostream.connectors.kafka.frames import OFFSET_WIDTH
 from velostream.errors import SourceConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from velostream.connectors.kafka.options import KafkaOptions
 
+Ranges = dict[Part, tuple[int, int]]
+_FAR = 20_000
+"""Records that are further apart are read by themselves."""
+_MOST_RUNS = 20
+"""Most ranges of one partition that are read by themselves."""
 _EARLIEST, _LATEST = -2, -1
 """Offsets of `starting.offsets` that mean the beginning and the end, as for Spark."""
 
@@ -67,6 +73,41 @@ def sequence(positions: pa.ChunkedArray) -> pa.Array:
     ranks = np.empty(len(texts), dtype=np.int64)
     ranks[np.lexsort((offsets, codes, times))] = np.arange(len(texts))
     return pa.array(ranks)
+
+
+def place(position: str) -> tuple[Part, int]:
+    """The partition and the offset of a record, from its `_position`."""
+    return Part.of(position[2 * OFFSET_WIDTH :]), int(position[:OFFSET_WIDTH])
+
+
+def runs(positions: Collection[str], first: Mapping[Part, int], last: Mapping[Part, int]) -> list[Ranges]:
+    """Ranges of offsets that hold the records at these positions, as far as they lie between the bounds.
+
+    A range of each partition at a time: records far apart are not read with all that lies between them.
+    """
+    offsets: dict[Part, list[int]] = {}
+    for part, offset in map(place, positions):
+        if first.get(part, 0) <= offset < last.get(part, 0):
+            offsets.setdefault(part, []).append(offset)
+    found: list[Ranges] = []
+    for part, wanted in offsets.items():
+        for number, bounds in enumerate(_near(sorted(wanted))):
+            if number == len(found):
+                found.append({})
+            found[number][part] = bounds
+    return found
+
+
+def _near(offsets: list[int]) -> list[tuple[int, int]]:
+    """Offsets as ranges that are not far apart."""
+    gaps = sorted((b - a for a, b in pairwise(offsets)), reverse=True)
+    far = max(_FAR, gaps[_MOST_RUNS - 1]) if len(gaps) >= _MOST_RUNS else _FAR
+    found = [[offsets[0], offsets[0] + 1]]
+    for offset in offsets[1:]:
+        if offset - found[-1][1] > far:
+            found.append([offset, offset + 1])
+        found[-1][1] = offset + 1
+    return [(first, last) for first, last in found]
 
 
 def _digits(texts: pa.Array, start: int, stop: int) -> np.ndarray[Any, np.dtype[np.int64]]:

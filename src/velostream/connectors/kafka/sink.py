@@ -15,6 +15,7 @@ from velostream.connectors.kafka.producing import OVERHEAD, Producer, Transactio
 from velostream.connectors.kafka.topics import Topics
 from velostream.errors import SinkChangedError, SinkConfigError, SinkMissingError
 from velostream.formats.json_writing import json_bytes
+from velostream.formats.packed import packed
 from velostream.model.changes import BadRow
 
 if TYPE_CHECKING:
@@ -150,13 +151,17 @@ class KafkaSink(Sink):
         """See `Sink`."""
         assert self._producer is not None, "recover was called"
         if rows.num_rows:
-            records = self._writable(self._encoded(rows))
+            records = self._writable(*self._encoded(rows))
             if isinstance(self._producer, Transactions):
                 self._producer.send_as(self._done + 1, self._token, records)
                 self._done += 1
             else:
                 self._producer.send(records)
         return {"batch": batch, "transaction": self._done}
+
+    def try_out(self, rows: pa.Table) -> None:
+        """See `Sink`."""
+        self._writable(*self._encoded(rows))
 
     def close(self) -> None:
         """See `Sink`."""
@@ -178,10 +183,10 @@ class KafkaSink(Sink):
             hint="go on with the copy that wrote last, or begin anew with CREATE OR REPLACE",
         )
 
-    def _encoded(self, rows: pa.Table) -> Records:
-        """As records; rows that the format cannot hold are found one by one, and set aside."""
+    def _encoded(self, rows: pa.Table) -> tuple[Records, pa.Table]:
+        """Records and their rows; rows that the format cannot hold are found one by one, and set aside."""
         try:
-            return self._encoder.records(rows)
+            return self._encoder.records(rows), rows
         except ValueError:
             pass
         refused: list[BadRow] = []
@@ -191,15 +196,15 @@ class KafkaSink(Sink):
             try:
                 self._encoder.records(row)
             except ValueError as exc:
-                refused.append(
-                    BadRow(str(exc), f"kafka://{self._topic}", "", "", next(json_bytes(row))[:_SHOWN])
-                )
+                shown = next(json_bytes(row))[:_SHOWN]
+                refused.append(BadRow(str(exc), f"kafka://{self._topic}", "", "", shown, row=packed(row)))
             else:
                 kept.append(place)
         self._refuse(refused)
-        return self._encoder.records(rows.take(kept))
+        rows = rows.take(kept)
+        return self._encoder.records(rows), rows
 
-    def _writable(self, records: Records) -> Records:
+    def _writable(self, records: Records, rows: pa.Table) -> Records:
         """All but those that Kafka never takes, which are set aside."""
         if records.headers is None and not (self._upserts and None in (records.keys or ())):
             longest = max((len(value) for value in records.values if value), default=0)
@@ -217,13 +222,15 @@ class KafkaSink(Sink):
             elif self._upserts and key is None:
                 refused[place] = _NO_KEY
         if refused:
-            self._refuse([self._bad(records, place, reason) for place, reason in refused.items()])
+            self._refuse([self._bad(records, rows, place, why) for place, why in refused.items()])
         return records.without(frozenset(refused))
 
-    def _bad(self, records: Records, place: int, reason: str) -> BadRow:
+    def _bad(self, records: Records, rows: pa.Table, place: int, reason: str) -> BadRow:
         key = records.keys[place] if records.keys is not None else None
         shown = (key or b"")[:100].decode(errors="replace")
-        return BadRow(reason, f"kafka://{self._topic}", "", shown, (records.values[place] or b"")[:_SHOWN])
+        value = (records.values[place] or b"")[:_SHOWN]
+        row = packed(rows.slice(place, 1))
+        return BadRow(reason, f"kafka://{self._topic}", "", shown, value, row=row)
 
 
 def _identity(context: SinkContext) -> str:

@@ -15,7 +15,8 @@ from velostream.connectors.kafka.cluster import Cluster, Part
 from velostream.connectors.kafka.frames import RAW, SYSTEM, KafkaFrames
 from velostream.connectors.kafka.memory import Gap, SourceMemory
 from velostream.connectors.kafka.options import messages_of
-from velostream.connectors.kafka.places import sequence, starting
+from velostream.connectors.kafka.places import Ranges, place, runs, sequence, starting
+from velostream.connectors.kafka.single import located, records_at
 from velostream.connectors.kafka.topics import Topics
 from velostream.connectors.realtime import READ_BY_SPARK, Endless
 from velostream.errors import (
@@ -32,14 +33,14 @@ from velostream.formats.spark_types import literal
 from velostream.model.changes import TOMBSTONE, BadRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.connectors.kafka.cluster import TopicInfo
     from velostream.connectors.kafka.options import KafkaOptions
-    from velostream.model.changes import Offset
+    from velostream.model.changes import Located, Offset
 
 _STEP = 1_000_000
 """Most records of one batch: a long load shows progress, and its rows fit in memory."""
@@ -215,13 +216,59 @@ class KafkaSource(Source):
     def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
         """See `Source`."""
         for gap in self._gaps(start, end):
-            yield BadRow(gap.reason, self._name, gap.partition, f"{gap.first}-{gap.last - 1}", b"")
+            lost = f"{gap.first}-{gap.last - 1}"
+            yield BadRow(gap.reason, self._name, gap.partition, lost, b"", kind="lost")
         bad = self._bad_records(start, end)
         reasons = self._decoder.reasons([record[RAW] or b"" for record in bad], self._fields(self._used))
         for record, reason in zip(bad, reasons, strict=True):
             told = "the record has no value" if record[RAW] is None else reason or "it cannot be decoded"
             part = f"{record['_topic']}/{record['_partition']}"
-            yield BadRow(told, self._name, part, str(record["_offset"]), record[RAW] or b"")
+            yield BadRow(
+                told,
+                self._name,
+                part,
+                str(record["_offset"]),
+                record[RAW] or b"",
+                position=record["_position"],
+                event_time=record["_timestamp"],
+            )
+
+    def located(self, positions: Collection[str], end: Offset) -> dict[str, Located]:
+        """See `Source`."""
+        return located(self._frames(), self._runs(positions), positions)
+
+    def again(
+        self, spark: SparkSession, positions: Collection[str], end: Offset, columns: Sequence[str] | None
+    ) -> DataFrame | None:
+        """See `Source`: those that are still in the topic."""
+        self.session, self._used = spark, columns
+        names = {*(columns or ()), "_position"} - set(self.discover().names)
+        system = [name for name in SYSTEM if name in names]
+        return records_at(self._frames(), self._runs(positions), positions, self._fields(columns), system)
+
+    def oldest(self) -> Offset | None:
+        """See `Source`: what the brokers still have."""
+        began = self._begin()
+        first = self._cluster.earliest([Part.of(text) for text in began])
+        return {p.text: max(began[p.text], at + self._memory.shift(p.text)) for p, at in first.items()}
+
+    def reasons(self, positions: Collection[str], end: Offset) -> dict[str, str]:
+        """See `Source`."""
+        records = self.located(positions, end)
+        fields = self._fields(self._used)
+        told = self._decoder.reasons([record.raw or b"" for record in records.values()], fields)
+        return {position: why for position, why in zip(records, told, strict=True) if why is not None}
+
+    def took(self, position: str) -> bool | None:
+        """See `Source`."""
+        part, offset = place(position)
+        began = self._begin().get(part.text)
+        return None if began is None else offset + self._memory.shift(part.text) >= began
+
+    def _runs(self, positions: Collection[str]) -> list[Ranges]:
+        parts = {place(position)[0] for position in positions}
+        there = [part for part in self._parts() or map(Part.of, self._begin()) if part in parts]
+        return runs(positions, self._cluster.earliest(there), self._cluster.latest(there))
 
     def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
         """See `Source`; the wider schema is used from now on."""

@@ -1,0 +1,160 @@
+"""Dead letters of topics: which record it was, and what a replay makes of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from kafka_clients import Sent
+
+from velostream.errors import ReplayError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kafka_clients import Consume, Produce, Topics
+    from tests.conftest import WaitUntil
+
+    from velostream.runtime.broker import BrokerProcess
+    from velostream.runtime.database import Database
+
+pytestmark = pytest.mark.spark
+
+
+FITS = "element_at(map_from_arrays(array(a, b), array({0}, {0})), a)"
+"""Fails where a and b are equal, until Spark is told that the last of equal keys wins."""
+
+
+@pytest.fixture(autouse=True)
+def strict(database: Database) -> Iterator[None]:
+    yield
+    database.spark().conf.set("spark.sql.mapKeyDedupPolicy", "EXCEPTION")
+
+
+def mend(database: Database, job: str) -> None:
+    """Have rows that failed work, in a job that is opened again."""
+    database.spark().conf.set("spark.sql.mapKeyDedupPolicy", "LAST_WIN")
+    reopen(database, job)
+
+
+def reopen(database: Database, job: str) -> None:
+    database.sql(f"PAUSE JOB {job}")
+    database.sql(f"RESUME JOB {job}")
+
+
+def letters(database: Database, job: str) -> list[Any]:
+    return database.sql(f"SELECT * FROM dead_letters WHERE job = '{job}' ORDER BY partition, offset").rows()
+
+
+def replayed(database: Database, job: str) -> tuple[int, int, int]:
+    (row,) = database.sql(f"REPLAY DEAD LETTERS WHERE job = '{job}'").rows()
+    return row.tried, row.taken, row.left
+
+
+def test_groups_take_records_in_that_work_by_now(
+    database: Database, topic: Topics, produce: Produce, wait_until: WaitUntil
+) -> None:
+    name = topic(2)
+    now = int(time.time()) * 1000
+    values = [
+        Sent({"g": "a", "v": v, "a": v // 5, "b": 1, "z": 7 - v}, partition=v % 2, timestamp=now + v)
+        for v in (1, 5, 2, 7)
+    ]
+    produce(name, values)
+    fits = FITS.format("v")
+    database.sql(
+        f"CREATE TABLE k_sums AS SELECT g, SUM({fits}) AS s FROM kafka://{name} WHERE 1 / z > 0 GROUP BY g"
+    )
+    wait_until(lambda: database.table("k_sums").get("a").s == 3)
+    five, seven = letters(database, "k_sums")
+    assert (five.kind, five.source, five.partition, five.offset) == (
+        "compute",
+        f"kafka://{name}",
+        f"{name}/1",
+        "1",
+    )
+    assert json.loads(five.raw) == {"g": "a", "v": 5, "a": 1, "b": 1, "z": 2}
+    assert (seven.offset, seven.event_time.timestamp()) == ("2", (now + 7) / 1000)
+    mend(database, "k_sums")
+    assert replayed(database, "k_sums") == (2, 1, 1)
+    assert database.table("k_sums").get("a").s == 8
+    assert [letter.offset for letter in letters(database, "k_sums")] == ["2"]
+
+
+def test_an_old_message_does_not_replace_a_newer_one(
+    database: Database, topic: Topics, produce: Produce, wait_until: WaitUntil
+) -> None:
+    name = topic(1)
+    values = [("a", 1, 1), ("b", 3, 1), ("a", 2, 2), ("c", 4, 2), ("d", 5, 1)]
+    produce(name, [(key, {"v": v, "a": 1, "b": b}) for key, v, b in values])
+    produce(name, [("d", None)])
+    database.sql(f"CREATE TABLE k_last AS SELECT _key AS k, {FITS.format('v')} AS v FROM kafka://{name}")
+    table = database.table("k_last")
+    wait_until(lambda: {row.k: row.v for row in table.rows()} == {"a": 2, "c": 4})
+    assert [letter.offset for letter in letters(database, "k_last")] == ["0", "1", "4"]
+    mend(database, "k_last")
+    assert replayed(database, "k_last") == (3, 3, 0)
+    assert {row.k: row.v for row in table.rows()} == {"a": 2, "b": 3, "c": 4}
+
+
+def test_a_record_that_is_gone_cannot_be_replayed(
+    database: Database, broker: BrokerProcess, topic: Topics, produce: Produce, wait_until: WaitUntil
+) -> None:
+    name = topic(1)
+    produce(name, ['{"n": 1}', '{"n": "x"}', "{", '{"n": 2}'])
+    database.sql(f"CREATE SOURCE k_gone_in (n INT) FROM kafka://{name}")
+    database.sql("CREATE TABLE k_gone AS SELECT n FROM k_gone_in")
+    wait_until(lambda: len(database.table("k_gone")) == 2)
+    assert [(each.kind, each.offset, each.raw) for each in letters(database, "k_gone")] == [
+        ("decode", "1", b'{"n": "x"}'),
+        ("decode", "2", b"{"),
+    ]
+    assert replayed(database, "k_gone") == (2, 0, 2)
+    assert all(each.reason for each in letters(database, "k_gone"))
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    for done in admin.delete_records([TopicPartition(name, 0, 2)]).values():
+        done.result(30)
+    with pytest.raises(ReplayError, match="its record is gone from kafka://"):
+        database.sql("REPLAY DEAD LETTERS WHERE job = 'k_gone' AND offset = '1'")
+    (row,) = database.sql("REPLAY DEAD LETTERS WHERE job = 'k_gone'").rows()
+    assert (row.tried, row.taken, row.left) == (1, 0, 2)
+    assert len(letters(database, "k_gone")) == 2
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_what_was_too_large_is_written_once_it_may_be(
+    database: Database,
+    broker: BrokerProcess,
+    topic: Topics,
+    consume: Consume,
+    wait_until: WaitUntil,
+    tmp_path: Path,
+    delivery: str,
+) -> None:
+    name, job = topic(1, {"max.message.bytes": "2000"}), f"k_large_{delivery}"
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps({"t": text}) + "\n" for text in ("short", "x" * 5_000, "y" * 50_000)))
+    database.sql(
+        f"CREATE STREAM {job} AS SELECT t FROM file://{path} "
+        f'WITH ("sink" = "kafka://{name}", "delivery" = "{delivery}")'
+    )
+    wait_until(lambda: len(consume(name)) == 1)
+    assert [each.kind for each in letters(database, job)] == ["write", "write"]
+    assert database.job(job).stats.bad_rows == 2
+    assert replayed(database, job) == (2, 0, 2)
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    wider = ConfigEntry("max.message.bytes", "10000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[wider])
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(30)
+    reopen(database, job)
+    assert replayed(database, job) == (2, 1, 1)
+    assert [record.json["t"][:5] for record in consume(name)] == ["short", "xxxxx"]
+    (left,) = letters(database, job)
+    assert "10000 may be written" in left.reason
+    assert database.job(job).stats.bad_rows == 2
