@@ -73,6 +73,7 @@ class DeadLetters:
         self._retention = retention
         self._most_bytes = most_bytes
         self._edition = ""
+        self._part = ""
         self._attempt: set[int] = set()
         """Letters that the attempt in hand has told of."""
         self._doubtful = True
@@ -80,9 +81,13 @@ class DeadLetters:
         self._shared = _Shared()
         self._measure()
 
-    def of_job(self, job_id: str) -> DeadLetters:
-        """The same table for one piece of a job's work: letters have the job's id, attempts are its own."""
+    def of_job(self, job_id: str, part: str = "") -> DeadLetters:
+        """The same table for one piece of a job's work: letters have the job's id, attempts are its own.
+
+        `part` tells pieces apart that begin at equal positions; the one that writes the result has none.
+        """
         view = copy.copy(self)
+        view._part = part  # noqa: SLF001
         view._edition, view._attempt, view._doubtful = job_id, set(), True  # noqa: SLF001
         return view
 
@@ -138,7 +143,7 @@ class DeadLetters:
         return (number, job, kind, row.reason, *where, self._edition, row.input, row.position, row.row, batch)
 
     def _batch(self, job: str, stage: str, start: str) -> int:
-        told = f"{self._edition}\0{job}\0{stage}\0{start}"
+        told = f"{self._edition}\0{self._part}\0{job}\0{stage}\0{start}"
         return int.from_bytes(blake2b(told.encode(), digest_size=8).digest(), "big", signed=True)
 
     def _before(self, batches: list[int]) -> dict[tuple[Any, ...], list[int]]:

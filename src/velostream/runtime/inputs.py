@@ -380,7 +380,8 @@ def _positioned(spark: SparkSession, item: Input, end: Offset, columns: list[str
     if not batches or POSITION not in batches[0].schema.names:
         return None
     table = pa.Table.from_batches(batches)
-    return arrow_frame(spark, table.select([*(n for n in columns if n in table.schema.names), POSITION]))
+    names = [name for name in columns if name in table.schema.names and name != POSITION]
+    return arrow_frame(spark, table.select([*names, POSITION]))
 
 
 def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -316,7 +316,9 @@ class Jobs:
             )
 
         work = continuous(opened, output)
-        pending.settle([output, *(each.output for each in opened.live)], self.site.clock())
+        outputs = [output, *(each.output for each in opened.live)]
+        outputs += [TableOutput(opened.table)] if opened.table is not None else []
+        pending.settle(outputs, self.site.clock())
         if opened.store is None:
             return work
         live = [continuous(each, each.output) for each in opened.live]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
@@ -14,7 +15,6 @@ from velostream.model.statements import CreateTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from velostream.runtime.catalog import Catalog
     from velostream.runtime.dead_letters import DeadLetters
@@ -73,7 +73,8 @@ class Retainer:
         if self._letters is None:
             return
         try:
-            self._letters.expire(self._clock())
+            # Letters are stamped with the time of the machine, whatever the clock of the statements is.
+            self._letters.expire(datetime.now(UTC))
         except (VelostreamError, OSError) as exc:
             log.warning("retention", table="dead_letters", reason=str(exc))
 

@@ -48,7 +48,9 @@ def test_the_same_row_in_another_batch_is_another_letter(letters):
     letters.keep("u", "decoding", "6", [bad(1)], NOON + timedelta(seconds=2))
     letters.keep("t", "computing", "6", [], NOON + timedelta(seconds=3))
     letters.of_job("1-t").keep("t", "decoding", "6", [bad(1)], NOON)
-    assert offsets(letters) == ["1", "1", "1", "1"]
+    letters.of_job("1-t", "live 0").keep("t", "decoding", "6", [bad(1)], NOON)
+    assert offsets(letters) == ["1", "1", "1", "1", "1"]
+    assert not letters.of_job("1-t", "live 1").left_over("t", "6")
 
 
 def test_every_letter_says_what_failed(letters):
