@@ -110,6 +110,25 @@ def test_late_rows_are_kept_as_dead_letters(database):
     assert (raw["k"], raw["n"]) == ("a", 5)
 
 
+def test_a_row_is_late_when_no_window_takes_it(database):
+    steps = created(database, "partly", "SLIDING(INTERVAL '2' MINUTE, INTERVAL '1' MINUTE)")
+    take(database, steps, event("a", 1, 0), event("a", 2, 60))
+    # Its first window has closed, its second has not.
+    take(database, steps, event("a", 4, 59))
+    take(database, steps, event("a", 8, 300))
+    take(database, steps, event("a", 16, 0), event("a", 32, None))
+    assert seen(database, "partly") == [("a", 1, 1, -60), ("a", 1, 2, 60), ("a", 3, 7, 0)]
+    assert sorted(reason[:4] for reason in letters(database, "partly")) == ["late", "the "]
+    assert job(database, "partly").late_rows == 1
+
+
+def test_a_row_one_gap_after_the_last_belongs_to_the_session_also_in_another_batch(database):
+    steps = created(database, "gap", "SESSION(INTERVAL '30' SECOND)", emit="EMIT CHANGES")
+    take(database, steps, event("a", 1, 0), event("a", 2, 30), event("b", 1, 0), event("b", 2, 30.000001))
+    take(database, steps, event("a", 4, 60), event("b", 4, 61))
+    assert seen(database, "gap") == [("a", 3, 7, 0), ("b", 1, 1, 0), ("b", 1, 2, 30.000001), ("b", 1, 4, 61)]
+
+
 def test_late_rows_can_be_dropped_and_are_counted(database):
     steps = created(database, "dropped", late_rows="drop")
     take(database, steps, event("a", 1, 0), event("a", 2, 61))

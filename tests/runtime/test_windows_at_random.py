@@ -39,7 +39,7 @@ WINDOWS = {
     "session": (
         "SESSION(INTERVAL '40' SECOND)",
         "SELECT *, min(ts) OVER w AS w0, max(ts) OVER w + INTERVAL '40 seconds' AS w1 FROM ("
-        " SELECT *, sum(CASE WHEN ts - before < INTERVAL '40 seconds' THEN 0 ELSE 1 END)"
+        " SELECT *, sum(CASE WHEN ts - before <= INTERVAL '40 seconds' THEN 0 ELSE 1 END)"
         "  OVER (PARTITION BY k ORDER BY ts ROWS UNBOUNDED PRECEDING) AS number FROM ("
         "  SELECT *, lag(ts) OVER (PARTITION BY k ORDER BY ts) AS before FROM events))"
         " WINDOW w AS (PARTITION BY k, number)",

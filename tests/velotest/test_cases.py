@@ -1,4 +1,4 @@
-"""Every case beside this file, run in every way.
+"""Every case beside this file.
 
 Those in `later` are of statements that are not executed yet: they are read and bound, and become
 `.velotest` files when they can pass.
@@ -7,7 +7,7 @@ Those in `later` are of statements that are not executed yet: they are read and 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,8 +38,15 @@ def test_every_file_can_be_read() -> None:
     assert [str(error) for error in FOUND.errors] == []
 
 
+def _runs() -> Iterator[Any]:
+    """Every case straight, and one in five in the other ways too; the rest of those in `make soak`."""
+    for number, case in enumerate(FOUND.cases):
+        for way in Way:
+            marks = () if way is Way.STRAIGHT or number % 5 == 0 else pytest.mark.soak
+            yield pytest.param(case, way, id=f"{Path(case.file).stem}: {case.name}-{way}", marks=marks)
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("way", Way)
-@pytest.mark.parametrize("case", FOUND.cases, ids=lambda case: f"{Path(case.file).stem}: {case.name}")
+@pytest.mark.parametrize(("case", "way"), list(_runs()))
 def test_case(bench: Bench, case: Case, way: Way) -> None:
     bench.run(case, way).check()

@@ -26,6 +26,9 @@ class Windowing:
     """Seconds without rows after which windows close though no later row came."""
     gap: int = 0
     """Session windows: the silence that ends one."""
+    size: int = 0
+    advance: int = 0
+    """Sliding windows: how long one is, and how far it is from one to the next."""
     time: str = ""
     """SQL of a row's event time."""
     start: str = ""

@@ -61,6 +61,8 @@ def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | N
         options.late_rows,
         _seconds(options.window_close_timeout),
         gap=_micros(spec.gap) if spec.gap is not None else 0,
+        size=_micros(spec.size) if spec.size is not None else 0,
+        advance=_micros(spec.advance) if spec.advance is not None else 0,
         time=time.sql(dialect="spark"),
     )
     return replace(query, tree=select, window=None), windowing
@@ -243,13 +245,16 @@ def _slide(select: exp.Select, micros: exp.Expr, size: int, advance: int) -> exp
     lateral = exp.Lateral(
         this=exp.Explode(this=starts),
         view=True,
+        # A row without a time is in no window, and must not be lost for that.
+        outer=True,
         alias=exp.TableAlias(this=exp.to_identifier(_SLIDING), columns=[exp.to_identifier("start")]),
     )
     select.append("laterals", lateral)
     start = exp.column("start", table=_SLIDING)
     if size % advance:
         inside = exp.LT(this=micros.copy(), expression=exp.Add(this=start.copy(), expression=_number(size)))
-        select.where(inside, copy=False)
+        nowhere = exp.Is(this=start.copy(), expression=exp.Null())
+        select.where(exp.or_(nowhere, inside), copy=False)
     return start
 
 

@@ -23,9 +23,8 @@ from velostream.plan.spark import private_session
 from velostream.runtime.ageing import RESULT, LiveInput, LiveSource, open_live, open_or_make
 from velostream.runtime.delta.source import DeltaTableSource
 from velostream.runtime.delta.table import DeltaTable
-from velostream.runtime.inputs import Input
+from velostream.runtime.inputs import SYSTEM_TYPES, Input
 from velostream.runtime.opened import (
-    SYSTEM_TYPES,
     Opened,
     described,
     planned,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from velostream.errors import TypeMismatchError, UnsupportedError
 from velostream.formats.spark_frames import rows_at
-from velostream.model.changes import WEIGHT, BadRow, Offset, SourceOffsets
+from velostream.model.changes import TOMBSTONE, WEIGHT, BadRow, Offset, SourceOffsets
 from velostream.model.windows import EventTime
 from velostream.plan.event_time import ENTERED, EVENT_TIME, event_time_sql
 from velostream.plan.planner import POSITION
@@ -30,6 +30,20 @@ if TYPE_CHECKING:
 _MOST_EXCLUDED = 10_000
 BAD = "_bad"
 """Column in which a native reader marks rows that it could not decode."""
+
+
+SYSTEM_TYPES = {
+    "_timestamp": pa.timestamp("us", tz="UTC"),
+    "_event_time": pa.timestamp("us", tz="UTC"),
+    "_partition": pa.string(),
+    "_offset": pa.int64(),
+    "_position": pa.string(),
+    "_key": pa.string(),
+    "_topic": pa.string(),
+    "_headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    TOMBSTONE: pa.bool_(),
+}
+"""System columns of sources; which of them a source has, the binder knows."""
 
 
 @dataclass
@@ -61,6 +75,13 @@ class Input:
         if not plain and not system:
             plain = self.schema.names[:1]
         return [*plain, *system, *(name for name in extra if name not in system)]
+
+    def empty(self) -> pa.Table:
+        """No rows, with the system columns that a query may name of a source."""
+        if isinstance(self.source, TableSource):
+            return self.schema.empty_table()
+        system = [pa.field(n, kind) for n, kind in SYSTEM_TYPES.items() if n not in self.schema.names]
+        return pa.schema([*self.schema, *system]).empty_table()
 
     def beneath(self, columns: list[str] | None) -> list[str] | None:
         """What the source is asked for where `columns` are wanted: it does not know the event time."""
@@ -248,7 +269,7 @@ class Inputs:
 
     def _arrow(self, item: Input, start: Offset | None, end: Offset) -> pa.Table:
         batches = list(_read_all(item.source, start, end))
-        table = pa.Table.from_batches(batches) if batches else item.schema.empty_table()
+        table = pa.Table.from_batches(batches) if batches else item.empty()
         self._refuse_wider(item, table.schema)
         if item.watched and isinstance(item.source, TableSource):
             self._watch(item, table)

@@ -10,7 +10,6 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.errors import SqlError
-from velostream.model.changes import TOMBSTONE
 from velostream.model.secrets import redact_uri
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.messages import message_key
@@ -20,7 +19,7 @@ from velostream.plan.shape import one_row_each
 from velostream.plan.spark import private_session
 from velostream.plan.windows import closing
 from velostream.runtime.ageing import LiveInput, LiveSource
-from velostream.runtime.inputs import Input, Inputs
+from velostream.runtime.inputs import SYSTEM_TYPES, Input, Inputs
 from velostream.runtime.opening import connector_for, load_needed
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
@@ -177,20 +176,6 @@ def _own_key(query: Query, sources: Mapping[str, Source]) -> tuple[str, ...]:
     }
     whole = any(isinstance(i, exp.Star) or (isinstance(i, exp.Column) and i.is_star) for i in items)
     return source.key if whole or set(source.key) <= passed else ()
-
-
-SYSTEM_TYPES = {
-    "_timestamp": pa.timestamp("us", tz="UTC"),
-    "_event_time": pa.timestamp("us", tz="UTC"),
-    "_partition": pa.string(),
-    "_offset": pa.int64(),
-    "_position": pa.string(),
-    "_key": pa.string(),
-    "_topic": pa.string(),
-    "_headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-    TOMBSTONE: pa.bool_(),
-}
-"""System columns of sources; which of them a source has, the binder knows."""
 
 
 def with_system_columns(schema: pa.Schema) -> pa.Schema:

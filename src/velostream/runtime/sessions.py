@@ -120,7 +120,8 @@ def _sessions(plan: GroupsPlan, windowing: Windowing, rows: pa.Table) -> tuple[n
         last = which
         furthest[number] = reach
     first = np.ones(len(order), bool)
-    first[1:] = (group[1:] != group[:-1]) | (starts[1:] >= furthest[:-1])
+    # As in Spark, a row exactly one gap after the last still belongs to the session.
+    first[1:] = (group[1:] != group[:-1]) | (starts[1:] > furthest[:-1])
     return order, np.cumsum(first) - 1
 
 

@@ -328,9 +328,13 @@ class WindowPipeline(Pipeline):
         self._refuse(plan, plus.filter(timeless), "timing", "the event time is null", start, end)
         told = f"late: its window had closed, the watermark was {self._shown_mark}"
         too_late = plus.filter(pc.and_(late, pc.invert(timeless)))
-        self.late_rows += row_count(too_late)
-        if windowing.late == "dead_letter":
-            self._refuse(plan, too_late, "late", told, start, end)
+        count = row_count(too_late)
+        if count and (windowing.late == "dead_letter" or windowing.advance) and plan.detail_sql:
+            rows = list(self._rows_of_groups(plan, too_late, told, start, end))
+            count = len(rows)
+            if windowing.late == "dead_letter" and rows:
+                self.keep_late(rows, "late")
+        self.late_rows += count
         return plus.filter(pc.invert(refused))
 
     def _meets_open(self, plan: GroupsPlan, plus: pa.Table) -> pa.Array:
@@ -371,6 +375,11 @@ class WindowPipeline(Pipeline):
             f"(r.__time >= g.`{windowing.start}` AND r.__time < g.`{windowing.end}`))"
         )
         sql = f"SELECT r.* FROM ({plan.detail_sql}) r LEFT SEMI JOIN __refused g ON {' AND '.join(on)}"
+        if windowing.advance and self.marks.at is not None:
+            # A row that one of its windows still takes is not late, though others have closed.
+            micros = "unix_micros(r.__time)"
+            last = f"{micros} - pmod({micros}, {windowing.advance}L) + {windowing.size + windowing.grace}L"
+            sql += f" WHERE r.__time IS NULL OR {last} <= {self.marks.at}L"
         with translated():
             found = self._spark.sql(sql).toArrow()
         source = ", ".join(self.feed.descriptions.values())
