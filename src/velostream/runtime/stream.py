@@ -2,7 +2,6 @@
 
 The query's source is Spark's own counter (`rate-micro-batch`). Each micro-batch waits until there is a
 position that the result does not contain, and then goes there; between steps nothing polls and nothing costs.
-Where no time has to pass between batches, one micro-batch is many steps.
 What a job has taken in stands in its result, so the checkpoint may be thrown away, and is at every start.
 """
 
@@ -31,10 +30,6 @@ if TYPE_CHECKING:
     from velostream.model.jobs import BatchFigures
     from velostream.runtime.job import Work
 
-_MOST_STEPS = 100
-"""Of one micro-batch. What Spark does between two of them took 20 ms, of 170 for a step of 170 records; Spark
-keeps something of everything that is run in a micro-batch until that ends."""
-
 
 class Stream:
     """Steps of one start of a job, one at a time, each in a micro-batch.
@@ -61,7 +56,6 @@ class Stream:
         self._wanted: SourceOffsets | None = None
         self._failure: BaseException | None = None
         self._stopping = False
-        self._steps = 0
 
     def start(self, spark: SparkSession) -> None:
         """Start the query; its first batch waits for the first position."""
@@ -87,26 +81,21 @@ class Stream:
         translated = translate(exception) if exception is not None else None
         return translated or JobError(f'the stream of "{self._name}" ended by itself')
 
-    def _batch(self, counter: DataFrame, _: int) -> None:
+    def _batch(self, counter: DataFrame, batch: int) -> None:
         """One micro-batch. The frame that Spark hands over is its counter, and is not looked at."""
         self._calls = _calling(counter.sparkSession)
-        for _step in range(1 if self._work.trigger_seconds else _MOST_STEPS):
-            with self._turn:
-                self._turn.wait_for(lambda: self._wanted is not None or self._stopping)
-                end = None if self._stopping else self._wanted
-            if end is None:
-                return
-            self._go_to(end)
-
-    def _go_to(self, end: SourceOffsets) -> None:
+        with self._turn:
+            self._turn.wait_for(lambda: self._wanted is not None or self._stopping)
+            end = None if self._stopping else self._wanted
+        if end is None:
+            return
         started = time.perf_counter()
         try:
-            commit = Commit(self._name, self._steps, end, self._clock())
+            commit = Commit(self._name, batch, end, self._clock())
             figures = self._work.advance(self._work.offsets(), end, commit)
         except BaseException as exc:
             self._finish(exc)
             raise
-        self._steps += 1
         self._counted(figures, time.perf_counter() - started)
         self._finish(None)
 
