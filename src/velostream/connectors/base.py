@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("velostream.connectors")
 
 
-MOST_NAMED = 64
-"""Beyond so many partitions, what each of them had last is found by grouping instead of naming them."""
-
-
 class Delivery(StrEnum):
     """What a source or sink promises across a crash."""
 
@@ -96,6 +92,10 @@ class Source(ABC):
     """Whether several tasks may read one partition."""
     needs: ClassVar[str | None] = None
     """Jars that Spark needs for it, by the name under which the runtime knows them."""
+    partition_columns: ClassVar[tuple[str, ...]] = ("_partition",)
+    """The system columns that tell a row's partition."""
+    partition_sql: ClassVar[str] = "_partition"
+    """SQL over these that names it as positions do."""
     messages: Messages | None = None
     """How later rows replace earlier ones; None where rows are only added."""
     rereadable: bool = True
@@ -160,12 +160,10 @@ class Source(ABC):
         return {}
 
     def partitions(self, start: Offset | None, end: Offset) -> Mapping[str, str] | None:
-        """The partitions at `end`, each with SQL over `_topic` and `_partition` that is true of its rows.
+        """The partitions at `end`, each with SQL over `partition_columns` that is true of its rows.
 
-        None where there are too many to name, or positions do not tell: they are then found by reading.
+        None where positions do not tell: they are then found by reading.
         """
-        if len(end) > MOST_NAMED:
-            return None
         return {name: "_partition = '" + name.replace("\\", "\\\\").replace("'", "\\'") + "'" for name in end}
 
     def watermark(self, offset: Offset) -> datetime | None:

@@ -16,7 +16,7 @@ from velostream.plan.event_time import ENTERED, EVENT_TIME, event_time_sql
 from velostream.plan.planner import POSITION
 from velostream.plan.spark import arrow_frame
 from velostream.runtime.delta.source import DeltaTableSource
-from velostream.runtime.seen import PARTITION, Seen
+from velostream.runtime.seen import Seen
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.work import ColumnsWidenedError
 
@@ -87,7 +87,7 @@ class Input:
         """What the source is asked for where `columns` are wanted: it does not know the event time."""
         if columns is None or EVENT_TIME not in columns:
             return columns
-        needed = [self._time_column, *(PARTITION if self.watched else ())]
+        needed = [self._time_column, *(self.source.partition_columns if self.watched else ())]
         asked = [name for name in columns if name != EVENT_TIME]
         return [*asked, *(name for name in needed if name not in asked)]
 
@@ -231,7 +231,8 @@ class Inputs:
         time = event_time_sql(item.time, item.schema, item.description)
         frame = frame.selectExpr("*", f"{time} AS {EVENT_TIME}")
         if item.watched:
-            frame = self.seen.watch(item.id, frame, item.source.partitions(start, end))
+            found = item.source.partitions(start, end)
+            frame = self.seen.watch(item.id, frame, found, item.source.partition_sql)
         kept = [*columns, *(name for name in (WEIGHT, BAD) if name in frame.columns)]
         return frame.select(*(f"`{name}`" for name in kept))
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-PARTITION = ("_partition",)
+MOST_NAMED = 64
+"""Beyond so many partitions, what each of them had last is found by grouping instead of naming them."""
 _METRIC = "__seen_"
 
 
@@ -27,17 +28,23 @@ class Seen:
         self._unread: dict[str, tuple[DataFrame, list[str], list[Column]]] = {}
         """Frames that nothing has read yet, the names of their partitions and what is asked of each."""
         self._found: dict[str, dict[str, int | None]] = {}
+        self.named: set[str] = set()
+        """Inputs whose partitions are known whether they have rows or not."""
 
-    def watch(self, name: str, frame: DataFrame, partitions: Mapping[str, str] | None) -> DataFrame:
-        """Have the frame tell, once it is read, how far each partition is."""
+    def watch(
+        self, name: str, frame: DataFrame, partitions: Mapping[str, str] | None, named: str
+    ) -> DataFrame:
+        """Have the frame tell, once it is read, how far each partition is; `named` is SQL of its name."""
         from pyspark.sql.functions import expr
 
         came = f"({WEIGHT} > 0) AND " if WEIGHT in frame.columns else ""
-        if partitions is None:
-            self._grouped(name, frame.where(f"{WEIGHT} > 0") if came else frame)
-            return frame
+        if partitions is not None:
+            self.named.add(name)
         known = self._found.setdefault(name, {})
-        known.update({part: None for part in partitions if part not in known})
+        known.update({part: None for part in partitions or () if part not in known})
+        if partitions is None or len(partitions) > MOST_NAMED:
+            self._grouped(name, frame.where(f"{WEIGHT} > 0") if came else frame, named)
+            return frame
         figures = [
             expr(f"max(CASE WHEN {came}{condition} THEN unix_micros({EVENT_TIME}) END)").alias(f"p{number}")
             for number, condition in enumerate(partitions.values())
@@ -79,10 +86,10 @@ class Seen:
         found, self._found = self._found, {}
         return found
 
-    def _grouped(self, name: str, frame: DataFrame) -> None:
+    def _grouped(self, name: str, frame: DataFrame, named: str) -> None:
         from pyspark.sql.functions import expr
 
-        found = frame.groupBy("_partition").agg(expr(f"max(unix_micros({EVENT_TIME}))").alias("at")).toArrow()
+        found = frame.groupBy(expr(named)).agg(expr(f"max(unix_micros({EVENT_TIME}))").alias("at")).toArrow()
         for part, at in zip(*(column.to_pylist() for column in found.columns), strict=True):
             if at is not None:
                 self.note(name, part, at)

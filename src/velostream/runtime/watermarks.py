@@ -9,10 +9,10 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.base import MOST_NAMED
+from velostream.runtime.seen import MOST_NAMED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from velostream.model.windows import EventTime
 
@@ -58,10 +58,10 @@ class Watermarks:
             if at is not None:
                 self.last_row = max(self.last_row, now)
 
-    def forget_idle(self, now: float) -> None:
-        """Of inputs with more partitions than can be named, such as files, forget those that are silent."""
+    def forget_idle(self, now: float, named: Collection[str] = ()) -> None:
+        """Of very many partitions, such as files, forget those that are silent; `named` inputs say theirs."""
         for name, parts in self.newest.items():
-            if len(parts) <= MOST_NAMED:
+            if len(parts) <= MOST_NAMED or name in named:
                 continue
             furthest = max(parts, key=lambda part: parts[part] or 0)
             idle = [

@@ -259,7 +259,7 @@ class WindowPipeline(Pipeline):
                     if told is not None:
                         self._ahead.tell(item.id, micros(told))
         self._ahead.move_to(self._ahead.reached(now))
-        self._ahead.forget_idle(now)
+        self._ahead.forget_idle(now, {name for inputs in self._watched for name in inputs.seen.named})
 
     def _is_closed(self, state: pa.Table) -> pa.Array | pa.ChunkedArray:
         """Which groups have closed once the batch is in."""

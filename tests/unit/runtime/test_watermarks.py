@@ -88,3 +88,6 @@ def test_of_very_many_partitions_the_silent_ones_are_forgotten():
     found.forget_idle(61)
     assert found.times() == {"7": 2000}
     assert found.reached(61) == 1990
+    found.saw("s", {str(number): number for number in range(1000)}, now=62)
+    found.forget_idle(200, named={"s"})
+    assert len(found.times()) == 1000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.connectors.base import MOST_NAMED, Source, SourceContext, log
+from velostream.connectors.base import Source, SourceContext, log
 from velostream.connectors.kafka.cluster import Cluster, Part
 from velostream.connectors.kafka.frames import RAW, SYSTEM, KafkaFrames
 from velostream.connectors.kafka.memory import Gap, SourceMemory
@@ -61,6 +61,8 @@ class KafkaSource(Source):
     """
 
     needs = "kafka"
+    partition_columns = ("_topic", "_partition")
+    partition_sql = "concat(_topic, '/', _partition)"
     takes_tasks = True
     rereadable = False
 
@@ -196,11 +198,9 @@ class KafkaSource(Source):
         ranges = self._ranges(start, end)
         return {part.text: max(last - first, 0) for part, (first, last) in ranges.items()}
 
-    def partitions(self, start: Offset | None, end: Offset) -> dict[str, str] | None:
+    def partitions(self, start: Offset | None, end: Offset) -> dict[str, str]:
         """See `Source`."""
         parts = [Part.of(text) for text in end]
-        if len(parts) > MOST_NAMED:
-            return None
         several = len({part.topic for part in parts}) > 1
         topics = {part: f" AND _topic = {literal(part.topic)}" if several else "" for part in parts}
         return {part.text: f"_partition = '{part.number}'{topics[part]}" for part in parts}
