@@ -104,7 +104,8 @@ class Bench:
         """As a user writes it by hand."""
         topic = self.topic()
         frame = spark.read.parquet(str(self.file)).selectExpr("symbol AS key", "to_json(struct(*)) AS value")
-        writer = frame.write.format("kafka").option("kafka.bootstrap.servers", self.broker.address)
+        writer = frame.write.format("kafka").mode("append")
+        writer = writer.option("kafka.bootstrap.servers", self.broker.address)
         return measured(lambda: writer.option("topic", topic).save())
 
     def steps(self, delivery: Delivery) -> tuple[float, float]:

@@ -32,7 +32,7 @@ def test_executors_write_and_read_a_topic(cluster_spark: SparkSession, broker: B
     load_kafka(cluster_spark)
     where = {"kafka.bootstrap.servers": broker.address}
     rows = cluster_spark.range(1000).selectExpr("CAST(id AS STRING) AS value")
-    rows.write.format("kafka").options(**where, topic="numbers").save()
+    rows.write.format("kafka").mode("append").options(**where, topic="numbers").save()
     for session in (cluster_spark, cluster_spark.newSession()):
         found = session.read.format("kafka").options(**where, subscribe="numbers").load()
         assert found.selectExpr("SUM(CAST(CAST(value AS STRING) AS BIGINT)) AS n").collect()[0].n == 499500

@@ -296,7 +296,7 @@ def test_a_kill_loses_nothing(
         f'WITH ("sink" = "kafka://{sink}", {REALTIME}, "trigger.interval" = "5s")'
     )
     total = 0
-    for number in range(rounds(2, 10) + 1):
+    for number in range(rounds(1, 10) + 1):
         process = subprocess.Popen(
             [sys.executable, "-c", LIFE, str(tmp_path / "data"), statement],
             stdin=subprocess.PIPE,

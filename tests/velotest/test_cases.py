@@ -39,10 +39,10 @@ def test_every_file_can_be_read() -> None:
 
 
 def _runs() -> Iterator[Any]:
-    """Every case straight, and one in five in the other ways too; the rest of those in `make soak`."""
+    """Every case straight, and one in ten in the other ways too; the rest of those in `make soak`."""
     for number, case in enumerate(FOUND.cases):
         for way in Way:
-            marks = () if way is Way.STRAIGHT or number % 5 == 0 else pytest.mark.soak
+            marks = () if way is Way.STRAIGHT or number % 10 == 0 else pytest.mark.soak
             yield pytest.param(case, way, id=f"{Path(case.file).stem}: {case.name}-{way}", marks=marks)
 
 

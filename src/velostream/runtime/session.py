@@ -45,8 +45,6 @@ STREAMING = {
     "spark.scheduler.mode": "FAIR",
     # Every small side of a join takes a whole page: by default 64 MB for three rows.
     "spark.buffer.pageSize": "2m",
-    # Kafka is not among them: its older reader turns every record into a row of Java objects and back.
-    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
 }
@@ -238,6 +236,9 @@ def session_conf(master: str, user: Mapping[str, str], data_dir: Path, found: Pr
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.default.parallelism": str(cores),
+            # Not Kafka, whose older reader makes a row of Java objects of every record. On a cluster its jars
+            # come when they are needed, and what its newer writer sends back is of another class loader.
+            "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
         }
         if found.jars:
             settings |= BARE_FILES

@@ -160,9 +160,11 @@ class Producer:
             raise self.explained(exc.args[0]) from exc
         except SystemError as exc:
             # What a client says of itself when it has a failure for good and something to report beside it.
-            if not isinstance(exc.__cause__, KafkaException):
+            cause = exc.__cause__
+            told = cause.args[0] if isinstance(cause, KafkaException) else self._failure or self._heard
+            if told is None:
                 raise
-            raise self.explained(exc.__cause__.args[0]) from exc
+            raise self.explained(told) from exc
         except BufferError as exc:
             raise SinkError(f'too many records wait to be written to topic "{self._topic}"') from exc
 
