@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 GOOD, MENDED, HOPELESS = [1, 2, 3], [10, 11, 12], 99
 JOBS = ("picked", "sums", "written")
-OFTEN = ("logged", "in the result, letters there")
+OFTEN = ("in the result, letters there",)
 
 
 def life(folder: Path, mode: str, kill: str = "") -> dict[str, Any] | None:
