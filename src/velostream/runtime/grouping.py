@@ -67,6 +67,11 @@ def absent(keys: pa.Table, rows: pa.Table) -> pa.Table:
     return found.filter(pc.equal(found.column("__here_max"), 0)).select(names)
 
 
+def micros_of(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as whole microseconds since 1970."""
+    return times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+
+
 def empty_groups(keys: pa.Table, schema: pa.Schema) -> pa.Table:
     """Groups that have these keys and no rows."""
     arrays = []

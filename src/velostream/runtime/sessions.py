@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.plan import merge as merging
-from velostream.runtime.grouping import distinct_keys
+from velostream.runtime.grouping import distinct_keys, micros_of
 from velostream.runtime.multisets import by_nulls, codes
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def joined_sessions(
     begins = np.flatnonzero(np.diff(numbers, prepend=-1))
     for name, outermost in ((windowing.start, np.minimum), (windowing.end, np.maximum)):
         bound = (
-            pa.array(outermost.reduceat(_micros(rows.column(name)), begins)) if len(begins) else pa.array([])
+            pa.array(outermost.reduceat(micros_of(rows.column(name)).to_numpy(), begins))
+            if len(begins)
+            else pa.array([])
         )
         kind = rows.schema.field(name).type
         made = made.set_column(made.schema.get_field_index(name), name, bound.cast(pa.int64()).cast(kind))
@@ -60,7 +62,7 @@ def continued(
     stored = _open_sessions(plan, windowing, table, batch, closed)
     both = pa.concat_tables([stored, batch.select(stored.schema.names).cast(stored.schema)])
     order, session = _sessions(plan, windowing, both)
-    ends = _micros(both.column(windowing.end))[order]
+    ends = micros_of(both.column(windowing.end)).to_numpy()[order]
     last = np.full(int(session[-1]) + 1 if len(session) else 0, np.iinfo(np.int64).min)
     np.maximum.at(last, session, ends)
     alive = np.empty(both.num_rows, bool)
@@ -77,8 +79,7 @@ def _open_sessions(
     rows = stored_groups(table, batch.select(groups)).select(names)
     if closed is None:
         return rows
-    ends = rows.column(windowing.end).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    return rows.filter(pc.greater(ends, closed - windowing.grace))
+    return rows.filter(pc.greater(micros_of(rows.column(windowing.end)), closed - windowing.grace))
 
 
 def stored_groups(table: Table, keys: pa.Table) -> pa.Table:
@@ -109,7 +110,10 @@ def _sessions(plan: GroupsPlan, windowing: Windowing, rows: pa.Table) -> tuple[n
         np.int64,
         count=rows.num_rows,
     )
-    starts, ends = _micros(rows.column(windowing.start)), _micros(rows.column(windowing.end))
+    starts, ends = (
+        micros_of(rows.column(windowing.start)).to_numpy(),
+        micros_of(rows.column(windowing.end)).to_numpy(),
+    )
     order = np.lexsort((starts, group))
     group, starts, ends = group[order], starts[order], ends[order]
     if not len(order):
@@ -123,8 +127,3 @@ def _sessions(plan: GroupsPlan, windowing: Windowing, rows: pa.Table) -> tuple[n
     # As in Spark, a row exactly one gap after the last still belongs to the session.
     first[1:] = (group[1:] != group[:-1]) | (starts[1:] > furthest[:-1])
     return order, np.cumsum(first) - 1
-
-
-def _micros(column: pa.ChunkedArray) -> np.ndarray:
-    found: np.ndarray = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
-    return found

@@ -21,7 +21,7 @@ from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan
 from velostream.plan.spark import arrow_frame, checked_cast, rows_of, translated
 from velostream.runtime.finishing import Finisher
-from velostream.runtime.grouping import absent, distinct_keys, row_count
+from velostream.runtime.grouping import absent, distinct_keys, micros_of, row_count
 from velostream.runtime.multisets import codes
 from velostream.runtime.outputs import table_of
 from velostream.runtime.pipeline import Pipeline, Progress
@@ -268,7 +268,7 @@ class WindowPipeline(Pipeline):
     def _closed_at(self, state: pa.Table, at: int | None) -> pa.Array | pa.ChunkedArray:
         if at is None or not self._windowing.bounded:
             return pa.array([at == FOREVER] * state.num_rows, pa.bool_())
-        ended = pc.less_equal(_micros(state.column(self._windowing.end)), at - self._windowing.grace)
+        ended = pc.less_equal(micros_of(state.column(self._windowing.end)), at - self._windowing.grace)
         return pc.fill_null(ended, False)
 
     @property
@@ -296,7 +296,7 @@ class WindowPipeline(Pipeline):
         if not self._windowing.bounded:
             self._open.add([FOREVER] if rows.num_rows and self.marks.at != FOREVER else [])
             return
-        ends = np.unique(_micros(rows.column(self._windowing.end)).to_numpy()) + self._windowing.grace
+        ends = np.unique(micros_of(rows.column(self._windowing.end)).to_numpy()) + self._windowing.grace
         self._open.add(ends[ends > (self.marks.at if self.marks.at is not None else -FOREVER)].tolist())
 
     # --- late rows ----------------------------------------------------------------------------------------
@@ -377,8 +377,8 @@ class WindowPipeline(Pipeline):
         sql = f"SELECT r.* FROM ({plan.detail_sql}) r LEFT SEMI JOIN __refused g ON {' AND '.join(on)}"
         if windowing.advance and self.marks.at is not None:
             # A row that one of its windows still takes is not late, though others have closed.
-            micros = "unix_micros(r.__time)"
-            last = f"{micros} - pmod({micros}, {windowing.advance}L) + {windowing.size + windowing.grace}L"
+            time = "unix_micros(r.__time)"
+            last = f"{time} - pmod({time}, {windowing.advance}L) + {windowing.size + windowing.grace}L"
             sql += f" WHERE r.__time IS NULL OR {last} <= {self.marks.at}L"
         with translated():
             found = self._spark.sql(sql).toArrow()
@@ -412,10 +412,6 @@ class _WindowFinisher(Finisher):
         if having is None:
             return {SHOWN: closed}
         return {SHOWN: pc.and_(closed, having), HAVING: having}
-
-
-def _micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
 
 
 def _among(rows: pa.Table, names: tuple[str, ...], keys: pa.Table) -> pa.Array:
