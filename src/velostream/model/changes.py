@@ -24,6 +24,10 @@ SYSTEM_COLUMNS = ("_timestamp", "_event_time", "_partition", "_offset")
 
 KAFKA_COLUMNS = ("_key", "_topic", "_headers")
 
+FORGETS = "forgets"
+"""In what a commit records: its rows leave because nothing can concern them any more. Who follows a table
+that holds state passes over that: what was made of the rows stays."""
+
 TOMBSTONE = "_tombstone"
 """System column of sources with messages: the message says that its row is gone."""
 

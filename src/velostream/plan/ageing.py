@@ -8,13 +8,16 @@ rows that pass now as if they were a table, whose changes it follows like those 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
+from velostream.model.durations import format_duration
 from velostream.plan.calls import clock_call, volatile_calls
 from velostream.plan.clock import Bound, NotFollowedError, bounds, has_clock
+from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.groups import NeedsColumns
 from velostream.plan.planner import LAST_PER_KEY, refuse_later_features
 from velostream.plan.resolve import conjuncts
@@ -30,6 +33,12 @@ FROM = "__from"
 """Hidden column: when the row comes, in microseconds; null where it is there from the beginning."""
 UNTIL = "__until"
 """Hidden column: when the row goes, in microseconds; null where it stays."""
+TIME = "__time"
+"""Hidden column: the event time in microseconds, of rows that are kept by it."""
+CLOSES = "__closes"
+"""Hidden column: when no row can come any more that this one would meet, in microseconds."""
+CLOSED = "_closed"
+"""Column of rows with such a moment: whether the watermark has passed it."""
 
 _HINT = (
     "compare a column with the clock, alone or with AND: ts > now() - INTERVAL 1 HOUR; "
@@ -53,6 +62,12 @@ class LiveRows:
     """The filters on the clock as they stand in the query."""
     message_key: str | None = None
     """The system column by which a later row replaces an earlier one; None when all are kept."""
+    timed: bool = False
+    """Whether rows are kept by their event time: the hidden column `__time` has it."""
+    keep: int | None = None
+    """How long a row is kept after its event time, in microseconds of the watermark; None: until told."""
+    closes: int | None = None
+    """How long after its event time a row waits for others: then `_closed` turns true; None: it has none."""
 
     def sql(self, columns: Sequence[str], since: int | None = None) -> str:
         """The query of these columns of the rows that pass at some time, and from when until when they do.
@@ -64,6 +79,12 @@ class LiveRows:
         alias = _quoted(self.alias)
         items = [f"{alias}.{_quoted(name)}" for name in columns]
         items += [f"{moment} AS {name}" for moment, name in ((first, FROM), (last, UNTIL)) if moment]
+        if self.timed:
+            time = f"unix_micros({alias}.{_quoted(EVENT_TIME)})"
+            items.append(f"{time} AS {TIME}")
+            items += [f"{time} + {self.keep + 1}L AS {UNTIL}"] if self.keep is not None else []
+            if self.closes is not None:
+                items += [f"{time} + {self.closes + 1}L AS {CLOSES}", f"false AS {CLOSED}"]
         # A comparison with null never holds, which greatest and least pass over.
         conditions = [each.sql(dialect=SPARK) for each in self.conditions]
         conditions += [f"({bound.value.sql(dialect=SPARK)}) IS NOT NULL" for bound in self.bounds]
@@ -77,13 +98,16 @@ class LiveRows:
         """The columns that the filters name."""
         expressions = (*(bound.value for bound in self.bounds), *self.conditions)
         columns = [c for each in expressions for c in each.find_all(exp.Column) if not _unit(c)]
-        return frozenset(_head(column, self.alias) for column in columns)
+        named = frozenset(_head(column, self.alias) for column in columns)
+        return named | {EVENT_TIME} if self.timed else named
 
     @property
     def step(self) -> Step | None:
         """What EXPLAIN says."""
         if self.message_key is not None:
             return LAST_PER_KEY
+        if self.keep is not None:
+            return self._kept_by_time(format_duration(timedelta(microseconds=self.keep)))
         if not self.bounds:
             return None
         return Step(
@@ -93,6 +117,12 @@ class LiveRows:
             state="the rows that have not gone",
         )
 
+    def _kept_by_time(self, length: str) -> Step:
+        why = "until the watermark tells that no row can come that one would meet"
+        if self.closes is not None:
+            why += "; one that meets nobody is shown then"
+        return Step(StepKind.WATERMARK, f"keep rows of {self.alias}", why, state=f"rows of {length}; bounded")
+
 
 @dataclass(frozen=True)
 class Ageing:
@@ -101,6 +131,10 @@ class Ageing:
     query: Query
     """What is left of the query; its live rows are tables of it."""
     live: tuple[LiveRows, ...]
+    forgets: bool = False
+    """Whether what was made of rows stays when they go: nothing can concern them any more."""
+    appends: bool = False
+    """Whether no row of the result is taken back, as long as the inputs only grow."""
 
 
 def ageing(query: Query, columns: Mapping[str, Sequence[str] | None]) -> Ageing | None:

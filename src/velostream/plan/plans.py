@@ -40,6 +40,10 @@ class Plan:
     """The derived relation whose rows the plan takes instead of those of its inputs, if any."""
     stream: str | None = field(kw_only=True, default=None)
     """The one input that is a stream: its rows are joined to the tables as they are when the rows come."""
+    forgetful: bool = field(kw_only=True, default=False)
+    """Whether inputs forget rows while what was made of them stays: the result cannot be computed anew."""
+    appends: bool = field(kw_only=True, default=False)
+    """Whether no row of the result is taken back, though it is derived."""
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,13 @@ from velostream.model.tables import TableSpec
 from velostream.plan.planner import POSITION, last_per_message_key
 from velostream.plan.plans import RowsPlan, UpsertPlan
 from velostream.plan.spark import private_session, query_schema
+from velostream.runtime.cuts import VERSION
 from velostream.runtime.inputs import Input, Inputs
 from velostream.runtime.live import LiveOutput, live_schema
 from velostream.runtime.opening import load_needed
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
+from velostream.runtime.timed_output import TimedOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from velostream.model.changes import Commit, SourceOffsets
+    from velostream.model.changes import Commit, Offset, SourceOffsets
     from velostream.plan.ageing import LiveRows
     from velostream.runtime.work import ContinuousWork
     from velostream.serving.store import TableStore
@@ -52,7 +54,7 @@ class LiveInput:
     plan: RowsPlan | UpsertPlan
     shape: ResultShape
     inputs: Inputs
-    output: LiveOutput
+    output: LiveOutput | TimedOutput
 
 
 class LiveSource(TableSource):
@@ -64,14 +66,20 @@ class LiveSource(TableSource):
         reader: str,
         key: tuple[str, ...],
         order: Callable[[pa.ChunkedArray], pa.Array | pa.ChunkedArray] = lambda positions: positions,
+        *,
+        forgotten: bool = True,
     ) -> None:
-        super().__init__(table, reader)
+        super().__init__(table, reader, forgotten=forgotten)
         self.key = key if set(key) <= set(table.spec.visible) else ()
         self._order = order
 
     def order(self, positions: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         """As where the rows came from."""
         return self._order(positions)
+
+    def only_forgot(self, after: Offset, upto: Offset) -> bool:
+        """Whether nothing happened between two positions but that rows were forgotten."""
+        return not self._forgotten and self._table.only_forgot(int(after[VERSION]), int(upto[VERSION]))
 
     def discover(self) -> pa.Schema:
         """The columns that the statement knows; the position only orders them."""
@@ -107,7 +115,8 @@ def open_live(
     schema = live_schema(shape.physical)
     table = open_or_make(store, TableSpec(live.id, schema, shape.key, owner=owner))
     inputs = Inputs(session, {item.id: item})
-    return LiveInput(session, plan, shape, inputs, LiveOutput(table, now))
+    output = TimedOutput(table) if live.timed else LiveOutput(table, now)
+    return LiveInput(session, plan, shape, inputs, output)
 
 
 def open_or_make(store: TableStore, spec: TableSpec) -> Table:

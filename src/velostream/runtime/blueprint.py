@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,15 +11,16 @@ from sqlglot import exp
 
 from velostream.errors import UnsupportedError
 from velostream.model.moments import micros
-from velostream.model.statements import Query
+from velostream.model.statements import EmitMode, Query
 from velostream.plan.ageing import ageing, kept
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages
 from velostream.plan.partitioning import check_strategy, spread_of
 from velostream.plan.planner import POSITION
-from velostream.plan.plans import GroupsPlan, RowsPlan, UpsertPlan
+from velostream.plan.plans import GroupsPlan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.spark import private_session
+from velostream.plan.stream_joins import joins_streams, stream_join
 from velostream.runtime.ageing import RESULT, LiveInput, LiveSource, open_live, open_or_make
 from velostream.runtime.delta.source import DeltaTableSource
 from velostream.runtime.delta.table import DeltaTable
@@ -33,7 +34,7 @@ from velostream.runtime.opened import (
 )
 from velostream.runtime.opening import common_options, open_source, wait_for, wait_for_tables
 from velostream.runtime.partitioning import Strategies
-from velostream.runtime.table_source import TableSource
+from velostream.runtime.table_source import LookedUpSource, TableSource
 from velostream.runtime.timing import Timing, timed
 from velostream.serving.store import TableStore
 from velostream.sql.usage import column_usage
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from velostream.config import Settings
     from velostream.connectors.base import Source
+    from velostream.model.changes import Messages
     from velostream.model.options import CommonOptions
     from velostream.plan.ageing import Ageing
     from velostream.runtime.delta.engine import DeltaEngine
@@ -121,19 +123,19 @@ def open_query(
             isinstance(source, DeltaTableSource) for source in sources.values()
         )
         messages = {name: source.messages for name, source in sources.items()} if materialized else {}
-        if table:
+        aged = None
+        if table or joins_streams(query):
             schemas = schemas_of(sources, known)
-            aged = ageing(query, {name: schema.names for name, schema in schemas.items()})
-            aged = aged or last_messages(query, key, messages)
-            if aged is not None and in_delta:
-                raise UnsupportedError(
-                    "rows of a source are kept in memory for a filter on the clock, or as the last of each "
-                    "message key, and a table of this statement is in Delta Lake",
-                    hint='leave out "table.storage" = "delta" here and in the tables that are read',
-                )
-            if aged is not None:
-                opened = _over_live(site, query, aged, key, sources, known, declared, folder, reader, timing)
-                return _spread(site, query, key, opened)
+            aged = _over_kept(query, key, schemas, messages, timing, options, table=table)
+        if aged is not None and in_delta:
+            raise UnsupportedError(
+                "rows of a source are kept in memory for a join of streams, for a filter on the clock, or as "
+                "the last of each message key, and a table of this statement is in Delta Lake",
+                hint='leave out "table.storage" = "delta" here and in the tables that are read',
+            )
+        if aged is not None:
+            opened = _over_live(site, query, aged, key, sources, known, declared, folder, reader, timing)
+            return _spread(site, query, key, _forgetful(opened, aged, query) if aged.forgets else opened)
         session = site.delta.session() if in_delta else site.spark()
         opened = planned(
             session, query, key, sources, known, declared, table=table, messages=messages, timing=timing
@@ -146,6 +148,50 @@ def open_query(
         for source in sources.values():
             source.close()
         raise
+
+
+def _over_kept(
+    query: Query,
+    key: tuple[str, ...],
+    schemas: Mapping[str, pa.Schema],
+    messages: Mapping[str, Messages | None],
+    timing: Timing,
+    options: CommonOptions,
+    *,
+    table: bool,
+) -> Ageing | None:
+    """The query over rows that are kept for it; None where none are. `table`: rows may be taken back."""
+    columns = {name: schema.names for name, schema in schemas.items()}
+    if joins_streams(query):
+        # A stream into a sink cannot take a row with nulls back when somebody comes.
+        final = query.emit.mode is EmitMode.FINAL or not table
+        grace = options.grace // timedelta(microseconds=1)
+        return stream_join(query, timing.times, columns, grace=grace, final=final)
+    return ageing(query, columns) or last_messages(query, key, messages)
+
+
+def _forgetful(opened: Opened, aged: Ageing, query: Query) -> Opened:
+    """The plan over rows that are forgotten in time; raises what would need them again."""
+    plan = opened.plan
+    inputs = [item for each in opened.live for item in each.inputs.all.values()]
+    grows = aged.appends and all(item.source.only_grows for item in inputs)
+    reason = None
+    if isinstance(plan, RecomputePlan):
+        reason = "it has no equality to follow"
+    elif isinstance(plan, GroupsPlan):
+        merged = plan.mergeable and opened.shape.ordered
+        if not merged or not (grows or plan.subtractable(opened.shape.inexact)):
+            reason = "its groups have to be computed again from all rows"
+    elif not isinstance(plan, RowsPlan):
+        reason = "a later row of a key replaces the earlier"
+    if reason is not None:
+        opened.close()
+        raise UnsupportedError(
+            f"this query over joined streams is not executed: {reason}",
+            hint="make a table of the join first, with an equality in ON, and the rest over that table",
+            location=query.location,
+        )
+    return replace(opened, plan=replace(plan, forgetful=True, appends=grows))
 
 
 def _spread(site: Site, query: Query, key: tuple[str, ...], opened: Opened) -> Opened:
@@ -203,6 +249,8 @@ def _over_live(
         live: list[LiveInput] = []
         now = micros(site.clock())
         rest: dict[str, Source] = {name: sources[name] for name in aged.query.tables if name in sources}
+        if aged.forgets:
+            rest = {name: LookedUpSource(site.store.open(name), reader) for name in rest}
         for number, each in enumerate(aged.live, start=1):
             source = sources[each.relation]
             if isinstance(source, TableSource):
@@ -215,9 +263,11 @@ def _over_live(
             used = None if everything else named
             item = Input(each.relation, source, schema, used, *described(query, each.relation))
             timing.apply({each.relation: item})
+            item.watched = item.watched or each.timed
             views = {each.relation: _with_named(schema, named)}
             live.append(open_live(site.spark(), each, item, views, columns, store, reader, now))
-            rest[each.id] = LiveSource(live[-1].output.table, reader, source.key, source.order)
+            table = live[-1].output.table
+            rest[each.id] = LiveSource(table, reader, source.key, source.order, forgotten=not aged.forgets)
         opened = planned(site.spark(), aged.query, key, rest, {}, declared, table=True, timing=timing)
         for each in aged.live:
             opened.inputs.all[each.id].description = described(query, each.relation)[0]

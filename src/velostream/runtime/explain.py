@@ -16,6 +16,7 @@ from velostream.plan.partitioning import spread_of
 from velostream.plan.planner import LAST_PER_KEY, NeedsColumns, plan_query
 from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
 from velostream.plan.steps import Step, StepKind
+from velostream.plan.stream_joins import joins_streams, stream_join
 from velostream.plan.windows import closing
 from velostream.runtime.opening import common_options, connector_for, key_of
 from velostream.runtime.realtime_rules import refusal
@@ -56,7 +57,7 @@ def explain(
     try:
         query, timing = timed(query, common_options(getattr(statement, "properties", {})))
         lines += _times(query, timing)
-        aged = _over_kept(statement, query, key, columns or {})
+        aged = _over_kept(statement, query, key, columns or {}, timing)
         left = aged.query if aged is not None else query
         known = {**(columns or {}), **_live_columns(aged, columns or {})}
         plan = closing(_planned(statement, left, key, known), timing.windowing, left)
@@ -89,7 +90,8 @@ def _spreading(query: model.Query, key: tuple[str, ...], *, by_message: bool) ->
 
 def _times(query: model.Query, timing: Timing) -> list[str]:
     """Where rows have their event time, where something waits for it."""
-    if timing.windowing is None or not timing.windowing.bounded:
+    waits = timing.windowing is not None and timing.windowing.bounded
+    if not waits and not joins_streams(query):
         return []
     names = {ref.id: ref.alias or ref.id for ref in query.sources}
     lines = []
@@ -131,7 +133,7 @@ def _executable(statement: model.Statement, query: model.Query) -> None:
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
     query, timing = timed(with_headers(query), common_options(getattr(statement, "properties", {})))
     with suppress(NeedsColumns):
-        aged = _over_kept(statement, query, key, {})
+        aged = _over_kept(statement, query, key, {}, timing)
         left = aged.query if aged is not None else query
         closing(_planned(statement, left, key, {}), timing.windowing, left)
 
@@ -141,8 +143,14 @@ def _over_kept(
     query: model.Query,
     key: tuple[str, ...],
     columns: Mapping[str, Sequence[str]],
+    timing: Timing,
 ) -> Ageing | None:
-    """The query over rows that are kept for it: those that pass by the clock, or the last per message key."""
+    """The query over rows that are kept for it: of streams, by the clock, or the last per message key."""
+    if joins_streams(query):
+        grace = common_options(getattr(statement, "properties", {})).grace // timedelta(microseconds=1)
+        streams = isinstance(statement, model.CreateStream | model.InsertIntoSink)
+        final = streams or query.emit.mode is model.EmitMode.FINAL
+        return stream_join(query, timing.times, _known(query, columns), grace=grace, final=final)
     if not isinstance(statement, model.CreateTable):
         return None
     return ageing(query, _known(query, columns)) or last_messages(query, key, _messages(query))

@@ -14,10 +14,9 @@ from velostream.errors import DuplicateNameError, JobError, UnknownNameError, di
 from velostream.model.jobs import JobState
 from velostream.model.secrets import redact
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Query
-from velostream.runtime.ageing import AgeingWork, LiveInput
 from velostream.runtime.blueprint import Site, open_kept, open_query, open_retained
 from velostream.runtime.job import Job, Work
-from velostream.runtime.making import continuous_work
+from velostream.runtime.making import continuous_work, whole_work
 from velostream.runtime.opening import await_sink, common_options, key_of, sole_place
 from velostream.runtime.outputs import JobOutput, TableOutput
 from velostream.runtime.pending import Pending
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from velostream.model.tables import Retention
+    from velostream.runtime.ageing import LiveInput
     from velostream.runtime.catalog import Catalog, Entry
     from velostream.runtime.datadir import DataDirectory
     from velostream.runtime.dead_letters import DeadLetters
@@ -315,17 +315,10 @@ class Jobs:
                 every=_query(_continuous(entry)).emit.every,
             )
 
-        work = continuous(opened, output)
         outputs = [output, *(each.output for each in opened.live)]
         outputs += [TableOutput(opened.table)] if opened.table is not None else []
         pending.settle(outputs, self.site.clock())
-        if opened.store is None:
-            return work
-        live = [continuous(each, each.output) for each in opened.live]
-        then = [work]
-        if opened.below is not None and opened.table is not None:
-            then = [continuous(opened.below, TableOutput(opened.table)), work]
-        return AgeingWork(live, then, self.site.clock, opened.store)
+        return whole_work(opened, output, options, self.site.clock, continuous)
 
     # --- results ----------------------------------------------------------------------------------------
 

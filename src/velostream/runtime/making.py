@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velostream.plan.plans import GroupsPlan
+from velostream.runtime.ageing import AgeingWork
 from velostream.runtime.delta.pipeline import DeltaPipeline
 from velostream.runtime.delta.table import DeltaTable
 from velostream.runtime.outputs import TableOutput
 from velostream.runtime.pipeline import Pipeline
+from velostream.runtime.timed_live import TimedLiveWork, TimedPipeline, TimedWork
+from velostream.runtime.timed_output import TimedOutput
 from velostream.runtime.window_work import WindowWork
 from velostream.runtime.windowed import WindowPipeline
 from velostream.runtime.work import ContinuousWork
@@ -56,9 +59,43 @@ def continuous_work(
             watched=watched,
             now=lambda: clock().timestamp(),
         )
+    if isinstance(output, TimedOutput):
+        return TimedLiveWork(
+            job,
+            TimedPipeline(part.spark, plan, part.shape, part.inputs, output),
+            part.inputs,
+            output,
+            options,
+            letters,
+            remember,
+            patient=patient,
+            now=lambda: clock().timestamp(),
+        )
     in_delta = isinstance(output, TableOutput) and isinstance(output.table, DeltaTable)
     kind = DeltaPipeline if in_delta else Pipeline
     pipeline = kind(part.spark, plan, part.shape, part.inputs, output)
     return ContinuousWork(
         job, pipeline, part.inputs, output, options, letters, remember, patient=patient, every=pace
     )
+
+
+def whole_work(
+    opened: Opened,
+    output: JobOutput,
+    options: CommonOptions,
+    clock: Callable[[], datetime],
+    make: Callable[[Opened | LiveInput, JobOutput], ContinuousWork],
+) -> ContinuousWork | AgeingWork:
+    """The work of a statement and of all that it keeps beside it; `make` makes each part."""
+    work = make(opened, output)
+    if opened.store is None:
+        return work
+    live = [make(each, each.output) for each in opened.live]
+    then = [work]
+    if opened.below is not None and opened.table is not None:
+        then = [make(opened.below, TableOutput(opened.table)), work]
+    if live and all(isinstance(each, TimedLiveWork) for each in live):
+        wait = options.window_close_timeout
+        after = wait.total_seconds() if wait is not None else None
+        return TimedWork(live, then, clock, opened.store, now=lambda: clock().timestamp(), close_after=after)
+    return AgeingWork(live, then, clock, opened.store)

@@ -116,6 +116,8 @@ class Pipeline:
     def _cheaper_whole(self, start: SourceOffsets | None, end: SourceOffsets) -> bool:
         if not isinstance(self.feed, DerivedFeed) or not isinstance(self._output, TableOutput):
             return False
+        if self._plan.forgetful:
+            return False
         return self.feed.cheaper_whole(start, end, held=len(self._output.table))
 
     def _whole(self, end: SourceOffsets) -> str:
@@ -137,6 +139,11 @@ class Pipeline:
     def derived(self) -> bool:
         """Whether the plan takes rows of a derived relation, which can be computed anew at any time."""
         return self._plan.below is not None and self._plan.stream is None
+
+    @property
+    def anew(self) -> bool:
+        """Whether the whole result can be computed from what the inputs hold."""
+        return not self._plan.forgetful
 
     @property
     def stream(self) -> str | None:
@@ -246,6 +253,9 @@ class Pipeline:
         added = self._shape.stored(self._plus(sql, changes))
         minus = self._minus(sql, changes)
         removed = self._shape.stored(minus) if minus is not None else None
+        if plan.appends and removed is not None:
+            # A step by keys shows rows that stay as they are on both sides.
+            added, removed = net(added, removed)
         if plan.key:
             return self._keyed_rows(plan, added, removed, end, commit)
         self._output.rows(added, removed, commit)

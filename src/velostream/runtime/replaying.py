@@ -24,6 +24,7 @@ from velostream.runtime.inputs import BAD, records_at
 from velostream.runtime.letters import Letter
 from velostream.runtime.outputs import REPLAY, SinkOutput, TableOutput
 from velostream.runtime.rewriting import to_write
+from velostream.runtime.timed_live import TimedLiveWork
 from velostream.runtime.window_work import WindowWork
 from velostream.runtime.work import ContinuousWork, data_error
 
@@ -74,9 +75,9 @@ def replay(
             "dead letters of a statement in real-time mode cannot be replayed",
             hint='run the statement without "latency", into another topic, to have them tried there',
         )
-    if any(isinstance(piece, WindowWork) for piece in pieces):
+    if any(isinstance(piece, WindowWork | TimedLiveWork) for piece in pieces):
         raise UnsupportedError(
-            "dead letters of a statement with windows cannot be replayed",
+            "dead letters of a statement with windows, or of joined streams, cannot be replayed",
             hint="CREATE OR REPLACE reads everything anew",
         )
     at = moment(work._time()) if isinstance(work, AgeingWork) else clock()  # noqa: SLF001

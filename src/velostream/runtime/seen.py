@@ -86,6 +86,10 @@ class Seen:
         found, self._found = self._found, {}
         return found
 
+    def forget(self) -> None:
+        """Pass over frames that were made to be read for something else."""
+        self._unread.clear()
+
     def _grouped(self, name: str, frame: DataFrame, named: str) -> None:
         from pyspark.sql.functions import expr
 

@@ -17,7 +17,7 @@ from velostream.plan.plans import RowsPlan
 from velostream.runtime.blueprint import Site, open_query
 from velostream.runtime.dead_letters import DeadLetters
 from velostream.runtime.job import Job, Work
-from velostream.runtime.making import continuous_work
+from velostream.runtime.making import continuous_work, whole_work
 from velostream.runtime.opening import common_options
 from velostream.runtime.outputs import JobOutput, ReaderOutput, TableOutput
 from velostream.runtime.realtime_rules import refusal
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from velostream.model.statements import SelectStatement
+    from velostream.runtime.ageing import LiveInput
     from velostream.runtime.dml import Params
+    from velostream.runtime.opened import Opened
+    from velostream.runtime.work import ContinuousWork
     from velostream.serving.table import Table
 
 NAME = "select"
@@ -101,7 +104,14 @@ class LiveSelect:
             self._output.table.evolve(opened.shape.physical)
         letters, widen = DeadLetters(self._store), self._known.__setitem__
         clock, every = self._site.clock, self._query.emit.every
-        return continuous_work(NAME, opened, self._output, options, letters, widen, clock=clock, every=every)
+        watched = [each.inputs for each in opened.live]
+
+        def continuous(part: Opened | LiveInput, output: JobOutput) -> ContinuousWork:
+            return continuous_work(
+                NAME, part, output, options, letters, widen, clock=clock, watched=watched, every=every
+            )
+
+        return whole_work(opened, self._output, options, clock, continuous)
 
     @property
     def table(self) -> Table | None:

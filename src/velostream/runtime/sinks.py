@@ -51,7 +51,7 @@ def shown(schema: pa.Schema) -> pa.Schema:
 def by_rows(opened: Opened) -> bool:
     """Whether each row that comes gives its own rows, so that nothing has to be kept."""
     plan = opened.plan
-    return isinstance(plan, RowsPlan) and (plan.below is None or plan.stream is not None)
+    return isinstance(plan, RowsPlan) and (plan.below is None or plan.stream is not None or plan.appends)
 
 
 def only_added(opened: Opened) -> bool:

@@ -35,8 +35,10 @@ class TableSource(Source):
     only_grows = False
     positioned = False
 
-    def __init__(self, table: Table, reader: str) -> None:
+    def __init__(self, table: Table, reader: str, *, forgotten: bool = True) -> None:
         self._table = table
+        self._forgotten = forgotten
+        """Whether rows that the table only forgot count as rows that went."""
         self._reader = reader
         self._announced: dict[int, TableVersion] = {}
         self.key = tuple(name for name in table.spec.key if name in table.spec.visible)
@@ -73,7 +75,8 @@ class TableSource(Source):
         if start is None:
             yield from self._at(end).snapshot().to_batches()
         else:
-            yield from self._table.changes_between(int(start), int(end)).to_batches()
+            changes = self._table.changes_between(int(start), int(end), forgotten=self._forgotten)
+            yield from changes.to_batches()
 
     def where(self, offset: Offset, columns: Sequence[str], keys: pa.Table) -> pa.Table:
         """The visible rows at a position whose columns are one of the keys, by position; null equals null."""
@@ -104,6 +107,15 @@ class TableSource(Source):
         self._table.register_reader(self._reader, done)
         for number in [n for n in self._announced if n < done]:
             del self._announced[number]
+
+
+class LookedUpSource(TableSource):
+    """A table as it is when rows of streams are joined to it: what changes in it changes no earlier result."""
+
+    def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
+        """The snapshot; nothing after it."""
+        if start is None:
+            yield from super().read(partition, start, end)
 
 
 def _where(version: TableVersion, columns: Sequence[str], keys: pa.Table) -> pa.Table:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from velostream.model.windows import EventTime, Windowing
 from velostream.plan.event_time import event_time_of, event_time_sql
+from velostream.plan.stream_joins import joins_streams
 from velostream.plan.windows import time_column, windowed
 from velostream.runtime.opening import common_options
 
@@ -40,7 +41,8 @@ def timed(query: Query, options: CommonOptions) -> tuple[Query, Timing]:
     """The query with its window among its groups, and what the statement says of time."""
     only = common_options(query.sources[0].properties) if len(query.sources) == 1 else options
     column = time_column(query)
-    left, windowing = windowed(query, only)
+    # What joined streams wait for is a matter of their rows, not of groups.
+    left, windowing = (query, None) if joins_streams(query) else windowed(query, only)
     times = {
         ref.id: event_time_of(
             ref, common_options(ref.properties), column if len(query.sources) == 1 else None

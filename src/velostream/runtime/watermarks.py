@@ -9,13 +9,18 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from velostream.model.moments import micros
 from velostream.runtime.seen import MOST_NAMED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
+    from velostream.model.changes import SourceOffsets
     from velostream.model.windows import EventTime
+    from velostream.runtime.inputs import Inputs
 
+WATERMARK = "watermark"
+"""Where the watermark stands in a commit."""
 FOREVER = 2**63 - 1
 """The watermark when nothing can come any more."""
 
@@ -104,3 +109,15 @@ class Watermarks:
         if None in live.values():
             return None
         return min(at for at in live.values() if at is not None) - time.delay
+
+
+def take_in(marks: Watermarks, watched: Iterable[Inputs], end: SourceOffsets, now: float) -> None:
+    """Let marks know what was seen of inputs while they were read up to `end`."""
+    for inputs in watched:
+        for name, parts in inputs.seen.take().items():
+            marks.saw(name, parts, now)
+        for item in inputs.all.values():
+            if item.watched and item.id in end:
+                told = item.source.watermark(end[item.id])
+                if told is not None:
+                    marks.tell(item.id, micros(told))

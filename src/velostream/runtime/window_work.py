@@ -76,10 +76,7 @@ class WindowWork(ContinuousWork):
         return replace(figures, late_rows=late, watermark=windows.marks.at, event_times=windows.marks.times())
 
     def _keep_late(self, rows: list[BadRow], reason: str) -> None:
-        if reason == "late" and self.options.on_error != "fail":
-            self.dead_letters.keep_now(self.job, "late", f"{self._from}", rows)
-        else:
-            self._keep(reason, rows, self._from, {})
+        self.keep_untimely(rows, reason, self._from)
 
     def finished(self, offsets: SourceOffsets) -> bool:
         """Whether nothing can come, and every window has closed."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.model.changes import BadRow
-from velostream.model.moments import END_OF_TIME, DueMoments, micros, moment
+from velostream.model.moments import END_OF_TIME, DueMoments, moment
 from velostream.model.tables import HAVING, SHOWN
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan
@@ -26,7 +26,7 @@ from velostream.runtime.multisets import codes
 from velostream.runtime.outputs import table_of
 from velostream.runtime.pipeline import Pipeline, Progress
 from velostream.runtime.sessions import continued, joined_sessions, stored_groups
-from velostream.runtime.watermarks import FOREVER, Watermarks
+from velostream.runtime.watermarks import FOREVER, WATERMARK, Watermarks, take_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from velostream.runtime.inputs import Inputs
     from velostream.runtime.outputs import JobOutput
     from velostream.runtime.shapes import ResultShape
-
-WATERMARK = "watermark"
-"""Where the watermark stands in a commit."""
 
 
 class WindowPipeline(Pipeline):
@@ -250,14 +247,7 @@ class WindowPipeline(Pipeline):
     def _move(self) -> None:
         """Where the watermark is once the batch is in."""
         now = self.now()
-        for inputs in self._watched:
-            for name, parts in inputs.seen.take().items():
-                self._ahead.saw(name, parts, now)
-            for item in inputs.all.values():
-                if item.watched and item.id in self._end:
-                    told = item.source.watermark(self._end[item.id])
-                    if told is not None:
-                        self._ahead.tell(item.id, micros(told))
+        take_in(self._ahead, self._watched, self._end, now)
         self._ahead.move_to(self._ahead.reached(now))
         self._ahead.forget_idle(now, {name for inputs in self._watched for name in inputs.seen.named})
 

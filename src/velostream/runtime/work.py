@@ -129,7 +129,7 @@ class ContinuousWork:
                 fast = None if again else self._fast(start, end, commit)
                 progress, bad = fast or self._with_care(start, end, commit, again=again)
         except LaggingReaderError as exc:
-            if not isinstance(self.output, TableOutput):
+            if not isinstance(self.output, TableOutput) or not self.pipeline.anew:
                 raise JobError(
                     f'"{self.job}" was stopped for too long: {exc.message}',
                     hint="begin anew, into another sink, with CREATE OR REPLACE",
@@ -137,7 +137,7 @@ class ContinuousWork:
             progress, bad = self._rebuild(end, commit, exc), 0
         except InternalError as exc:
             # A step that answers differently over the same rows: ties, or doubles added in another order.
-            if not self.pipeline.derived:
+            if not self.pipeline.derived or not self.pipeline.anew:
                 raise
             progress, bad = self._rebuild(end, commit, exc), 0
         self.dead_letters.committed()
@@ -280,6 +280,13 @@ class ContinuousWork:
     def _keep(self, stage: str, rows: list[BadRow], start: SourceOffsets | None, end: SourceOffsets) -> None:
         """Do with bad rows what the statement says."""
         keep_as_told(self.dead_letters, self.job, self.options, stage, f"{start}", rows)
+
+    def keep_untimely(self, rows: list[BadRow], stage: str, start: SourceOffsets | None) -> None:
+        """Do with rows that are late, or have no time, what the statement says."""
+        if stage == "late" and self.options.on_error != "fail":
+            self.dead_letters.keep_now(self.job, "late", f"{start}", rows)
+        else:
+            self._keep(stage, rows, start, {})
 
     def lags(self) -> dict[str, int]:
         """How far each partition of the inputs is ahead of the output, as far as sources can tell."""

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.errors import CorruptDataError
-from velostream.model.changes import WEIGHT, Commit
+from velostream.model.changes import FORGETS, WEIGHT, Commit
 from velostream.serving import description, recovery, snapshots
 from velostream.serving.dictionaries import for_disk, together
 from velostream.serving.log import Log, first_file, sync_folder
@@ -278,18 +278,30 @@ class Journal:
         """Registered readers and the version that each has."""
         return dict(self._readers)
 
-    def changes(self, after: int, upto: int) -> pa.Table:
-        """Physical rows with `_weight`, of the commits after version `after` up to `upto`, in order."""
-        pieces = [rows for _, rows in self.changes_by_version(after, upto)]
+    def changes(self, after: int, upto: int, *, forgotten: bool = True) -> pa.Table:
+        """Physical rows with `_weight`, of the commits after version `after` up to `upto`, in order.
+
+        `forgotten`: also of commits that only forgot rows (`FORGETS`).
+        """
+        pieces = [rows for _, rows in self.changes_by_version(after, upto, forgotten=forgotten)]
         return pa.concat_tables(pieces) if pieces else self._change_schema.empty_table()
 
-    def changes_by_version(self, after: int, upto: int) -> Iterator[tuple[int, pa.Table]]:
+    def changes_by_version(
+        self, after: int, upto: int, *, forgotten: bool = True
+    ) -> Iterator[tuple[int, pa.Table]]:
         """The same, one version after the other."""
         for frame in self._log.between(after, upto, self.spec.name):
+            if not forgotten and FORGETS in frame.header["commit"]["extra"]:
+                continue
             rows = frame.rows()
             if rows is not None:
                 physical = rows.drop_columns([ROW_ID])
                 yield frame.header["version"], align(physical, self._change_schema, self.spec.name)
+
+    def only_forgot(self, after: int, upto: int) -> bool:
+        """Whether all changes between two versions are rows that were only forgotten."""
+        frames = self._log.between(after, upto, self.spec.name)
+        return all(FORGETS in frame.header["commit"]["extra"] for frame in frames)
 
     @property
     def _change_schema(self) -> pa.Schema:

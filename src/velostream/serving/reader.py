@@ -286,13 +286,18 @@ class TableReader:
             timeout,
         )
 
-    def changes_between(self, after: int, upto: int) -> pa.Table:
+    def changes_between(self, after: int, upto: int, *, forgotten: bool = True) -> pa.Table:
         """The changes after version `after` up to `upto`, in order: visible columns and `_weight`.
 
         An update is the old row with weight -1 and the new one with +1; equal rows of a multiset may come
-        as one row of greater weight. Raises LaggingReaderError when the log no longer reaches back.
+        as one row of greater weight. Without `forgotten`, rows that a table only forgot (`FORGETS`) are not
+        among them. Raises LaggingReaderError when the log no longer reaches back.
         """
-        return self._shown_changes(self._journal.changes(after, upto))
+        return self._shown_changes(self._journal.changes(after, upto, forgotten=forgotten))
+
+    def only_forgot(self, after: int, upto: int) -> bool:
+        """Whether all changes between two versions are rows that the table only forgot."""
+        return self._journal.only_forgot(after, upto)
 
     def _changes_by_version(self, after: int, upto: int) -> Iterator[tuple[int, pa.Table]]:
         for version, rows in self._journal.changes_by_version(after, upto):

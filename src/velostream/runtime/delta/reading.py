@@ -235,7 +235,7 @@ class DeltaReading(Table):
 
     # --- changes ------------------------------------------------------------------------------------------
 
-    def changes_between(self, after: int, upto: int) -> pa.Table:
+    def changes_between(self, after: int, upto: int, *, forgotten: bool = True) -> pa.Table:
         """The changes after version `after` up to `upto`: visible columns and `_weight`."""
         return self._changed(after, upto).drop_columns([_VERSION])
 
