@@ -95,7 +95,7 @@ def test_a_failed_create_leaves_nothing(database, tmp_path, name):
         ),
         (
             "CREATE TABLE z AS SELECT a.symbol FROM {f} a JOIN {f} b ON a.symbol = b.symbol",
-            "joins of several sources",
+            "without a bound in time",
         ),
         ("CREATE TABLE z AS SELECT symbol FROM {f} EMIT FINAL", "EMIT FINAL"),
         ("CREATE TABLE z AS SELECT symbol FROM {f} ORDER BY price LIMIT 3", "ORDER|LIMIT"),

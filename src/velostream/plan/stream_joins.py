@@ -15,6 +15,7 @@ from sqlglot import exp
 from velostream.errors import UnsupportedError
 from velostream.plan.ageing import CLOSED, Ageing, kept
 from velostream.plan.event_time import EVENT_TIME
+from velostream.plan.groups import NeedsColumns
 from velostream.plan.resolve import conjuncts
 from velostream.sql.dialect import WITHIN
 from velostream.sql.windows import interval_duration
@@ -74,7 +75,7 @@ def stream_join(
             hint="add EMIT FINAL; or make a table of the joined streams first, and join that",
             location=query.location,
         )
-    tree = _with_conditions(tree, streams)
+    tree = _without_stars(_with_conditions(tree, streams), columns)
     reach = _reach(tree, streams, times, columns)
     _check_bounded(query, streams, reach)
     aged = kept(replace(query, tree=tree), {})
@@ -202,7 +203,7 @@ class _Times:
 def _check_bounded(query: Query, streams: Mapping[str, str], reach: Mapping[tuple[str, str], float]) -> None:
     for one in streams:
         for other in streams:
-            if reach[one, other] == _FOREVER:
+            if one != other and reach[one, other] == _FOREVER:
                 raise UnsupportedError(
                     f"{one} and {other} are joined without a bound in time: every row of {one} would have "
                     "to be kept for ever",
@@ -238,6 +239,26 @@ def _with_conditions(tree: exp.Select, streams: Mapping[str, str]) -> exp.Select
                 on = join.args.get("on")
                 join.set("on", exp.and_(on, near, copy=False) if on is not None else near)
         before.append(alias)
+    return tree
+
+
+def _without_stars(tree: exp.Select, columns: Mapping[str, Sequence[str] | None]) -> exp.Select:
+    """`*` as the columns that it stands for: kept rows have others besides."""
+    items: list[exp.Expr] = []
+    for item in tree.selects:
+        star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
+        if not isinstance(star, exp.Star):
+            items.append(item)
+            continue
+        wanted = item.table.casefold() if isinstance(item, exp.Column) else ""
+        for relation in _relations(tree):
+            if wanted in ("", _alias(relation)):
+                known = columns.get(relation.name)
+                if known is None or any(star.args.get(name) for name in ("except_", "replace", "rename")):
+                    raise NeedsColumns
+                alias = relation.alias_or_name
+                items += [exp.column(name, table=alias, quoted=True) for name in known]
+    tree.set("expressions", items)
     return tree
 
 

@@ -239,7 +239,8 @@ def _over_live(
 ) -> Opened:
     """The plan of what is left of a query, over tables of the rows that pass its filters on the clock."""
     schemas = schemas_of(sources, known)
-    names = {each.id: schemas[each.relation].names for each in aged.live}
+    system = sorted({column.name for column in aged.query.tree.find_all(exp.Column)} & SYSTEM_TYPES.keys())
+    names = {each.id: [*schemas[each.relation].names, *system] for each in aged.live}
     usage = column_usage(aged.query, {**{n: s.names for n, s in schemas.items()}, **names})
     store = TableStore(folder / "live")
     store.budget = site.store.budget

@@ -110,7 +110,7 @@ class TableSource(Source):
 
 
 class LookedUpSource(TableSource):
-    """A table as it is when rows of streams are joined to it: what changes in it changes no earlier result."""
+    """A table as it is when rows of streams are joined to it: no change of it changes an earlier result."""
 
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
         """The snapshot; nothing after it."""
