@@ -37,6 +37,8 @@ TIME = "__time"
 """Hidden column: the event time in microseconds, of rows that are kept by it."""
 CLOSES = "__closes"
 """Hidden column: when no row can come any more that this one would meet, in microseconds."""
+PASSES = "__passes"
+"""Hidden column: when the watermark has passed the row for good, in microseconds."""
 CLOSED = "_closed"
 """Column of rows with such a moment: whether the watermark has passed it."""
 
@@ -69,6 +71,11 @@ class LiveRows:
     closes: int | None = None
     """How long after its event time a row waits for others: then `_closed` turns true; None: it has none."""
 
+    last: tuple[str, ...] = ()
+    """Key columns, where of the rows that the watermark has passed only the last of each key is kept."""
+    grace: int = 0
+    """There: how long after its event time the watermark has passed a row for good."""
+
     def sql(self, columns: Sequence[str], since: int | None = None) -> str:
         """The query of these columns of the rows that pass at some time, and from when until when they do.
 
@@ -83,6 +90,7 @@ class LiveRows:
             time = f"unix_micros({alias}.{_quoted(EVENT_TIME)})"
             items.append(f"{time} AS {TIME}")
             items += [f"{time} + {self.keep + 1}L AS {UNTIL}"] if self.keep is not None else []
+            items += [f"{time} + {self.grace + 1}L AS {PASSES}"] if self.last else []
             if self.closes is not None:
                 items += [f"{time} + {self.closes + 1}L AS {CLOSES}", f"false AS {CLOSED}"]
         # A comparison with null never holds, which greatest and least pass over.
@@ -98,7 +106,7 @@ class LiveRows:
         """The columns that the filters name."""
         expressions = (*(bound.value for bound in self.bounds), *self.conditions)
         columns = [c for each in expressions for c in each.find_all(exp.Column) if not _unit(c)]
-        named = frozenset(_head(column, self.alias) for column in columns)
+        named = frozenset(_head(column, self.alias) for column in columns) | {*self.last}
         return named | {EVENT_TIME} if self.timed else named
 
     @property
@@ -106,6 +114,13 @@ class LiveRows:
         """What EXPLAIN says."""
         if self.message_key is not None:
             return LAST_PER_KEY
+        if self.last:
+            return Step(
+                StepKind.WATERMARK,
+                f"keep rows of {self.alias}",
+                "until the watermark has passed a later row of the same key",
+                state=f"the last row of each {', '.join(self.last)}; grows with their number",
+            )
         if self.keep is not None:
             return self._kept_by_time(format_duration(timedelta(microseconds=self.keep)))
         if not self.bounds:

@@ -26,15 +26,20 @@ def call_name(node: exp.Expr) -> str | None:
 
 def aggregate_call(node: exp.Expr) -> bool:
     """Whether `node` is a call of an aggregate function, outside of any OVER."""
-    if isinstance(node.parent, exp.Window) and node.arg_key == "this":
-        return False
-    if isinstance(node.parent, exp.Filter) and isinstance(node.parent.parent, exp.Window):
+    if over_window(node):
         return False
     if isinstance(node, exp.AggFunc):
         return True
     if isinstance(node, exp.Anonymous):
         return is_aggregate(node.name.lower())
     return False
+
+
+def over_window(call: exp.Expr) -> bool:
+    """Whether a function is called over a window, with FILTER or IGNORE NULLS around it if need be."""
+    while isinstance(call.parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) and call.arg_key == "this":
+        call = call.parent
+    return isinstance(call.parent, exp.Window) and call.arg_key == "this"
 
 
 def generator_call(node: exp.Expr) -> bool:

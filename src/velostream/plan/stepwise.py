@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.plan.calls import call_name
+from velostream.plan.calls import call_name, over_window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_BY_ORDER = frozenset({"row_number", "ntile", "lag", "lead", "nth_value"})
+_ENDS = frozenset({"first", "first_value", "last", "last_value", "any_value"})
+"""Functions of the first or last row, which is the same one each time in a window whose order is total."""
+_BY_ORDER = frozenset({"row_number", "ntile", "lag", "lead", "nth_value"}) | _ENDS
 """Window functions that depend on the order of rows which ORDER BY leaves equal."""
 _UNSTABLE = frozenset(
     {
@@ -43,7 +45,7 @@ def unstable_calls(tree: exp.Expr) -> str | None:
     """The first function that may answer differently over the same rows."""
     for node in tree.find_all(exp.Func):
         name = call_name(node)
-        if name in _UNSTABLE:
+        if name in _UNSTABLE and not (name in _ENDS and over_window(node)):
             return name
     return None
 

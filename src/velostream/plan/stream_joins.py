@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from velostream.errors import UnsupportedError
 from velostream.plan.ageing import CLOSED, Ageing, kept
+from velostream.plan.asof import asof_join, without_asof
 from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.groups import NeedsColumns
 from velostream.plan.resolve import conjuncts
@@ -21,10 +22,11 @@ from velostream.sql.dialect import WITHIN
 from velostream.sql.windows import interval_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from velostream.model.statements import Query
     from velostream.model.windows import EventTime
+    from velostream.plan.asof import Asof, Columns
 
 _FOREVER = float("inf")
 _OUTER = ("LEFT", "RIGHT", "FULL")
@@ -41,7 +43,7 @@ def joins_streams(query: Query) -> bool:
 def stream_join(
     query: Query,
     times: Mapping[str, EventTime],
-    columns: Mapping[str, Sequence[str] | None],
+    columns: Mapping[str, Columns | None],
     *,
     grace: int,
     final: bool,
@@ -67,6 +69,9 @@ def stream_join(
             hint="make a table of the join first, and the window over that table",
             location=query.window.location or query.location,
         )
+    asof = asof_join(query)
+    if asof is not None:
+        return _asof(query, asof, _Times(streams, times, columns), columns, grace=grace, final=final)
     outer = any(join.side in _OUTER for join in _joins(tree))
     if outer and query.tables and not final:
         raise UnsupportedError(
@@ -93,6 +98,38 @@ def stream_join(
     return Ageing(rest, tuple(live), forgets=True, appends=final or not outer)
 
 
+def _asof(
+    query: Query,
+    join: Asof,
+    times: _Times,
+    columns: Mapping[str, Columns | None],
+    *,
+    grace: int,
+    final: bool,
+) -> Ageing:
+    """Rows of the left wait until the watermark has passed them; of the right, the last of each key stays."""
+    if any(times.stream(column) is None for column in join.times):
+        raise UnsupportedError(
+            "an ASOF JOIN of streams compares their event times",
+            hint="compare _event_time, or the column that is the source's event.time.column",
+            location=query.location,
+        )
+    left = join.left.alias_or_name.casefold()
+    assert isinstance(query.tree, exp.Select)
+    tree = without_asof(query.tree, join, columns, {CLOSED: "BOOLEAN"} if final else None)
+    if final:
+        tree = tree.where(exp.column(f"l_{CLOSED}", quoted=True), copy=False)
+    aged = kept(replace(query, tree=tree), {})
+    live = []
+    for each in aged.live:
+        if each.alias.casefold() == left:
+            live.append(replace(each, timed=True, keep=grace, closes=grace if final else None))
+        else:
+            last = tuple(pair[1].name for pair in join.keys)
+            live.append(replace(each, timed=True, last=last, grace=grace))
+    return Ageing(aged.query, tuple(live), forgets=True, appends=final)
+
+
 # --- how far event times are apart ------------------------------------------------------------------
 
 
@@ -100,7 +137,7 @@ def _reach(
     tree: exp.Select,
     streams: Mapping[str, str],
     times: Mapping[str, EventTime],
-    columns: Mapping[str, Sequence[str] | None],
+    columns: Mapping[str, Columns | None],
 ) -> dict[tuple[str, str], float]:
     """How much later than a row of one stream a row of another can be that it meets, in microseconds."""
     reach = {(one, other): _FOREVER for one in streams for other in streams}
@@ -122,7 +159,7 @@ class _Times:
         self,
         streams: Mapping[str, str],
         times: Mapping[str, EventTime],
-        columns: Mapping[str, Sequence[str] | None],
+        columns: Mapping[str, Columns | None],
     ) -> None:
         self._streams = streams
         self._times = times
@@ -165,7 +202,7 @@ class _Times:
         if isinstance(part, exp.Paren):
             return self._linear(part.this)
         if isinstance(part, exp.Column):
-            alias = self._stream(part)
+            alias = self.stream(part)
             return None if alias is None else ({alias: 1}, 0)
         if isinstance(part, exp.Interval):
             try:
@@ -186,7 +223,7 @@ class _Times:
             return signs, left[1] + sign * right[1]
         return None
 
-    def _stream(self, column: exp.Column) -> str | None:
+    def stream(self, column: exp.Column) -> str | None:
         """The stream whose event time a column is."""
         name, table = column.name.casefold(), column.table.casefold()
         aliases = [table] if table else [a for a, source in self._streams.items() if self._has(source, name)]
@@ -242,7 +279,7 @@ def _with_conditions(tree: exp.Select, streams: Mapping[str, str]) -> exp.Select
     return tree
 
 
-def _without_stars(tree: exp.Select, columns: Mapping[str, Sequence[str] | None]) -> exp.Select:
+def _without_stars(tree: exp.Select, columns: Mapping[str, Columns | None]) -> exp.Select:
     """`*` as the columns that it stands for: kept rows have others besides."""
     items: list[exp.Expr] = []
     for item in tree.selects:

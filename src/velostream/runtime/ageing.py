@@ -115,7 +115,7 @@ def open_live(
     schema = live_schema(shape.physical)
     table = open_or_make(store, TableSpec(live.id, schema, shape.key, owner=owner))
     inputs = Inputs(session, {item.id: item})
-    output = TimedOutput(table) if live.timed else LiveOutput(table, now)
+    output = TimedOutput(table, live.last) if live.timed else LiveOutput(table, now)
     return LiveInput(session, plan, shape, inputs, output)
 
 

@@ -13,6 +13,7 @@ from velostream.errors import UnsupportedError
 from velostream.model.moments import micros
 from velostream.model.statements import EmitMode, Query
 from velostream.plan.ageing import ageing, kept
+from velostream.plan.asof import asof_tables
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages
@@ -37,6 +38,7 @@ from velostream.runtime.partitioning import Strategies
 from velostream.runtime.table_source import LookedUpSource, TableSource
 from velostream.runtime.timing import Timing, timed
 from velostream.serving.store import TableStore
+from velostream.sql.types import spark_ddl
 from velostream.sql.usage import column_usage
 
 if TYPE_CHECKING:
@@ -111,17 +113,12 @@ def open_query(
             )
             sources[ref.id] = source
             wait_for(source, stop, tell)
-        for name in query.tables:
-            read = site.store.open(name)
-            if isinstance(read, DeltaTable):
-                sources[name] = DeltaTableSource(read, reader)
-            else:
-                sources[name] = TableSource(read, reader)
+        sources |= {name: _table_source(site, name, reader) for name in query.tables}
         if query.sources and query.tables:
             wait_for_tables([site.store.open(name) for name in query.tables], options, stop, tell)
-        in_delta = options.table_storage == "delta" or any(
-            isinstance(source, DeltaTableSource) for source in sources.values()
-        )
+        if not joins_streams(query):
+            query = asof_tables(query, lambda: _types(schemas_of(sources, known)))
+        in_delta = options.table_storage == "delta" or _reads_delta(sources)
         messages = {name: source.messages for name, source in sources.items()} if materialized else {}
         aged = None
         if table or joins_streams(query):
@@ -150,6 +147,19 @@ def open_query(
         raise
 
 
+def _table_source(site: Site, name: str, reader: str) -> Source:
+    read = site.store.open(name)
+    return DeltaTableSource(read, reader) if isinstance(read, DeltaTable) else TableSource(read, reader)
+
+
+def _types(schemas: Mapping[str, pa.Schema]) -> dict[str, dict[str, str]]:
+    return {name: {each.name: spark_ddl(each.type) for each in schema} for name, schema in schemas.items()}
+
+
+def _reads_delta(sources: Mapping[str, Source]) -> bool:
+    return any(isinstance(source, DeltaTableSource) for source in sources.values())
+
+
 def _over_kept(
     query: Query,
     key: tuple[str, ...],
@@ -161,12 +171,12 @@ def _over_kept(
     table: bool,
 ) -> Ageing | None:
     """The query over rows that are kept for it; None where none are. `table`: rows may be taken back."""
-    columns = {name: schema.names for name, schema in schemas.items()}
     if joins_streams(query):
         # A stream into a sink cannot take a row with nulls back when somebody comes.
         final = query.emit.mode is EmitMode.FINAL or not table
         grace = options.grace // timedelta(microseconds=1)
-        return stream_join(query, timing.times, columns, grace=grace, final=final)
+        return stream_join(query, timing.times, _types(schemas), grace=grace, final=final)
+    columns = {name: schema.names for name, schema in schemas.items()}
     return ageing(query, columns) or last_messages(query, key, messages)
 
 
@@ -177,7 +187,7 @@ def _forgetful(opened: Opened, aged: Ageing, query: Query) -> Opened:
     grows = aged.appends and all(item.source.only_grows for item in inputs)
     reason = None
     if isinstance(plan, RecomputePlan):
-        reason = "it has no equality to follow"
+        reason = plan.steps[0].why.split(";")[0]
     elif isinstance(plan, GroupsPlan):
         merged = plan.mergeable and opened.shape.ordered
         if not merged or not (grows or plan.subtractable(opened.shape.inexact)):

@@ -10,6 +10,7 @@ from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model import statements as model
 from velostream.model.durations import format_duration
 from velostream.plan.ageing import ageing, steps_of
+from velostream.plan.asof import asof_tables
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages, message_key
 from velostream.plan.partitioning import spread_of
@@ -58,7 +59,7 @@ def explain(
         query, timing = timed(query, common_options(getattr(statement, "properties", {})))
         lines += _times(query, timing)
         aged = _over_kept(statement, query, key, columns or {}, timing)
-        left = aged.query if aged is not None else query
+        left = aged.query if aged is not None else asof_tables(query, lambda: _untyped(columns or {}))
         known = {**(columns or {}), **_live_columns(aged, columns or {})}
         plan = closing(_planned(statement, left, key, known), timing.windowing, left)
     except NeedsColumns:
@@ -134,7 +135,7 @@ def _executable(statement: model.Statement, query: model.Query) -> None:
     query, timing = timed(with_headers(query), common_options(getattr(statement, "properties", {})))
     with suppress(NeedsColumns):
         aged = _over_kept(statement, query, key, {}, timing)
-        left = aged.query if aged is not None else query
+        left = aged.query if aged is not None else asof_tables(query, dict)
         closing(_planned(statement, left, key, {}), timing.windowing, left)
 
 
@@ -150,7 +151,7 @@ def _over_kept(
         grace = common_options(getattr(statement, "properties", {})).grace // timedelta(microseconds=1)
         streams = isinstance(statement, model.CreateStream | model.InsertIntoSink)
         final = streams or query.emit.mode is model.EmitMode.FINAL
-        return stream_join(query, timing.times, _known(query, columns), grace=grace, final=final)
+        return stream_join(query, timing.times, _untyped(_known(query, columns)), grace=grace, final=final)
     if not isinstance(statement, model.CreateTable):
         return None
     return ageing(query, _known(query, columns)) or last_messages(query, key, _messages(query))
@@ -187,6 +188,14 @@ def _known(query: model.Query, columns: Mapping[str, Sequence[str]]) -> Mapping[
     """All columns of each input, where they are known."""
     declared = {ref.id: tuple(column.name for column in ref.columns) or None for ref in query.sources}
     return {**declared, **{name: columns.get(name) for name in query.tables}}
+
+
+def _untyped(columns: Mapping[str, Sequence[str] | None]) -> dict[str, dict[str, str] | None]:
+    """Columns whose types do not matter for which plan it is."""
+    return {
+        name: dict.fromkeys(names, "STRING") if names is not None else None
+        for name, names in columns.items()
+    }
 
 
 def _live_columns(aged: Ageing | None, columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +12,14 @@ import pyarrow.compute as pc
 
 from velostream.model.changes import FORGETS
 from velostream.model.moments import DueMoments
-from velostream.plan.ageing import CLOSED, CLOSES, UNTIL
+from velostream.plan.ageing import CLOSED, CLOSES, PASSES, TIME, UNTIL
+from velostream.runtime.grouping import distinct_keys
+from velostream.runtime.multisets import codes
 from velostream.runtime.outputs import TableOutput
 from velostream.runtime.watermarks import WATERMARK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from velostream.model.changes import Commit
     from velostream.serving.table import Table
@@ -25,9 +28,12 @@ if TYPE_CHECKING:
 class TimedOutput(TableOutput):
     """A multiset of rows that are forgotten when the watermark has passed `__until`, where they have that."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, last: tuple[str, ...] = ()) -> None:
         super().__init__(table)
-        self._due = {name: DueMoments() for name in (CLOSES, UNTIL) if name in table.spec.schema.names}
+        self._last = last
+        """Of rows that the watermark has passed, the last of each key is kept, by these columns."""
+        names = [name for name in (CLOSES, UNTIL, PASSES) if name in table.spec.schema.names]
+        self._due = {name: DueMoments() for name in names}
         self._remember(table.version_object.physical())
 
     def due(self, at: int | None) -> bool:
@@ -59,6 +65,13 @@ class TimedOutput(TableOutput):
     def forget_due(self, at: int | None) -> None:
         """Forget the rows that the watermark has passed."""
         self.forget(self._stored(UNTIL, at))
+        passed = self._stored(PASSES, at)
+        if passed.num_rows:
+            keys = distinct_keys(passed.select(self._last))
+            rows = self.table.version_object.physical_where(self._last, keys)
+            self.forget(_earlier(rows.filter(pc.less_equal(rows.column(PASSES), at)), self._last))
+            # A key with a null meets nobody, and no index holds it.
+            self.forget(passed.filter(reduce(pc.or_, [pc.is_null(passed[name]) for name in self._last])))
 
     def _stored(self, name: str, at: int | None) -> pa.Table:
         """The stored rows with a moment that is due."""
@@ -86,6 +99,15 @@ class TimedOutput(TableOutput):
         for name, queue in self._due.items():
             waiting = rows.filter(pc.invert(rows.column(CLOSED))) if name == CLOSES else rows
             queue.add(np.unique(waiting.column(name).drop_null().to_numpy()).tolist())
+
+
+def _earlier(rows: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """The rows that are not of the last time of their key."""
+    latest: dict[Hashable, int] = {}
+    own = list(zip(codes(rows, keys), rows.column(TIME).to_pylist(), strict=True))
+    for key, at in own:
+        latest[key] = max(at, latest.get(key, at))
+    return rows.filter(pa.array([at < latest[key] for key, at in own], pa.bool_()))
 
 
 def _plain(extra: Mapping[str, Any]) -> dict[str, Any]:
