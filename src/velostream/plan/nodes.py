@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from velostream.plan.steps import Step
 
 
+INNER = "JOIN"
+"""The word of an inner join."""
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """A relation: the view that stands for it in the SQL above, and its columns."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import InternalError
-from velostream.plan.nodes import Both, Each, Keyed, Node, Scan, Side
+from velostream.plan.nodes import INNER, Both, Each, Keyed, Node, Scan, Side
 from velostream.plan.spark import arrow_frame, empty_frame, nullable, translated
 from velostream.runtime.multisets import among, before, distinct, net, split_nulls, with_nulls
 
@@ -130,6 +130,8 @@ class Evaluation:
 
     def _keyed_halves(self, node: Keyed) -> tuple[DataFrame, DataFrame]:
         deltas = [self.delta(side.node) for side in node.sides]
+        if node.word == INNER:
+            return self._joined_halves(node, deltas)
         touched = distinct(
             [
                 keys_of(rows, side)
@@ -148,6 +150,27 @@ class Evaluation:
                 inputs.append(rows.unionAll(arrow_frame(self._spark, alone)) if alone.num_rows else rows)
             frames.append(self.run(node, inputs))
         return frames[0], frames[1]
+
+    def _joined_halves(self, node: Keyed, deltas: Sequence[Delta]) -> tuple[DataFrame, DataFrame]:
+        """Of an inner join: what changed on the left meets the right as it is, and the other way as it was.
+
+        L₁⋈R₁ - L₀⋈R₀ = (L₁-L₀)⋈R₁ + L₀⋈(R₁-R₀). Rows that stay are not looked at, however many share a key.
+        """
+        parts: tuple[list[DataFrame], list[DataFrame]] = [], []
+        whens: tuple[When, When] = ("before", "after")
+        for number, (side, delta) in enumerate(zip(node.sides, deltas, strict=True)):
+            if not delta:
+                continue
+            keys = distinct([keys_of(rows, side) for rows in (delta.came, delta.went)])
+            other = node.sides[1 - number]
+            only = Restriction(other.keys, split_nulls(keys, node.nulls_meet))
+            others = self.frame(other.node, whens[1 - number], only)
+            for half, rows in zip(parts, (delta.came, delta.went), strict=True):
+                if rows.num_rows:
+                    mine = arrow_frame(self._spark, rows)
+                    half.append(self.run(node, [others, mine] if number else [mine, others]))
+        came, went = (reduce(_union, half) if half else self._empty(node) for half in parts)
+        return came, went
 
     # --- rows by key --------------------------------------------------------------------------------------
 
@@ -273,6 +296,10 @@ def keys_of(rows: pa.Table, side: Side) -> pa.Table:
     """The keys of rows of one side."""
     # A column may be the key twice, so by position and with names of our own.
     return pa.table([rows.column(name) for name in side.keys], [f"k{n}" for n in range(len(side.keys))])
+
+
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.unionAll(other)
 
 
 def _by_position(only: Restriction, node: Node, child: Node) -> Restriction:

@@ -193,8 +193,7 @@ def _known(query: model.Query, columns: Mapping[str, Sequence[str]]) -> Mapping[
 def _untyped(columns: Mapping[str, Sequence[str] | None]) -> dict[str, dict[str, str] | None]:
     """Columns whose types do not matter for which plan it is."""
     return {
-        name: dict.fromkeys(names, "STRING") if names is not None else None
-        for name, names in columns.items()
+        name: dict.fromkeys(names, "STRING") if names is not None else None for name, names in columns.items()
     }
 
 
