@@ -14,11 +14,16 @@ from typing import Any
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
 from benchmarks.pipelines.loads import loads
+from benchmarks.pipelines.windows import CHECKED, FLINK, LATENESS
 from benchmarks.pipelines.workload import QUERIES
 
 COLUMNS = """trade_id STRING, user_id STRING, symbol STRING, quantity BIGINT, price DECIMAL(18,2),
   ts TIMESTAMP_LTZ(6)"""
+TIMED = COLUMNS.replace("(6)", "(3)") + f", WATERMARK FOR ts AS ts - INTERVAL '{LATENESS}' SECOND"
+"""For windows, which take no more than milliseconds."""
 SINKS = {
+    "tumbling": """symbol STRING, window_start TIMESTAMP(3), trades BIGINT, quantity BIGINT,
+      turnover DECIMAL(38,2)""",
     "filter": "trade_id STRING, user_id STRING, price DECIMAL(18,2)",
     "group": """user_id STRING, trades BIGINT, quantity BIGINT, turnover DECIMAL(38,2),
       PRIMARY KEY (user_id) NOT ENFORCED""",
@@ -38,14 +43,15 @@ def main() -> None:
     environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for key, value in (SETTINGS | {"pipeline.jars": f"file://{jar}"}).items():
         environment.get_config().set(key, value)
+    source, columns = ("ticks", TIMED) if name in FLINK else ("trades", COLUMNS)
     environment.execute_sql(
-        f"""CREATE TABLE trades ({COLUMNS}) WITH ('connector' = 'kafka', 'topic' = '{topic}',
+        f"""CREATE TABLE {source} ({columns}) WITH ('connector' = 'kafka', 'topic' = '{topic}',
           'properties.bootstrap.servers' = '{brokers}', 'scan.startup.mode' = 'earliest-offset',
           'scan.bounded.mode' = 'latest-offset', 'format' = 'json',
           'json.timestamp-format.standard' = 'ISO-8601')"""
     )
     environment.execute_sql(f"CREATE TABLE taken ({SINKS[name]}) WITH ('connector' = 'blackhole')")
-    query = QUERIES[name].format(source="trades")
+    query = FLINK[name] if name in FLINK else QUERIES[name].format(source=source)
 
     def load(number: int) -> None:
         environment.execute_sql(f"INSERT INTO taken {query}").wait()
@@ -57,7 +63,7 @@ def main() -> None:
     print(json.dumps(figures))
 
 
-_SUMMED = {"filter": "COUNT(*)", "group": "SUM(trades)"}
+_SUMMED = {"filter": "COUNT(*)", "group": "SUM(trades)", "tumbling": f"SUM(trades) FILTER (WHERE {CHECKED})"}
 
 
 def _last(environment: Any, question: str) -> int:

@@ -41,6 +41,26 @@ def goals() -> Iterator[Goal]:
     yield Goal("exactly once: time beside at least once", "×", 1.25, _exactly_once, at_most=True)
     for share, bound in (("p50", 20), ("p99", 200)):
         yield Goal(f"topic to topic in real time, {share}", "ms", bound, _realtime(share), at_most=True)
+    for window, bound in (("tumbling", 0.95), ("sliding", 0.8), ("session", 0.8)):
+        yield Goal(
+            f"{window} windows, warm: speed beside by hand", "×", bound, _window_speed(window, "by_hand")
+        )
+    yield Goal("tumbling windows with EMIT CHANGES, warm", "records/s", 50_000, _window_rate("changes"))
+    yield Goal("windows of 100 rows, warm", "records/s", 100_000, _window_rate("rows"))
+    for other, text in (("dropped", "keeping bad and late rows"), ("unseen", "looking for them, too")):
+        yield Goal(f"{text}: CPU, none there", "×", 1.03, _kept(other), at_most=True)
+
+
+def _window_speed(window: str, other: str) -> Callable[[Found], float]:
+    return lambda found: found["windows"][window][other]["warm"] / found["windows"][window]["ours"]["warm"]
+
+
+def _window_rate(window: str) -> Callable[[Found], float]:
+    return lambda found: found["sizes"]["window_rows"] / found["windows"][window]["ours"]["warm"]
+
+
+def _kept(other: str) -> Callable[[Found], float]:
+    return lambda found: found["clean_path"][f"kept beside {other}"]["median"]
 
 
 def _speed(query: str, other: str, when: str) -> Callable[[Found], float]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import from_json
 
+from benchmarks.pipelines.workload import COLUMNS
 from velostream.runtime.class_path import load_kafka
 
 if TYPE_CHECKING:
@@ -38,3 +40,12 @@ def decoded(reader: Any, brokers: str, topic: str, columns: str) -> DataFrame:
         .load()
     )
     return records.select(from_json(records.value.cast("string"), columns).alias("t")).select("t.*")
+
+
+def check_whole(plan: str) -> None:
+    """That every column is decoded wherever a record is."""
+    decoded_columns = [
+        text.count("StructField(") for text in re.findall(r"from_json\(([^$]*?), cast\(", plan)
+    ]
+    assert decoded_columns
+    assert set(decoded_columns) == {COLUMNS.count(", ") + 1}, plan

@@ -50,6 +50,12 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         )
     if "copy_latency" in found:
         yield from _milliseconds(f"topic to topic, {sizes['rate']:,} records/s", found["copy_latency"])
+    for window, figures in found.get("windows", {}).items():
+        rows = sizes["window_rows"]
+        title = f"{window} windows: {rows:,} records, 1,000 keys, 2 partitions"
+        yield from _loads(title, figures, rows, "ours")
+    if "clean_path" in found:
+        yield from _pairs("CPU of tumbling windows, no row bad or late", found["clean_path"])
     if "goals" in found:
         yield ""
         yield "what is to hold"
@@ -104,6 +110,14 @@ def _milliseconds(title: str, figures: dict[str, Any]) -> Iterator[str]:
         ]
 
     yield from _table(title, ("p50 ms", "p99 ms", "cores", "MB"), figures, cells)
+
+
+def _pairs(title: str, figures: dict[str, Any]) -> Iterator[str]:
+    def cells(taken: dict[str, float]) -> list[str]:
+        return [*(f"{taken[name]:.3f}" for name in ("median", "low", "high")), f"{taken['pairs']:.0f}"]
+
+    ratios = {name: taken for name, taken in figures.items() if name != "cpu"}
+    yield from _table(title, ("× median", "from", "to (95 %)", "pairs"), ratios, cells)
 
 
 def _table(title: str, head: Sequence[str], figures: dict[str, Any], cells: Any) -> Iterator[str]:

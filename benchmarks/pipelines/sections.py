@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import in_process, medians
+from benchmarks.measure import in_process, median_interval, medians
 from benchmarks.pipelines import flink_setup
 from benchmarks.pipelines.recovery import killed_and_back
-from benchmarks.pipelines.workload import fill
+from benchmarks.pipelines.windows import BY_HAND, FLINK, TIMES
+from benchmarks.pipelines.workload import fill, fill_ticks
 from velostream.connectors.kafka.cluster import Cluster
 from velostream.connectors.kafka.options import KafkaOptions
 
@@ -55,6 +56,14 @@ class Sizes:
     copied_rows: int = 1_000_000
     copied_loads: int = 4
     sink_rows: int = 500_000
+    windows: tuple[str, ...] = ("tumbling", "sliding", "session", "changes", "rows")
+    window_rows: int = 1_000_000
+    window_loads: int = 4
+    window_batch: int = 250_000
+    """Most records of a micro-batch, so that windows reach over several."""
+    changes_batch: int = 50_000
+    """The same for EMIT CHANGES, where each micro-batch shows windows anew."""
+    clean_rounds: int = 10
 
 
 SMOKE = Sizes(
@@ -72,6 +81,11 @@ SMOKE = Sizes(
     copied_rows=10_000,
     copied_loads=2,
     sink_rows=10_000,
+    windows=("tumbling",),
+    window_rows=10_000,
+    window_loads=2,
+    window_batch=4000,
+    clean_rounds=2,
 )
 """Whether everything runs, and nothing about how fast."""
 
@@ -164,6 +178,41 @@ class Bench:
         names = [*self._taking_part(), *(["realtime"] if "ours" in self._contenders else [])]
         return self._in_turn("copy latency", {name: partial(copied, name) for name in names})
 
+    def windows(self) -> Figures:
+        """Windows of trades with 1,000 keys, from a topic of two partitions, in micro-batches."""
+        sizes = self._sizes
+        topic = self._ticks()
+        found: Figures = {}
+        for window in sizes.windows:
+            batch = sizes.changes_batch if window == "changes" else sizes.window_batch
+            expected = self._filled[topic] * TIMES.get(window, 1)
+            common = (self._brokers, topic, window, str(expected), str(sizes.window_loads))
+            ways = {
+                name: self._same(f"pipelines.windows_{name}", *common, str(batch))
+                for name in self._taking_part()
+                if name == "ours" or window in BY_HAND
+            }
+            if "flink" in self._contenders and window in FLINK:
+                ways["flink"] = partial(self._flink, common)
+            found[window] = self._in_turn(window, ways, sizes.rounds if window == "tumbling" else 1)
+        return found
+
+    def clean_path(self) -> Figures:
+        """Tumbling windows with and without what keeps bad and late rows, where there are none."""
+        if "ours" not in self._contenders:
+            return {}
+        sizes, topic = self._sizes, self._ticks()
+        numbers = (self._filled[topic], sizes.clean_rounds, sizes.window_batch)
+        way = self._same("pipelines.clean_path", self._brokers, topic, *map(str, numbers))
+        used = self._attempt("clean path", way)
+        if "cannot" in used:
+            return {"kept": used}
+        found: Figures = {}
+        for other in ("dropped", "unseen"):
+            ratios = [kept / without for kept, without in zip(used["kept"], used[other], strict=True)]
+            found[f"kept beside {other}"] = {**median_interval(ratios), "pairs": len(ratios)}
+        return {**found, "cpu": used}
+
     # --- inside -----------------------------------------------------------------------------------------
 
     def _taking_part(self) -> list[str]:
@@ -179,6 +228,16 @@ class Bench:
             self._new_topic(name, partitions)
             with _told(f"filling {name}"):
                 self._filled[name] = fill(self._brokers, name, rows, partitions)
+        return name
+
+    def _ticks(self) -> str:
+        """A topic of trades in the order of their times."""
+        rows = self._sizes.window_rows
+        name = f"ticks-2-{rows}"
+        if name not in self._filled:
+            self._new_topic(name, 2)
+            with _told(f"filling {name}"):
+                self._filled[name] = fill_ticks(self._brokers, name, rows, 2)
         return name
 
     def _new_topic(self, name: str, partitions: int) -> str:
@@ -255,4 +314,6 @@ SECTIONS: dict[str, Callable[[Bench], Figures]] = {
     "recovery": Bench.recovery,
     "copies": Bench.copies,
     "copy_latency": Bench.copy_latency,
+    "windows": Bench.windows,
+    "clean_path": Bench.clean_path,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ FOLLOWED = (
     "SELECT user_id, COUNT(*) AS trades, SUM(quantity * price) AS turnover, MAX(sent) AS sent "
     "FROM {source} GROUP BY user_id"
 )
+WINDOW_KEYS = 1000
+CLOSING = "CLOSE"
+"""The symbol of the last record of each partition, an hour after all others, which closes their windows."""
+_DISORDER_MS = 2000
 PROBE_EVERY = 20
 """Of the records that are sent at a steady rate, one in so many is looked for."""
 COPIED = "SELECT trade_id, user_id, symbol, quantity, price, ts FROM {source}"
@@ -66,6 +71,39 @@ def fill(brokers: str, topic: str, rows: int, partitions: int) -> int:
         produce(producer, topic, value, user, number % partitions)
     producer.flush()
     return passing
+
+
+def ticks(rows: int, partitions: int, seed: int = 7) -> Iterator[tuple[str, str]]:
+    """Symbol and JSON of trades whose times rise by a millisecond each, up to two seconds out of order.
+
+    The last of each partition closes the windows of all before it.
+    """
+    rng = random.Random(seed)
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+    for number in range(rows):
+        symbol, at = f"SYM{rng.randrange(WINDOW_KEYS)}", first + timedelta(milliseconds=number)
+        if number >= rows - partitions:
+            symbol, at = CLOSING, at + timedelta(hours=1)
+        else:
+            at -= timedelta(milliseconds=rng.randrange(_DISORDER_MS))
+        price = rng.randrange(100, 100_000)
+        yield (
+            symbol,
+            f'{{"trade_id":"T{number:08d}","user_id":"U{rng.randrange(GROUPS)}","symbol":"{symbol}",'
+            f'"quantity":{rng.randrange(1, 1000)},"price":{price // 100}.{price % 100:02d},'
+            f'"ts":"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"}}',
+        )
+
+
+def fill_ticks(brokers: str, topic: str, rows: int, partitions: int) -> int:
+    """Write trades in the order of their times; how many of them are in windows that close."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": brokers, "linger.ms": 20, "compression.type": "lz4"})
+    for number, (symbol, value) in enumerate(ticks(rows, partitions)):
+        produce(producer, topic, value, symbol, number % partitions)
+    producer.flush()
+    return rows - partitions
 
 
 def send_one(brokers: str, topic: str, user: str) -> None:
