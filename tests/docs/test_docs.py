@@ -30,6 +30,7 @@ TOPICS = {
         ("o1", '{"order_id":"o1","user_id":"ann","amount":12.50}'),
         ("o2", '{"order_id":"o2","user_id":"bob","amount":7.25}'),
     ],
+    "clicks": [('{"id":1,"region":"eu"}', '{"page":"/"}'), ('{"id":2,"region":"us"}', '{"page":"/buy"}')],
 }
 """Topics that the pages read: keys and values."""
 

@@ -31,8 +31,12 @@ class AvroLanguage:
 
     def from_registry(self, registry: Registry, found: Registered) -> AvroSchema:
         """With all schemas that it refers to."""
+        return _record(self.parsed(registry, found))
+
+    def parsed(self, registry: Registry, found: Registered) -> AvroSchema:
+        """Of whatever type it is."""
         used = registry.referenced(found)
-        return _record(parse_avro(found.text, [one.text for one in used.values()]))
+        return parse_avro(found.text, [one.text for one in used.values()])
 
 
 def _record(schema: AvroSchema) -> AvroSchema:

@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from velostream.connectors.base import SourceContext
+from velostream.connectors.kafka.cluster import Cluster
 from velostream.connectors.kafka.memory import Gap, SourceMemory
 from velostream.connectors.kafka.options import KafkaOptions
+from velostream.connectors.kafka.positions import Positions
 from velostream.connectors.kafka.source import KafkaSource
 
 
@@ -69,14 +71,13 @@ def test_what_is_remembered_is_there_again(tmp_path):
 
 
 def test_a_batch_is_shared_out_among_partitions(tmp_path):
-    source = KafkaSource(
-        KafkaOptions.model_validate({"topic": "t"}), SourceContext(spool=tmp_path, most_rows=10)
-    )
+    options = KafkaOptions.model_validate({"topic": "t"})
+    positions = Positions(options, SourceContext(spool=tmp_path, most_rows=10), Cluster(options))
     have, ends = {"t/0": 0, "t/1": 5, "t/2": 7}, {"t/0": 90, "t/1": 15, "t/2": 7}
-    reached = source._bounded(have, ends)
+    reached = positions.bounded(have, ends)
     assert reached == {"t/0": 9, "t/1": 6, "t/2": 7}
     while reached != ends:
-        further = source._bounded(reached, ends)
+        further = positions.bounded(reached, ends)
         assert all(reached[part] <= further[part] <= ends[part] for part in ends)
         assert further != reached
         reached = further

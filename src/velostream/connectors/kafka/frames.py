@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from velostream.connectors.kafka.decoding import NO_VALUE
 from velostream.connectors.kafka.settings import java_settings
-from velostream.formats.debezium import DELETED
 from velostream.formats.spark_frames import BAD, BAD_ROW, RECORD
 from velostream.formats.spark_types import literal, quoted, spark_name
 from velostream.model.changes import TOMBSTONE
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.connectors.kafka.cluster import Part
+    from velostream.connectors.kafka.decoding import MessageDecoder
     from velostream.connectors.kafka.options import KafkaOptions
-    from velostream.formats.decoding import Decoder
 
-RAW = "__raw"
-"""Column of `bad_records`: the value as it is."""
+RAW, RAW_KEY = "__raw", "__raw_key"
+"""Columns of `bad_records` and `raw_records`: the value and the key as they are."""
 SYSTEM = {
     "_timestamp": "timestamp",
     "_partition": "CAST(partition AS STRING)",
@@ -62,9 +62,7 @@ _HANDFUL = 5000
 """Fewer than this are read by one task for several partitions: groups then need no shuffle, which is slow."""
 _READ_IN_TURN = 4
 _MOST_EXAMPLES = 1000
-_CARRIED = ("key", "timestamp", "partition", "offset")
 _NOTHING = "__nothing"
-_NO_VALUE = "the record has no value"
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class KafkaFrames:
 
     spark: SparkSession
     options: KafkaOptions
-    decoder: Decoder
+    decoder: MessageDecoder
     upsert: bool
     """Whether a record without a value says that its key is gone; otherwise it is a bad record."""
     tasks: int | None = None
@@ -104,8 +102,8 @@ class KafkaFrames:
         if known is not None:
             records = records.where(_unless(_has_other_fields(known), "a record has a new field"))
         if self._needs_value:
-            records = records.where(_unless(f"{RECORD} IS NULL", _NO_VALUE))
-        return self._decoded(records, fields, system, careful=False)
+            records = records.where(_unless(f"{RECORD} IS NULL", NO_VALUE))
+        return self.decoder.frame(records, fields, system, careful=False)
 
     def endless(
         self, starts: Mapping[Part, int], fields: Sequence[pa.Field], system: Sequence[str]
@@ -124,17 +122,17 @@ class KafkaFrames:
     def bad_records(
         self, ranges: Mapping[Part, tuple[int, int]], fields: Sequence[pa.Field]
     ) -> pa.Table | None:
-        """The records that cannot be decoded: `__raw`, and where they are."""
+        """The records that cannot be decoded: `__raw`, `__raw_key`, and where they are."""
         where = ("_topic", "_partition", "_offset", "_timestamp", "_position")
-        records = self._records(ranges, where)
+        records = self._records(ranges, where, RAW_KEY)
         if records is None:
             return None
-        found = self._with_care(records.selectExpr("*", f"{RECORD} AS {RAW}"), fields, (*where, RAW))
-        return found.where(f"{BAD} IS NOT NULL").select(*where, RAW).toArrow()
+        found = self._with_care(records.selectExpr("*", f"{RECORD} AS {RAW}"), fields, (*where, RAW, RAW_KEY))
+        return found.where(f"{BAD} IS NOT NULL").select(*where, RAW, RAW_KEY).toArrow()
 
     def raw_records(self, ranges: Mapping[Part, tuple[int, int]]) -> DataFrame | None:
-        """The records of ranges as they are: `__raw`, `_timestamp`, `_position`."""
-        records = self._records(ranges, ("_timestamp", "_position"))
+        """The records of ranges as they are: `__raw`, `__raw_key`, `_timestamp`, `_position`."""
+        records = self._records(ranges, ("_timestamp", "_position"), RAW_KEY)
         return None if records is None else records.withColumnRenamed(RECORD, RAW)
 
     def with_new_fields(self, ranges: Mapping[Part, tuple[int, int]], names: Sequence[str]) -> list[bytes]:
@@ -151,33 +149,19 @@ class KafkaFrames:
         """Whether a record without a value is bad: it is one more row, and nothing says what it holds."""
         return not self.upsert and self.options.format != "raw"
 
-    def _decoded(
-        self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str], *, careful: bool
-    ) -> DataFrame:
-        if self.options.format == "raw":
-            # Its columns are those of the carrier, which it looks for under the names of system columns.
-            ours = [f"{quoted(name)} AS {quoted(f'_passed{name}')}" for name in passed]
-            records = records.selectExpr(RECORD, *(f"{name} AS _{name}" for name in _CARRIED), *ours)
-            frame = self.decoder.frame(records, fields, [f"_passed{n}" for n in passed], careful=careful)
-            return frame.withColumnsRenamed({f"_passed{name}": name for name in passed})
-        frame = self.decoder.frame(records, fields, passed, careful=careful)
-        if self.options.format != "debezium":
-            return frame
-        # An envelope says itself that a row is gone; the tombstone that follows it says nothing more.
-        told = frame.where(f"{DELETED} IS NOT NULL" + (f" OR {BAD} IS NOT NULL" if careful else ""))
-        others = [quoted(name) for name in frame.columns if name not in (DELETED, TOMBSTONE)]
-        return told.selectExpr(*others, *([f"{DELETED} AS {TOMBSTONE}"] if TOMBSTONE in passed else []))
-
     def _with_care(self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str]) -> DataFrame:
         if not self._needs_value:
-            return self._decoded(records, fields, passed, careful=True)
+            return self.decoder.frame(records, fields, passed, careful=True)
         marked = records.selectExpr("*", f"{RECORD} IS NULL AS {_NOTHING}")
-        frame = self._decoded(marked, fields, (*passed, _NOTHING), careful=True)
-        bad = f"CASE WHEN {_NOTHING} THEN {literal(_NO_VALUE)} ELSE {BAD} END AS {BAD}"
+        frame = self.decoder.frame(marked, fields, (*passed, _NOTHING), careful=True)
+        bad = f"CASE WHEN {_NOTHING} THEN {literal(NO_VALUE)} ELSE {BAD} END AS {BAD}"
         others = [quoted(name) for name in frame.columns if name not in (BAD, _NOTHING)]
         return frame.selectExpr(*others, bad)
 
-    def _records(self, ranges: Mapping[Part, tuple[int, int]], system: Sequence[str]) -> DataFrame | None:
+    def _records(
+        self, ranges: Mapping[Part, tuple[int, int]], system: Sequence[str], key: str | None = None
+    ) -> DataFrame | None:
+        """The records of ranges, undecoded; their keys as a column `key`, if it is asked for."""
         wanted = {part: bounds for part, bounds in ranges.items() if bounds[0] < bounds[1]}
         if not wanted:
             return None
@@ -197,17 +181,20 @@ class KafkaFrames:
             frame = frame.coalesce(-(-len(wanted) // _READ_IN_TURN))
         elif self.tasks is not None and self.tasks < len(wanted):
             frame = frame.coalesce(self.tasks)
-        return self._as_records(frame, system)
+        return self._as_records(frame, system, key)
 
     def _settings(self, system: Sequence[str]) -> dict[str, str]:
         headers = {"includeHeaders": "true"} if "_headers" in system else {}
         isolation = {"kafka.isolation.level": self.options.isolation_level}
         return {**java_settings(self.options), **isolation, **headers}
 
-    def _as_records(self, frame: DataFrame, system: Sequence[str]) -> DataFrame:
-        carried = _CARRIED if self.options.format == "raw" else ()
+    def _as_records(self, frame: DataFrame, system: Sequence[str], key: str | None = None) -> DataFrame:
+        keys = [f"key AS {key}"] if key is not None else []
         return frame.selectExpr(
-            f"value AS {RECORD}", *carried, *(f"{SYSTEM[name]} AS {name}" for name in system)
+            f"value AS {RECORD}",
+            *self.decoder.carried,
+            *keys,
+            *(f"{SYSTEM[name]} AS {name}" for name in system),
         )
 
     def _nothing(self, fields: Sequence[pa.Field], system: Sequence[str], careful: bool) -> DataFrame:

@@ -72,7 +72,10 @@ class KafkaOptions(Options):
     batch_size: int = Field(10_000, alias="batch.size", gt=0, description="rows handed over at a time")
     format: KafkaFormat = Field("json", description="how record values are encoded")
     key_format: KafkaFormat | None = Field(
-        None, alias="key.format", description="how record keys are encoded"
+        None,
+        alias="key.format",
+        description="how record keys are encoded; a source then has a column key, and a sink writes raw "
+        "for one key column and json for several unless it is said",
     )
     schema_file: str | None = Field(
         None, alias="schema.file", description="Avro or Protobuf schema of the values"

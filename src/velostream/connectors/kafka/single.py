@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.kafka.frames import RAW
+from velostream.connectors.kafka.decoding import Message
+from velostream.connectors.kafka.frames import RAW, RAW_KEY
 from velostream.connectors.kafka.places import place
 from velostream.formats.spark_frames import rows_at
 from velostream.model.changes import Located
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -23,13 +24,25 @@ if TYPE_CHECKING:
 def located(frames: KafkaFrames, runs: Sequence[Ranges], positions: Collection[str]) -> dict[str, Located]:
     """Where the records at these positions are, and their values; `runs` are ranges that hold them."""
     found: dict[str, Located] = {}
+    for row in _rows(frames, runs, positions):
+        part, offset = place(row["_position"])
+        found[row["_position"]] = Located(part.text, str(offset), row[RAW] or b"", row["_timestamp"])
+    return found
+
+
+def messages(frames: KafkaFrames, runs: Sequence[Ranges], positions: Collection[str]) -> dict[str, Message]:
+    """The keys and values of the records at these positions."""
+    rows = _rows(frames, runs, positions)
+    return {row["_position"]: Message(row[RAW_KEY], row[RAW]) for row in rows}
+
+
+def _rows(
+    frames: KafkaFrames, runs: Sequence[Ranges], positions: Collection[str]
+) -> Iterator[dict[str, Any]]:
     for ranges in runs:
         frame = frames.raw_records(ranges)
-        rows = rows_at(frame, positions).toArrow().to_pylist() if frame is not None else []
-        for row in rows:
-            part, offset = place(row["_position"])
-            found[row["_position"]] = Located(part.text, str(offset), row[RAW] or b"", row["_timestamp"])
-    return found
+        if frame is not None:
+            yield from rows_at(frame, positions).toArrow().to_pylist()
 
 
 def records_at(
