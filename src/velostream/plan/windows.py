@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from velostream.plan.plans import Plan
 
 START, END = "window_start", "window_end"
-_SLIDING = "__window"
+SLIDING = "__window"
 """The relation that gives every row once for each sliding window that it is in."""
 
 
@@ -116,7 +116,7 @@ def _detail(tree: exp.Expr, time: str, inputs: frozenset[str]) -> str:
     select = exp.Select().from_(tree.args["from_"].this.copy())
     where = tree.args.get("where")
     for each in conjuncts(where.this) if where is not None else ():
-        if not any(column.table == _SLIDING for column in each.find_all(exp.Column)):
+        if not any(column.table == SLIDING for column in each.find_all(exp.Column)):
             select = select.where(each.copy(), copy=False)
     alias = tree.args["from_"].this.alias_or_name
     items = [exp.alias_(key.copy(), f"__k{number}") for number, key in enumerate(keys[:-2], start=1)]
@@ -247,10 +247,10 @@ def _slide(select: exp.Select, micros: exp.Expr, size: int, advance: int) -> exp
         view=True,
         # A row without a time is in no window, and must not be lost for that.
         outer=True,
-        alias=exp.TableAlias(this=exp.to_identifier(_SLIDING), columns=[exp.to_identifier("start")]),
+        alias=exp.TableAlias(this=exp.to_identifier(SLIDING), columns=[exp.to_identifier("start")]),
     )
     select.append("laterals", lateral)
-    start = exp.column("start", table=_SLIDING)
+    start = exp.column("start", table=SLIDING)
     if size % advance:
         inside = exp.LT(this=micros.copy(), expression=exp.Add(this=start.copy(), expression=_number(size)))
         nowhere = exp.Is(this=start.copy(), expression=exp.Null())

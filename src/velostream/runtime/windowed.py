@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from velostream.model.changes import BadRow
 from velostream.model.moments import END_OF_TIME, DueMoments, moment
 from velostream.model.tables import HAVING, SHOWN
+from velostream.plan.panes import pane_sql
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan
 from velostream.plan.spark import arrow_frame, checked_cast, rows_of, translated
@@ -24,6 +25,7 @@ from velostream.runtime.finishing import Finisher
 from velostream.runtime.grouping import absent, distinct_keys, micros_of, row_count
 from velostream.runtime.multisets import codes
 from velostream.runtime.outputs import table_of
+from velostream.runtime.panes import windows_of
 from velostream.runtime.pipeline import Pipeline, Progress
 from velostream.runtime.sessions import continued, joined_sessions, stored_groups
 from velostream.runtime.watermarks import FOREVER, WATERMARK, Watermarks, take_in
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from velostream.model.changes import Commit, SourceOffsets
     from velostream.model.windows import Windowing
-    from velostream.runtime.inputs import Inputs
+    from velostream.runtime.inputs import Halves, Inputs
     from velostream.runtime.outputs import JobOutput
     from velostream.runtime.shapes import ResultShape
 
@@ -49,6 +51,7 @@ class WindowPipeline(Pipeline):
         super().__init__(spark, plan, shape, inputs, output)
         assert plan.windowing is not None
         self._windowing: Windowing = plan.windowing
+        self._pane_sql = None if shape.inexact else pane_sql(plan)
         self._watched: list[Inputs] = [inputs]
         self.marks = Watermarks({}, None, 0.0)
         """As of the last commit."""
@@ -104,6 +107,24 @@ class WindowPipeline(Pipeline):
         self.late_rows = 0
         self._ahead = self.marks.copy()
         self._replaced = None
+
+    def _plus(self, sql: str, changes: dict[str, Halves]) -> pa.Table:
+        panes = self._panes(sql)
+        return super()._plus(sql, changes) if panes is None else self._windows(super()._plus(panes, changes))
+
+    def _minus(self, sql: str, changes: dict[str, Halves]) -> pa.Table | None:
+        panes = self._panes(sql)
+        found = super()._minus(sql if panes is None else panes, changes)
+        return found if panes is None or found is None else self._windows(found)
+
+    def _panes(self, sql: str) -> str | None:
+        """What is asked for instead of the groups of a batch, where windows overlap."""
+        assert isinstance(self._plan, GroupsPlan)
+        return self._pane_sql if sql == self._plan.partial_sql else None
+
+    def _windows(self, panes: pa.Table) -> pa.Table:
+        assert isinstance(self._plan, GroupsPlan)
+        return windows_of(self._plan, self._windowing, panes)
 
     def _taken_in(
         self,
