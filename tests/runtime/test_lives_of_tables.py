@@ -90,8 +90,8 @@ def test_a_failed_create_leaves_nothing(database, tmp_path, name):
     ("sql", "what"),
     [
         (
-            "CREATE TABLE z AS SELECT symbol, AVG(price) FROM {f} WINDOW ROWS 10 PARTITION BY symbol",
-            "rows windows",
+            "CREATE TABLE z AS SELECT DISTINCT symbol, AVG(price) OVER (ORDER BY price) FROM {f}",
+            "DISTINCT beside OVER",
         ),
         (
             "CREATE TABLE z AS SELECT a.symbol FROM {f} a JOIN {f} b ON a.symbol = b.symbol",

@@ -96,6 +96,8 @@ class Source(ABC):
     """The system columns that tell a row's partition."""
     partition_sql: ClassVar[str] = "_partition"
     """SQL over these that names it as positions do."""
+    frames_in_order: ClassVar[bool] = False
+    """Whether the rows of a partition come out of a frame as they follow each other, without being sorted."""
     messages: Messages | None = None
     """How later rows replace earlier ones; None where rows are only added."""
     rereadable: bool = True

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 SPARK = "spark"
 FROM = "__from"
 """Hidden column: when the row comes, in microseconds; null where it is there from the beginning."""
+RESULT = "__result"
+"""Name of the table that holds what a query gives as a whole, where something else is made of that."""
 UNTIL = "__until"
 """Hidden column: when the row goes, in microseconds; null where it stays."""
 TIME = "__time"

@@ -16,6 +16,7 @@ from velostream.plan.calls import volatile_calls
 from velostream.plan.derived import derived_plan
 from velostream.plan.groups import NeedsColumns, groups_apply, plan_groups
 from velostream.plan.lookup import lookup_plan
+from velostream.plan.over import over_applies, plan_over
 from velostream.plan.plans import GONE, MESSAGE_KEY, Plan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.shape import why_not_stateless
@@ -66,6 +67,9 @@ def plan_query(
         return lookup_plan(query, key, columns or {}, only_grows=only_grows)
     if message_key is not None and isinstance(tree, exp.Select) and not key:
         return last_per_message_key(tree, message_key)
+    if over_applies(query):
+        assert isinstance(tree, exp.Select)
+        return plan_over(tree, (columns or {}).get(query.sources[0].id), only_grows=only_grows)
     reason = why_not_stateless(tree)
     if reason is None:
         return _upsert(tree, key) if key else _rows(tree)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from velostream.plan.aggregates import Aggregate, Merge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from velostream.model.windows import Windowing
     from velostream.plan.nodes import Node
@@ -129,3 +129,80 @@ class GroupsPlan(Plan):
 @dataclass(frozen=True)
 class RecomputePlan(Plan):
     """No keys to follow: the whole result is computed again and the difference applied."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far from a row, in the order of time, its OVERs look: in rows (None is without end) and in time."""
+
+    before: int | None
+    after: int | None
+    back: int
+    """Microseconds, as is `ahead`: of frames of time."""
+    ahead: int = 0
+
+    def and_also(self, other: Reach) -> Reach:
+        """As far as either of them looks."""
+        return Reach(
+            _furthest(self.before, other.before),
+            _furthest(self.after, other.after),
+            max(self.back, other.back),
+            max(self.ahead, other.ahead),
+        )
+
+    def reversed(self) -> Reach:
+        """In descending order of time."""
+        return Reach(self.after, self.before, self.ahead, self.back)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends on both sides."""
+        return self.before is not None and self.after is not None
+
+    @property
+    def rows(self) -> int:
+        """How many rows before the watermark those after it may need."""
+        return (self.before or 0) + (self.after or 0)
+
+    @property
+    def span(self) -> int:
+        """The same in microseconds, for frames of time."""
+        return self.back + self.ahead
+
+
+def _furthest(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)
+
+
+@dataclass(frozen=True)
+class OverPlan(Plan):
+    """OVER over a source: rows are kept by key, and each that comes is computed with those around it."""
+
+    rows_sql: str
+    """What is kept of the rows that came: keys, columns and `__time`."""
+    placed_sql: str
+    """The same, with `__position`."""
+    over_sql: str
+    """What has to be computed of the view of kept rows, and `__order`, by which the row is known."""
+    alias: str
+    """What that query calls its rows."""
+    shown: tuple[str | None, ...]
+    """For each column of the result the kept column that it is; None for what `over_sql` computes."""
+    detail_sql: str
+    """One row per input row: `__time`, `__position` and `__row`."""
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    """The columns of the source that `over_sql` uses, and the kept column that each is."""
+    reach: Reach
+    timed: bool
+    """Whether every OVER is in the order of the event time, or looks at all rows."""
+    bounded: bool
+    """Whether rows that no other can reach any more are forgotten."""
+    peers: bool
+    """Whether a row changes what was computed of earlier ones that have the same time."""
+    shrinks: bool
+    """Whether the source can take rows back."""
+    positioned: bool = field(kw_only=True, default=False)
+    """Whether each row of the result has a `_position`, in the order of time."""
+    windowing: Windowing | None = field(kw_only=True, default=None)
+    """When rows are shown and when they are late; None where there is no order of time."""

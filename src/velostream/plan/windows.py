@@ -20,8 +20,9 @@ from velostream.plan.calendar import calendar_bounds
 from velostream.plan.calls import has_aggregates
 from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.groups import group_expressions
+from velostream.plan.over import closing_over
 from velostream.plan.planner import POSITION
-from velostream.plan.plans import GroupsPlan
+from velostream.plan.plans import GroupsPlan, OverPlan
 from velostream.plan.resolve import conjuncts
 from velostream.plan.steps import Step, StepKind
 from velostream.sql.functions import TIME_WINDOWS, WINDOW_BOUNDS
@@ -97,6 +98,8 @@ def closing(
     """The plan of a windowed query, which knows when its groups close; `inputs` as for `plan_query`."""
     if windowing is None:
         return plan
+    if isinstance(plan, OverPlan):
+        return closing_over(plan, windowing)
     if not isinstance(plan, GroupsPlan):
         raise UnsupportedError(
             "this query with a WINDOW is not executed in this version",

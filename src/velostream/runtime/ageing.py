@@ -17,6 +17,7 @@ from velostream.errors import TypeMismatchError, UnknownNameError
 from velostream.model.jobs import BatchFigures
 from velostream.model.moments import micros, moment
 from velostream.model.tables import TableSpec
+from velostream.plan.ageing import RESULT
 from velostream.plan.planner import POSITION, last_per_message_key
 from velostream.plan.plans import RowsPlan, UpsertPlan
 from velostream.plan.spark import private_session, query_schema
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from velostream.serving.table import Table
 
 CLOCK = "clock"
-RESULT = "__result"
-"""Name of the table that holds what a query gives as a whole, where rows of its table age."""
 _SHORTEST_WAIT = 0.01
 
 

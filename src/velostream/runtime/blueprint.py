@@ -12,17 +12,17 @@ from sqlglot import exp
 from velostream.errors import UnsupportedError
 from velostream.model.moments import micros
 from velostream.model.statements import EmitMode, Query
-from velostream.plan.ageing import ageing, kept
+from velostream.plan.ageing import RESULT, ageing, kept
 from velostream.plan.asof import asof_tables
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages
 from velostream.plan.partitioning import check_strategy, spread_of
 from velostream.plan.planner import POSITION
-from velostream.plan.plans import GroupsPlan, RecomputePlan, RowsPlan, UpsertPlan
+from velostream.plan.plans import GroupsPlan, OverPlan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.spark import private_session
 from velostream.plan.stream_joins import joins_streams, stream_join
-from velostream.runtime.ageing import RESULT, LiveInput, LiveSource, open_live, open_or_make
+from velostream.runtime.ageing import LiveInput, LiveSource, open_live, open_or_make
 from velostream.runtime.delta.source import DeltaTableSource
 from velostream.runtime.delta.table import DeltaTable
 from velostream.runtime.inputs import SYSTEM_TYPES, Input
@@ -34,6 +34,7 @@ from velostream.runtime.opened import (
     with_system_columns,
 )
 from velostream.runtime.opening import common_options, open_source, wait_for, wait_for_tables
+from velostream.runtime.over_opening import open_over
 from velostream.runtime.partitioning import Strategies
 from velostream.runtime.table_source import LookedUpSource, TableSource
 from velostream.runtime.timing import Timing, timed
@@ -120,6 +121,12 @@ def open_query(
             query = asof_tables(query, lambda: _types(schemas_of(sources, known)))
         in_delta = options.table_storage == "delta" or _reads_delta(sources)
         messages = {name: source.messages for name, source in sources.items()} if materialized else {}
+        if timing.over is not None:
+            _refuse_over_delta(in_delta=in_delta)
+            opened = open_over(
+                site.spark(), query, timing, key, sources, known, declared, folder, reader, site.store.budget
+            )
+            return _spread(site, query, (), opened)
         aged = None
         if table or joins_streams(query):
             schemas = schemas_of(sources, known)
@@ -158,6 +165,14 @@ def _types(schemas: Mapping[str, pa.Schema]) -> dict[str, dict[str, str]]:
 
 def _reads_delta(sources: Mapping[str, Source]) -> bool:
     return any(isinstance(source, DeltaTableSource) for source in sources.values())
+
+
+def _refuse_over_delta(*, in_delta: bool) -> None:
+    if in_delta:
+        raise UnsupportedError(
+            "rows that OVER looks back to are kept in memory, and the table is in Delta Lake",
+            hint='leave out "table.storage" = "delta", and make a table of this one in Delta Lake',
+        )
 
 
 def _over_kept(
@@ -293,6 +308,8 @@ def open_retained(site: Site, opened: Opened, folder: Path, owner: str) -> Opene
 
     Groups and keys follow from all rows: a row that has left the table would be missed when it changes again.
     """
+    if isinstance(opened.plan, OverPlan):
+        return opened
     if isinstance(opened.plan, RowsPlan) and not opened.plan.key and opened.plan.below is None:
         return opened
     return open_kept(site, opened, folder, owner, table=True)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from sqlglot import exp
 
 from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model import statements as model
 from velostream.model.durations import format_duration
-from velostream.plan.ageing import ageing, steps_of
+from velostream.plan.ageing import RESULT, ageing, steps_of
 from velostream.plan.asof import asof_tables
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages, message_key
+from velostream.plan.over_clauses import outer_tree
 from velostream.plan.partitioning import spread_of
 from velostream.plan.planner import LAST_PER_KEY, NeedsColumns, plan_query
 from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
@@ -58,10 +62,7 @@ def explain(
     try:
         query, timing = timed(query, common_options(getattr(statement, "properties", {})))
         lines += _times(query, timing)
-        aged = _over_kept(statement, query, key, columns or {}, timing)
-        left = aged.query if aged is not None else asof_tables(query, lambda: _untyped(columns or {}))
-        known = {**(columns or {}), **_live_columns(aged, columns or {})}
-        plan = closing(_planned(statement, left, key, known), timing.windowing, left)
+        plan, aged = _whole_plan(statement, query, key, columns or {}, timing)
     except NeedsColumns:
         return [*lines, "step: the kind is chosen once every input has told its columns"]
     except UnsupportedError as exc:
@@ -134,9 +135,46 @@ def _executable(statement: model.Statement, query: model.Query) -> None:
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
     query, timing = timed(with_headers(query), common_options(getattr(statement, "properties", {})))
     with suppress(NeedsColumns):
-        aged = _over_kept(statement, query, key, {}, timing)
-        left = aged.query if aged is not None else asof_tables(query, dict)
-        closing(_planned(statement, left, key, {}), timing.windowing, left)
+        _whole_plan(statement, query, key, {}, timing)
+
+
+def _whole_plan(
+    statement: model.Statement,
+    query: model.Query,
+    key: tuple[str, ...],
+    columns: Mapping[str, Sequence[str]],
+    timing: Timing,
+) -> tuple[Plan, Ageing | None]:
+    """The plan of a statement, and the rows that are kept for it."""
+    if timing.over is not None:
+        return _over_plan(statement, query, key, columns, timing), None
+    aged = _over_kept(statement, query, key, columns, timing)
+    left = aged.query if aged is not None else asof_tables(query, lambda: _untyped(columns))
+    known = {**columns, **_live_columns(aged, columns)}
+    return closing(_planned(statement, left, key, known), timing.windowing, left), aged
+
+
+def _over_plan(
+    statement: model.Statement,
+    query: model.Query,
+    key: tuple[str, ...],
+    columns: Mapping[str, Sequence[str]],
+    timing: Timing,
+) -> Plan:
+    """OVER over a source, and what is made of its rows."""
+    assert timing.over is not None
+    inner = timing.over.inner or query
+    watched = any(connector_for(ref.uri).name == "file" for ref in query.sources)
+    grows = not (watched and isinstance(statement, model.CreateTable))
+    plan = plan_query(inner, (), only_grows=grows, columns=_used(inner, columns))
+    plan = closing(plan, timing.windowing, inner)
+    if timing.over.inner is None and not key:
+        return plan
+    assert isinstance(inner.tree, exp.Select)
+    names = [item.alias_or_name for item in inner.tree.selects]
+    tree = exp.select("*").from_(RESULT) if timing.over.inner is None else outer_tree(query, RESULT)
+    rest = plan_query(model.Query(tree, tables=(RESULT,)), key, columns={RESULT: names})
+    return replace(rest, steps=(*plan.steps, *rest.steps))
 
 
 def _over_kept(

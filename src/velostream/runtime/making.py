@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velostream.plan.plans import GroupsPlan
+from velostream.plan.plans import GroupsPlan, OverPlan
 from velostream.runtime.ageing import AgeingWork
 from velostream.runtime.delta.pipeline import DeltaPipeline
 from velostream.runtime.delta.table import DeltaTable
+from velostream.runtime.opened import Opened
 from velostream.runtime.outputs import TableOutput
+from velostream.runtime.over import OverPipeline
+from velostream.runtime.over_work import OverWork
 from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.timed_live import TimedLiveWork, TimedPipeline, TimedWork
 from velostream.runtime.timed_output import TimedOutput
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from velostream.runtime.ageing import LiveInput
     from velostream.runtime.dead_letters import DeadLetters
     from velostream.runtime.inputs import Inputs
-    from velostream.runtime.opened import Opened
     from velostream.runtime.outputs import JobOutput
 
 
@@ -59,6 +61,22 @@ def continuous_work(
             watched=watched,
             now=lambda: clock().timestamp(),
         )
+    if isinstance(plan, OverPlan):
+        assert isinstance(part, Opened)
+        assert part.state is not None
+        return OverWork(
+            job,
+            OverPipeline(part.spark, plan, part.shape, part.inputs, output, part.state),
+            part.inputs,
+            output,
+            options,
+            letters,
+            remember,
+            patient=patient,
+            every=pace,
+            now=lambda: clock().timestamp(),
+            store=part.store,
+        )
     if isinstance(output, TimedOutput):
         return TimedLiveWork(
             job,
@@ -88,7 +106,7 @@ def whole_work(
 ) -> ContinuousWork | AgeingWork:
     """The work of a statement and of all that it keeps beside it; `make` makes each part."""
     work = make(opened, output)
-    if opened.store is None:
+    if opened.store is None or isinstance(work, OverWork):
         return work
     live = [make(each, each.output) for each in opened.live]
     then = [work]

@@ -56,6 +56,8 @@ class Opened:
     """Where the rows of the result age: what the query gives, kept as a whole."""
     table: Table | None = None
     """The table of `below`."""
+    state: Table | None = None
+    """The rows that are kept for OVER."""
     row_key: tuple[str, ...] = ()
     """The key of the one relation that is read, where each row of the result is one of its rows with it."""
 

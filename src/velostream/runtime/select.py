@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from velostream.errors import JobError
 from velostream.model.jobs import JobState
-from velostream.plan.plans import RowsPlan
+from velostream.plan.plans import OverPlan, RowsPlan
 from velostream.runtime.blueprint import Site, open_query
 from velostream.runtime.dead_letters import DeadLetters
 from velostream.runtime.job import Job, Work
@@ -21,6 +21,7 @@ from velostream.runtime.making import continuous_work, whole_work
 from velostream.runtime.opening import common_options
 from velostream.runtime.outputs import JobOutput, ReaderOutput, TableOutput
 from velostream.runtime.realtime_rules import refusal
+from velostream.runtime.sinks import only_added
 from velostream.serving.schemas import align
 from velostream.serving.store import TableStore
 from velostream.sql.parameters import with_values
@@ -94,7 +95,8 @@ class LiveSelect:
         )
         self.schema = opened.shape.visible
         if self._output is None:
-            if isinstance(opened.plan, RowsPlan) and not opened.plan.positioned:
+            passes = isinstance(opened.plan, RowsPlan) and not opened.plan.positioned
+            if passes or (isinstance(opened.plan, OverPlan) and only_added(opened)):
                 self._output = ReaderOutput()
             else:
                 self._output = TableOutput(

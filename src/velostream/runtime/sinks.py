@@ -13,7 +13,7 @@ from velostream.model.changes import HEADERS
 from velostream.model.statements import CreateStream, InsertIntoSink
 from velostream.model.uri import Uri
 from velostream.plan.outgoing import with_outgoing_headers
-from velostream.plan.plans import GroupsPlan, RowsPlan
+from velostream.plan.plans import GroupsPlan, OverPlan, RowsPlan
 from velostream.runtime.dead_letters import Refused
 from velostream.runtime.opening import common_options, connector_for, key_of, open_sink
 from velostream.runtime.outputs import SinkOutput
@@ -57,9 +57,10 @@ def by_rows(opened: Opened) -> bool:
 def only_added(opened: Opened) -> bool:
     """Whether rows of the result come once, when their window has closed, and then stay as they are."""
     plan = opened.plan
-    if not isinstance(plan, GroupsPlan) or plan.windowing is None:
+    if not isinstance(plan, GroupsPlan | OverPlan) or plan.windowing is None:
         return False
-    return plan.windowing.final and plan.windowing.late != "update"
+    shrinks = isinstance(plan, OverPlan) and plan.shrinks
+    return plan.windowing.final and plan.windowing.late != "update" and not shrinks
 
 
 def keeps_result(statement: Writing, opened: Opened) -> bool:
@@ -73,10 +74,11 @@ def keeps_result(statement: Writing, opened: Opened) -> bool:
     if not connector_for(uri).connector.upserts and not only_added(opened):
         raise UnsupportedError(
             f"rows of this query change after they came, and a stream into {uri.scheme}:// keeps none",
-            hint="make a table of the query: CREATE TABLE name AS SELECT …",
+            hint="make a table of the query: CREATE TABLE name AS SELECT …"
+            + ("; EMIT FINAL writes each row once" if isinstance(opened.plan, OverPlan) else ""),
             location=statement.location,
         )
-    return True
+    return not isinstance(opened.plan, OverPlan)
 
 
 def sink_output(
@@ -91,7 +93,8 @@ def sink_output(
     """Open what a statement writes to, and settle what an earlier start left."""
     uri, properties = target(statement)
     key = key_of(properties, ()) or opened.row_key
-    if opened.below is not None and not key and not only_added(opened.below):
+    changing = opened if isinstance(opened.plan, OverPlan) else opened.below
+    if changing is not None and not key and not only_added(changing):
         raise UnsupportedError(
             f"rows of this query change after they came, and have no key by which {uri.scheme}:// knows them",
             hint='name the columns that tell rows apart: WITH ("key" = "column")',

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from velostream.model.windows import EventTime, Windowing
 from velostream.plan.event_time import event_time_of, event_time_sql
+from velostream.plan.over_clauses import over_query, rows_time
 from velostream.plan.stream_joins import joins_streams
 from velostream.plan.windows import time_column, windowed
-from velostream.runtime.opening import common_options
+from velostream.runtime.opening import common_options, connector_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from velostream.model.options import CommonOptions
-    from velostream.model.statements import Query
+    from velostream.model.statements import Query, SourceRef
+    from velostream.plan.over_clauses import OverQuery
     from velostream.runtime.inputs import Input
 
 
@@ -26,6 +28,8 @@ class Timing:
     windowing: Windowing | None = None
     times: Mapping[str, EventTime] = field(default_factory=dict)
     """The event time of each input that has one."""
+    over: OverQuery | None = None
+    """The OVER over a source that the statement has, if it has one."""
 
     def apply(self, inputs: Mapping[str, Input]) -> None:
         """Tell inputs where their rows have the time and whether somebody waits; raises what is wrong."""
@@ -41,8 +45,6 @@ def timed(query: Query, options: CommonOptions) -> tuple[Query, Timing]:
     """The query with its window among its groups, and what the statement says of time."""
     only = common_options(query.sources[0].properties) if len(query.sources) == 1 else options
     column = time_column(query)
-    # What joined streams wait for is a matter of their rows, not of groups.
-    left, windowing = (query, None) if joins_streams(query) else windowed(query, only)
     times = {
         ref.id: event_time_of(
             ref, common_options(ref.properties), column if len(query.sources) == 1 else None
@@ -51,4 +53,25 @@ def timed(query: Query, options: CommonOptions) -> tuple[Query, Timing]:
     }
     if not query.sources and column is not None and len(query.tables) == 1:
         times[query.tables[0]] = EventTime(column)
+    if any(_replaced(ref) for ref in query.sources):
+        return _windowed(query, only, times)
+    named = rows_time(query)
+    if named is not None and not any(time.column for time in times.values()):
+        times = {name: replace(time, column=named) for name, time in times.items()}
+    over = over_query(query, only, next(iter(times.values()), None))
+    if over is not None:
+        return over.query, Timing(over.windowing, times, over)
+    return _windowed(query, only, times)
+
+
+def _windowed(query: Query, options: CommonOptions, times: Mapping[str, EventTime]) -> tuple[Query, Timing]:
+    # What joined streams wait for is a matter of their rows, not of groups.
+    left, windowing = (query, None) if joins_streams(query) else windowed(query, options)
     return left, Timing(windowing, times)
+
+
+def _replaced(ref: SourceRef) -> bool:
+    """Whether later rows of a source take the place of earlier ones."""
+    connector = connector_for(ref.uri)
+    messages = connector.connector.messages({**connector.parse(ref.uri), **ref.properties})
+    return messages is not None and messages.upserts

@@ -56,6 +56,7 @@ class KafkaSource(Source):
     partition_columns = ("_topic", "_partition")
     partition_sql = "concat(_topic, '/', _partition)"
     takes_tasks = True
+    frames_in_order = True
     rereadable = False
 
     def __init__(self, options: KafkaOptions, context: SourceContext) -> None:

@@ -1,0 +1,43 @@
+"""The work of a statement with OVER over a source: kept rows and result, one step at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from velostream.runtime.over import STEP, OverPipeline
+from velostream.runtime.window_work import WindowWork
+
+if TYPE_CHECKING:
+    from velostream.model.changes import SourceOffsets
+    from velostream.serving.store import TableStore
+
+
+@dataclass
+class OverWork(WindowWork):
+    """See `job.Work` for the contract of its methods; the pipeline is an OverPipeline."""
+
+    store: TableStore | None = field(default=None)
+    """Where the kept rows are, if nobody else closes it."""
+
+    @property
+    def _windows(self) -> Any:
+        assert isinstance(self.pipeline, OverPipeline)
+        return self.pipeline
+
+    def latest(self, after: SourceOffsets | None) -> SourceOffsets | None:
+        """Where the inputs are; first of all where the kept rows are, when the result is not there yet."""
+        behind: SourceOffsets | None = self._windows.unfinished(after)
+        if behind is not None:
+            return behind
+        plain = {key: offset for key, offset in after.items() if key != STEP} if after is not None else None
+        end = super().latest(plain)
+        if end is None or end == plain:
+            return after
+        return {**end, STEP: {"n": self._windows.next_step}}
+
+    def close(self) -> None:
+        """Close inputs, kept rows and output."""
+        super().close()
+        if self.store is not None:
+            self.store.close()
