@@ -47,7 +47,7 @@ def test_a_stream_that_fell_behind_its_table_says_what_to_do(opened, tmp_path: P
     job = database.job("late")
     job.wait(lambda j: j.stats.batches > 0, 30)
 
-    def gone(*_: object) -> None:
+    def gone(*_: object, **__: object) -> None:
         raise LaggingReaderError("the log no longer reaches back")
 
     monkeypatch.setattr(Table, "changes_between", gone)
