@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from velostream.cli.diagnostics import coloured, say, whisper
+from velostream.cli.diagnostics import caution, coloured, say, whisper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +72,15 @@ class Board:
         parts = [f"{rows:,} rows" if rows else "", f"{took:.1f} s" if took >= 0.1 else ""]
         extra = ", ".join(part for part in parts if part)
         self._print(message, extra)
+
+    def warn(self, warning: str) -> None:
+        """What was carried out may not go well for ever."""
+        if self._live is None:
+            caution(warning)
+            return
+        from rich.text import Text
+
+        self._live.console.print(Text.assemble(("! ", "bold yellow"), warning))
 
     def tell(self, reason: str) -> None:
         """Something takes long, and why."""

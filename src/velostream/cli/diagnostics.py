@@ -124,6 +124,11 @@ def warn(message: str, hint: str | None = None) -> None:
         _write(paint("hint: ", _CYAN) + hint)
 
 
+def caution(message: str) -> None:
+    """Something that goes well now and may not for ever."""
+    _write(f"{paint('warning: ', f'{_BOLD};{_YELLOW}')}{message}")
+
+
 def say(message: str, style: str = "") -> None:
     """Narration."""
     _write(paint(message, style) if style else message)

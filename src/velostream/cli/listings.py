@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_RARE = frozenset({"late_rows", "lookup_misses", "bad_rows", "errors", "restarts"})
+_RARE = frozenset(
+    {
+        "state_rows",
+        "state_bytes",
+        "state_growth",
+        "late_rows",
+        "lookup_misses",
+        "bad_rows",
+        "errors",
+        "restarts",
+    }
+)
 """Figures that are shown to people when they are not all zero."""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from velostream.cli.diagnostics import say, whisper
+from velostream.cli.diagnostics import caution, say, whisper
 from velostream.cli.durations import duration
 from velostream.cli.invocation import Invocation, common
 from velostream.cli.output import Output
@@ -144,6 +144,8 @@ def _print_all(
             result = event.result
             if result.message:
                 say(result.message)
+                for warning in result.warnings:
+                    caution(warning)
             elif result.table.num_columns:
                 took = time.monotonic() - started
                 output.write(shape(result.table) if output.pretty else result.table)

@@ -362,6 +362,8 @@ class Connector(ABC):
     """Whether its sinks take changes of rows by key."""
     headers: ClassVar[bool] = False
     """Whether rows of its sources have the system column `_headers`."""
+    rereadable: ClassVar[bool] = True
+    """Whether its sources are; see `Source`."""
 
     @staticmethod
     def parse(uri: Uri) -> Mapping[str, str]:

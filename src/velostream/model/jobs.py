@@ -97,6 +97,13 @@ class JobStats:
     last_batch_at: datetime | None = None
     lag: int | None = None
     """Records that the sources have and the job has not; None where no source can tell."""
+    state_rows: int | None = None
+    """Rows that the job has to remember to go on: groups, last rows of keys, rows kept beside it; None before
+    it has looked."""
+    state_bytes: int | None = None
+    """Memory of these rows and their indexes."""
+    state_growth: float | None = None
+    """By how many rows a minute they became more, over the last five minutes or since the job began."""
     partitions: tuple[PartitionStats, ...] = ()
 
 

@@ -25,6 +25,7 @@ from velostream.runtime.cuts import VERSION
 from velostream.runtime.inputs import Input, Inputs
 from velostream.runtime.live import LiveOutput, live_schema
 from velostream.runtime.opening import load_needed
+from velostream.runtime.outputs import table_of
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.timed_output import TimedOutput
@@ -211,6 +212,10 @@ class AgeingWork:
             sum(each.lookup_misses for each in figures),
             {part: count for each in figures for part, count in each.by_partition.items()},
         )
+
+    def state(self) -> Sequence[Table]:
+        """The rows that are kept, and what is made of them first: what follows that can be made anew."""
+        return (*(table_of(work.output) for work in self.live), *self.then[0].state())
 
     def lags(self) -> dict[str, int]:
         """Of all inputs."""

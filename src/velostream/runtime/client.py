@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -58,11 +59,12 @@ class Client:
 
     def sql(self, text: str, params: Params = None) -> Result:
         """Run statements there; the answer of the last one."""
-        result = Result()
+        result, warnings = Result(), tuple[str, ...]()
         for event in self.answers(text, params):
             if isinstance(event, Answer):
                 result = event.result
-        return result
+                warnings += result.warnings
+        return replace(result, warnings=warnings)
 
     def relations(self) -> dict[str, list[str]]:
         """Every name that a FROM may use, with its known columns."""
@@ -154,7 +156,8 @@ def _replies(
 def _event(reply: Mapping[str, Any], tables: list[pa.Table]) -> AnswerEvent | None:
     kind = reply.get("event")
     if kind == "answer":
-        return Answer(Result(tables[0], reply.get("message"), reply.get("engine") or ""))
+        told = tuple(map(str, reply.get("warnings", ())))
+        return Answer(Result(tables[0], reply.get("message"), reply.get("engine") or "", told))
     if kind == "following":
         return Following(tables[0].schema, tuple(reply["key"]), bool(reply["grouped"]))
     if kind == "changes":

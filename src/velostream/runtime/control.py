@@ -250,9 +250,8 @@ def _params(request: Mapping[str, Any], tables: list[pa.Table]) -> Params:
 def _send_event(connection: socket.socket, event: AnswerEvent) -> None:
     if isinstance(event, Answer):
         result = event.result
-        send(
-            connection, {"event": "answer", "message": result.message, "engine": result.engine}, result.table
-        )
+        told = {"message": result.message, "engine": result.engine, "warnings": result.warnings}
+        send(connection, {"event": "answer", **told}, result.table)
     elif isinstance(event, Following):
         header = {"event": "following", "key": event.key, "grouped": event.grouped}
         send(connection, header, event.schema.empty_table())

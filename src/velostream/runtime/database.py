@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -180,10 +181,11 @@ class Database:
         ends; `stream` follows it.
         """
         bound = params if params is None or isinstance(params, Mapping) else tuple(params)
-        result = Result()
+        result, warnings = Result(), tuple[str, ...]()
         for statement in self.check(text, params=bound):
             result = self.executor.run(statement, bound)
-        return result
+            warnings += result.warnings
+        return replace(result, warnings=warnings)
 
     def check(
         self, text: str, name: str = "<sql>", params: Mapping[str, Any] | tuple[Any, ...] | None = None

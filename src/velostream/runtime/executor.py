@@ -9,6 +9,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import structlog
 
 from velostream.errors import (
     ChangedStatementError,
@@ -26,7 +27,7 @@ from velostream.model.secrets import redact
 from velostream.model.tables import TableSpec
 from velostream.runtime import listing
 from velostream.runtime.dml import Dml, Params
-from velostream.runtime.explain import explain
+from velostream.runtime.explain import explain, warned
 from velostream.runtime.identity import column_place, difference, kind_of, same_but_replace, sink_name
 from velostream.runtime.opening import common_options
 from velostream.runtime.results import Result
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from velostream.runtime.replays import Replays
     from velostream.serving.store import TableStore
 
+
+log = structlog.get_logger("velostream.jobs")
 
 _MAKERS = (
     model.CreateTable,
@@ -263,7 +266,7 @@ class Executor:
             if old is None:
                 self.drop(name)
             raise
-        return Result(message=f"{what} created")
+        return Result(message=f"{what} created", warnings=self._warned(statement, job))
 
     def _replace_table(self, statement: model.CreateTable, name: str, what: str) -> Result:
         """Fill the new table beside the old one, which is served and kept up to date until it is loaded."""
@@ -273,7 +276,7 @@ class Executor:
             if job.state is JobState.FINISHED or _loaded(job):
                 with self._room(name):
                     self._jobs.adopt(job)
-                return Result(message=f"{what} replaced")
+                return Result(message=f"{what} replaced", warnings=self._warned(statement, job))
             if not self.stopping.is_set():
                 raise JobError(f"{what} stays as it was: the new one was stopped before it had loaded")
         except BaseException:
@@ -281,6 +284,14 @@ class Executor:
             raise
         self._jobs.discard(job)
         return Result(message=f"{what} stays as it was: the new one had not loaded before the end")
+
+    def _warned(self, statement: Continuous, job: Job) -> tuple[str, ...]:
+        entry = self._catalog.get(job.name)
+        columns = entry.columns if entry is not None else {}
+        found = warned(statement, {key: tuple(schema.names) for key, schema in columns.items()})
+        for warning in found:
+            log.warning("job", job=job.name, reason=warning)
+        return found
 
     def await_loaded(self, job: Job) -> None:
         """Until the job has taken in what its sources had when it started, or cannot.

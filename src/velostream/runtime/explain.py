@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,15 @@ from sqlglot import exp
 from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model import statements as model
 from velostream.model.durations import format_duration
-from velostream.plan.ageing import RESULT, ageing, steps_of
+from velostream.plan.ageing import RESULT, ageing, kept
 from velostream.plan.asof import asof_tables
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages, message_key
 from velostream.plan.over_clauses import outer_tree
 from velostream.plan.partitioning import spread_of
 from velostream.plan.planner import LAST_PER_KEY, NeedsColumns, plan_query
-from velostream.plan.plans import Plan, RecomputePlan, RowsPlan
+from velostream.plan.plans import GroupsPlan, Plan, RecomputePlan, RowsPlan
+from velostream.plan.remembered import Keeping, of_plan, of_rows, warnings
 from velostream.plan.steps import Step, StepKind
 from velostream.plan.stream_joins import joins_streams, stream_join
 from velostream.plan.windows import closing
@@ -31,10 +32,11 @@ from velostream.runtime.timing import timed
 from velostream.sql.usage import column_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from velostream.model.changes import Messages
     from velostream.plan.ageing import Ageing
+    from velostream.plan.remembered import Remembered
     from velostream.runtime.timing import Timing
 
 
@@ -57,12 +59,8 @@ def explain(
         duckdb = "duckdb where it is proven to agree with Spark, else spark"
         lines.append(f"  engine: {'spark' if elsewhere else duckdb}")
         return lines
-    key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
-    query = with_headers(query)
     try:
-        query, timing = timed(query, common_options(getattr(statement, "properties", {})))
-        lines += _times(query, timing)
-        plan, aged = _whole_plan(statement, query, key, columns or {}, timing)
+        chosen = _chosen(statement, query, columns or {})
     except NeedsColumns:
         return [*lines, "step: the kind is chosen once every input has told its columns"]
     except UnsupportedError as exc:
@@ -71,10 +69,96 @@ def explain(
             f"not executed in this version: {exc.message}",
             *([f"  {exc.hint}"] if exc.hint else []),
         ]
-    lines += _spreading(query, key, by_message=LAST_PER_KEY in plan.steps)
-    for number, step in enumerate((*steps_of(aged), *plan.steps), start=1):
-        lines += _step(number, step)
-    return [*lines, *_output(statement, plan, query)]
+    lines += _times(chosen.query, chosen.timing)
+    lines += _spreading(chosen.query, chosen.key, by_message=LAST_PER_KEY in chosen.plan.steps)
+    for number, (step, held) in enumerate(chosen.steps(), start=1):
+        lines += _step(number, step, held)
+    return [*lines, *_output(statement, chosen)]
+
+
+def warned(statement: model.Statement, columns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """What has to be said when the statement is made: rows that are kept, and only become more."""
+    query = getattr(statement, "query", None)
+    if not isinstance(query, model.Query):
+        return ()
+    try:
+        return warnings([held for _, held in _chosen(statement, query, columns).steps()])
+    except (NeedsColumns, UnsupportedError):
+        return ()
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """How a continuous statement would be carried out, as far as its text and known columns tell."""
+
+    query: model.Query
+    key: tuple[str, ...]
+    timing: Timing
+    aged: Ageing | None
+    plan: Plan
+    over: Plan | None
+    """What OVER over a source keeps, beneath the plan or itself."""
+    keeping: Keeping
+
+    def steps(self) -> Iterator[tuple[Step, Remembered | None]]:
+        """What is done, and what each part of it has to remember."""
+        for live in self.aged.live if self.aged is not None else ():
+            held = of_rows(live, self.plan, self.keeping)
+            yield live.step or _kept_step(held), held
+        result = of_plan(self.plan, self.keeping)
+        for step in self.plan.steps:
+            merged = step.state != "none" and step.kind is not StepKind.WATERMARK
+            beneath = self.over is not None and step in self.over.steps
+            held = of_plan(self.over, self.keeping) if self.over is not None and beneath else result
+            yield step, held if merged else None
+
+
+def _kept_step(held: Remembered) -> Step:
+    return Step(
+        StepKind.SOURCE, "keep rows", "the source may not have them when they are needed", state=held.what
+    )
+
+
+def _chosen(statement: model.Statement, query: model.Query, columns: Mapping[str, Sequence[str]]) -> _Chosen:
+    """The plan; raises NeedsColumns, and UnsupportedError where there is none."""
+    key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
+    query = with_headers(query)
+    options = common_options(getattr(statement, "properties", {}))
+    query, timing = timed(query, options)
+    plan, aged = _whole_plan(statement, query, key, columns, timing)
+    over = _inner_over(statement, query, columns, timing) if timing.over is not None else None
+    if aged is None and over is None and _computed_again(statement, query, plan):
+        aged = kept(query, {})
+        known = {**columns, **_live_columns(aged, columns)}
+        plan = closing(_planned(statement, aged.query, key, known), timing.windowing, aged.query)
+    joined = aged is not None and aged.appends
+    by_row = isinstance(plan, RowsPlan) and (plan.below is None or plan.stream is not None or joined)
+    sink = isinstance(statement, model.CreateStream | model.InsertIntoSink)
+    keeping = Keeping(
+        options.state_ttl,
+        beside=not by_row and over is None and (sink or options.retention is not None),
+        only_grows=_comes_only(statement, query, plan),
+        streams=bool(query.sources),
+        names={ref.id: str(ref.uri) for ref in query.sources},
+    )
+    return _Chosen(query, key, timing, aged, plan, over, keeping)
+
+
+def _computed_again(statement: model.Statement, query: model.Query, plan: Plan) -> bool:
+    """Whether groups are computed again from rows that a source may not have any more."""
+    if isinstance(statement, model.SelectStatement) or not isinstance(plan, GroupsPlan):
+        return False
+    gone = not all(connector_for(ref.uri).connector.rereadable for ref in query.sources)
+    return gone and not plan.mergeable and plan.stream is None
+
+
+def _comes_only(statement: model.Statement, query: model.Query, plan: Plan) -> bool:
+    """Whether no row of what is read can be taken back."""
+    windowing = plan.windowing if isinstance(plan, GroupsPlan) else None
+    once = windowing is not None and windowing.final and windowing.late != "update"
+    table = isinstance(statement, model.CreateTable) or not once
+    files = any(connector_for(ref.uri).name == "file" for ref in query.sources)
+    return bool(query.sources) and not (files and table)
 
 
 def _spreading(query: model.Query, key: tuple[str, ...], *, by_message: bool) -> list[str]:
@@ -154,6 +238,18 @@ def _whole_plan(
     return closing(_planned(statement, left, key, known), timing.windowing, left), aged
 
 
+def _inner_over(
+    statement: model.Statement, query: model.Query, columns: Mapping[str, Sequence[str]], timing: Timing
+) -> Plan:
+    """OVER over a source by itself."""
+    assert timing.over is not None
+    inner = timing.over.inner or query
+    watched = any(connector_for(ref.uri).name == "file" for ref in query.sources)
+    grows = not (watched and isinstance(statement, model.CreateTable))
+    plan = plan_query(inner, (), only_grows=grows, columns=_used(inner, columns))
+    return closing(plan, timing.windowing, inner)
+
+
 def _over_plan(
     statement: model.Statement,
     query: model.Query,
@@ -164,10 +260,7 @@ def _over_plan(
     """OVER over a source, and what is made of its rows."""
     assert timing.over is not None
     inner = timing.over.inner or query
-    watched = any(connector_for(ref.uri).name == "file" for ref in query.sources)
-    grows = not (watched and isinstance(statement, model.CreateTable))
-    plan = plan_query(inner, (), only_grows=grows, columns=_used(inner, columns))
-    plan = closing(plan, timing.windowing, inner)
+    plan = _inner_over(statement, query, columns, timing)
     if timing.over.inner is None and not key:
         return plan
     assert isinstance(inner.tree, exp.Select)
@@ -271,16 +364,18 @@ def _inputs(query: model.Query, in_delta: Collection[str]) -> list[str]:
 _LOOKUPS = "a lookup is a Spark job of up to a second, and more as the table grows"
 
 
-def _step(number: int, step: Step) -> list[str]:
+def _step(number: int, step: Step, held: Remembered | None) -> list[str]:
     return [
         f"step {number}: {step.what}",
         f"  kind: {step.kind}",
         f"  why: {step.why}",
         f"  state: {step.state}",
+        *([f"  bounded: {held.told}"] if held is not None else []),
     ]
 
 
-def _output(statement: model.Statement, plan: Plan, query: model.Query) -> list[str]:
+def _output(statement: model.Statement, chosen: _Chosen) -> list[str]:
+    plan, query = chosen.plan, chosen.query
     every = f" at most every {query.emit.every}" if query.emit.every else ", at most once per micro-batch"
     lines = [f"emission: {query.emit.mode}{every}"]
     if isinstance(statement, model.CreateTable):
@@ -299,8 +394,8 @@ def _output(statement: model.Statement, plan: Plan, query: model.Query) -> list[
     elif isinstance(statement, model.CreateStream):
         lines.append(f"output: {statement.properties.get('sink', 'console://')}")
     lines += realtime(statement)
-    if isinstance(plan, RowsPlan) and any(s.kind is StepKind.STATELESS for s in plan.steps):
-        lines.append("state grows: no")
+    grows = [held.grows for _, held in chosen.steps() if held is not None and held.bound is None]
+    lines.append(f"state grows: with {', with '.join(dict.fromkeys(grows))}" if grows else "state grows: no")
     if isinstance(plan, RecomputePlan):
         lines.append("cost: the whole query runs again for every change of an input")
     return lines

@@ -25,17 +25,20 @@ from velostream.runtime.stream import Stream
 from velostream.runtime.work import ColumnsWidenedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from velostream.model.changes import Commit, SourceOffsets
+    from velostream.serving.table import Table
 
 log = structlog.get_logger("velostream.job")
 
 POLL_SECONDS = 0.1
 """How often sources are asked for something new, unless one asks for another pace."""
+_STATE_SECONDS = 0.5
+"""How often a job looks at the size of what it remembers."""
 
 
 class Work(Protocol):
@@ -52,6 +55,9 @@ class Work(Protocol):
 
     def lags(self) -> Mapping[str, int]:
         """How far each partition of the sources is ahead of the result."""
+
+    def state(self) -> Sequence[Table]:
+        """The tables that hold what the work has to remember to go on."""
 
     def settled(self) -> bool:
         """Whether the last look at the inputs left nothing to a later one."""
@@ -125,6 +131,7 @@ class Job:
         """How many looks at the sources, begun and ended, found everything taken in."""
         self.health = "healthy"
         """What the sources say of themselves."""
+        self._state_at = 0.0
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -315,8 +322,11 @@ class Job:
 
     def _watch(self, work: Work, stream: Stream | RealtimeStream, backoff: Backoff) -> bool:
         """Until the job is stopped, or finished: then True."""
+        self._statistics.begins()
+        self._look_at_state(work, always=True)
         while not self._stop.is_set():
             self._spark()
+            self._look_at_state(work)
             self.questions.answer(work)
             have = work.offsets()
             end = work.latest(have)
@@ -333,9 +343,17 @@ class Job:
                 self.quiet_looks += self._idle
                 self._moved.notify_all()
             if self._once or (have is not None and work.finished(have)):
+                self._look_at_state(work, always=True)
                 return True
             self._stop.wait(work.poll_seconds)
         return False
+
+    def _look_at_state(self, work: Work, *, always: bool = False) -> None:
+        now = time.monotonic()
+        if always or now - self._state_at >= _STATE_SECONDS:
+            self._state_at = now
+            held = [table.held for table in work.state()]
+            self._statistics.holds(sum(rows for rows, _ in held), sum(size for _, size in held), now)
 
     def _heal(self, work: Work) -> None:
         self.health, reason = work.health()

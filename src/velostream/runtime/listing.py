@@ -104,6 +104,9 @@ def job_rows(jobs: Jobs | None, catalog: Catalog, store: TableStore | None = Non
             "latency_ms": pa.array([round(i.stats.latency_ms, 1) for i in infos], pa.float64()),
             "lag": pa.array([i.stats.lag for i in infos], pa.int64()),
             "watermark": pa.array([i.stats.watermark for i in infos], pa.timestamp("us", tz="UTC")),
+            "state_rows": pa.array([i.stats.state_rows for i in infos], pa.int64()),
+            "state_bytes": pa.array([i.stats.state_bytes for i in infos], pa.int64()),
+            "state_growth": pa.array([_rounded(i.stats.state_growth) for i in infos], pa.float64()),
             "late_rows": pa.array([i.stats.late_rows for i in infos], pa.int64()),
             "lookup_misses": pa.array([i.stats.lookup_misses for i in infos], pa.int64()),
             "bad_rows": pa.array([i.stats.bad_rows for i in infos], pa.int64()),
@@ -115,6 +118,10 @@ def job_rows(jobs: Jobs | None, catalog: Catalog, store: TableStore | None = Non
             ),
         }
     )
+
+
+def _rounded(figure: float | None) -> float | None:
+    return round(figure, 1) if figure is not None else None
 
 
 def _letters_by_job(store: TableStore | None) -> dict[str, int]:

@@ -36,6 +36,11 @@ _GAUGES = {
     "latency_ms": ("batch_milliseconds", "Mean time of a micro-batch, over the last half minute"),
     "last_batch_ms": ("last_batch_milliseconds", "Time of the last micro-batch"),
 }
+_STATE_GAUGES = {
+    "state_rows": "Rows that a job has to remember to go on",
+    "state_bytes": "Memory of the rows that a job has to remember",
+    "state_growth": "Rows a minute by which what a job remembers grew, over the last five minutes",
+}
 _TABLE_GAUGES = {
     "record_count": ("rows", "Rows of a table"),
     "bytes": ("bytes", "Memory of a table's columns"),
@@ -55,6 +60,7 @@ class Figures:
         infos = [job.info for job in self._database.jobs_by_name.established()]
         yield from _counters(infos)
         yield from _gauges(infos)
+        yield from _held(infos)
         yield from _watermarks(infos)
         yield from _partitions(infos)
         yield from _states(infos)
@@ -101,6 +107,16 @@ def _gauges(infos: list[JobInfo]) -> Iterator[Metric]:
         family = GaugeMetricFamily(f"velostream_job_{name}", text, labels=["job", "kind"])
         for info in infos:
             family.add_metric([info.name, info.kind], getattr(info.stats, field))
+        yield family
+
+
+def _held(infos: list[JobInfo]) -> Iterator[Metric]:
+    for field, text in _STATE_GAUGES.items():
+        family = GaugeMetricFamily(f"velostream_job_{field}", text, labels=["job", "kind"])
+        for info in infos:
+            figure = getattr(info.stats, field)
+            if figure is not None:
+                family.add_metric([info.name, info.kind], figure)
         yield family
 
 

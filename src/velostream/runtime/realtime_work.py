@@ -244,6 +244,10 @@ class RealtimeWork:
         keep_as_told(self._letters, self._name, self._options, stage, f"{start}", rows)
         return len(rows)
 
+    def state(self) -> tuple[()]:
+        """Nothing: each record is looked at by itself."""
+        return ()
+
     def lags(self) -> dict[str, int]:
         """How far the partitions are ahead of the last look."""
         return dict(self._source.lags((self.offsets() or {}).get(self._id, {})))

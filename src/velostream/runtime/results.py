@@ -25,6 +25,8 @@ class Result:
     message: str | None = None
     engine: str = ""
     """Who answered: duckdb, spark or velostream itself."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know of what was made, such as state that grows without bound."""
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table."""

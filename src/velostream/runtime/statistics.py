@@ -18,6 +18,12 @@ _COUNTED = ("records_in", "records_out", "bad_rows", "rows_looked_up", "lookup_m
 
 _WINDOW_SECONDS = 30.0
 """Rates are over this much of the past."""
+_GROWTH_SECONDS = 300.0
+"""The growth of state is over this much of the past,"""
+_GROWTH_STEP = 5.0
+"""looked at no more often than this."""
+_GROWTH_LEAST = 1.0
+"""Over less than this there is no growth to speak of."""
 
 
 class Statistics:
@@ -33,6 +39,8 @@ class Statistics:
         self._watermark: int | None = None
         self._event_times: Mapping[str, int] = {}
         self._codes: Counter[str] = Counter()
+        self._state: tuple[int, int] | None = None
+        self._grown: deque[tuple[float, int]] = deque()
 
     def batch(self, figures: BatchFigures, seconds: float) -> None:
         """One batch is done."""
@@ -48,6 +56,28 @@ class Statistics:
     def behind(self, lags: Mapping[str, int]) -> None:
         """How many records each partition has that the job has not."""
         self._lags = lags
+
+    def holds(self, rows: int, size: int, at: float) -> None:
+        """How many rows the job has to remember at a time of the monotonic clock, and the bytes they take."""
+        with self._lock:
+            self._state = (rows, size)
+            if not self._grown or at - self._grown[-1][0] >= _GROWTH_STEP:
+                self._grown.append((at, rows))
+            while self._grown[0][0] < at - _GROWTH_SECONDS:
+                self._grown.popleft()
+
+    def begins(self) -> None:
+        """The job starts: what it remembers is compared with what it finds now."""
+        with self._lock:
+            self._grown.clear()
+
+    def _growth(self, now: float) -> float | None:
+        """Rows a minute."""
+        if self._state is None or not self._grown:
+            return None
+        since, rows = self._grown[0]
+        passed = now - since
+        return (self._state[0] - rows) * 60.0 / passed if passed >= _GROWTH_LEAST else None
 
     def error(self, code: str) -> None:
         """Something failed; `code` is the kind of error."""
@@ -93,6 +123,9 @@ class Statistics:
                 last_batch_at=self._last,
                 watermark=_shown(self._watermark),
                 lag=sum(self._lags.values()) if self._lags else None,
+                state_rows=self._state[0] if self._state is not None else None,
+                state_bytes=self._state[1] if self._state is not None else None,
+                state_growth=self._growth(now),
                 partitions=self._by_partition(span),
             )
 

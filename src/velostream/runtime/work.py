@@ -16,6 +16,7 @@ from velostream.errors import (
 )
 from velostream.model.jobs import BatchFigures
 from velostream.plan.merge import SumOverflowError
+from velostream.plan.plans import RowsPlan
 from velostream.plan.spark import error_condition, error_states, error_text, of_statement
 from velostream.runtime.cuts import VERSION, newest_cut
 from velostream.runtime.dead_letters import keep_as_told
@@ -24,7 +25,7 @@ from velostream.runtime.partitioning import FAILED, strategy_failed
 from velostream.runtime.table_source import TableSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from velostream.runtime.isolation import Culprit
     from velostream.runtime.outputs import JobOutput
     from velostream.runtime.pipeline import Pipeline, Progress
+    from velostream.serving.table import Table
 
 log = structlog.get_logger("velostream.job")
 
@@ -295,6 +297,11 @@ class ContinuousWork:
         for key, item in self.inputs.all.items():
             found |= item.source.lags(have.get(key, {}))
         return found
+
+    def state(self) -> Sequence[Table]:
+        """The table of groups, or of the last row of each key: what comes is merged into its rows."""
+        plain = isinstance(self.pipeline.plan, RowsPlan)
+        return () if plain or not isinstance(self.output, TableOutput) else (self.output.table,)
 
     def settled(self) -> bool:
         """Whether every input has shown all there is, at positions that belong together."""

@@ -125,6 +125,12 @@ class TableReader:
             disk_bytes=self._journal.disk_bytes,
         )
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """Rows that are stored, those that readers do not see included, and the memory that they need."""
+        version = self._version
+        return version.physical_count, memory_of(version).needed
+
     # --- reading by key -----------------------------------------------------------------------------
 
     def get(self, key: Any, *more: Any) -> Row | None:

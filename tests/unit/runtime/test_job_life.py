@@ -31,6 +31,9 @@ class Endless:
     def health(self) -> tuple[str, None]:
         return "healthy", None
 
+    def state(self) -> tuple[()]:
+        return ()
+
     def lags(self) -> dict[str, int]:
         return {}
 

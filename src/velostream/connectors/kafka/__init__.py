@@ -27,6 +27,7 @@ class KafkaConnector(Connector):
     Options = KafkaOptions
     upserts = True
     headers = True
+    rereadable = False
     parse = staticmethod(parse_kafka)
 
     @classmethod

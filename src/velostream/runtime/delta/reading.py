@@ -131,6 +131,11 @@ class DeltaReading(Table):
             disk_bytes=self._maintenance.disk_bytes(),
         )
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """Rows; they take no memory to speak of."""
+        return len(self._version), 0
+
     # --- reading by key -----------------------------------------------------------------------------------
 
     def get(self, key: Any, *more: Any) -> Row | None:
