@@ -74,3 +74,38 @@ def test_partitions_of_several_topics_are_told_apart(
         f"{one}/0": NOON + timedelta(seconds=300),
         f"{other}/0": NOON + timedelta(seconds=130),
     }
+
+
+def test_windows_written_to_a_topic_and_the_rows_they_are_made_of_are_forgotten(
+    database, topic, produce, consume, broker, wait_until
+):
+    name, out = topic(1), topic(1)
+    job = f"forgets_{name}"
+
+    def written() -> list[tuple[str, int]]:
+        found = consume(out)
+        assert all(record.value is not None for record in found)
+        return sorted((record.json["symbol"], record.json["d"]) for record in found)
+
+    def take(*rows: Sent) -> None:
+        produce(name, rows)
+        assert database.wait_idle(60)
+
+    database.sql(
+        f"CREATE STREAM {job} AS SELECT symbol, COUNT(DISTINCT quantity) AS d "
+        f"FROM kafka://{broker.address}/{name} WINDOW TUMBLING(INTERVAL '1' MINUTE) GROUP BY symbol "
+        'WITH ("event.time.column" = "ts", "schema" = "symbol STRING, quantity BIGINT, ts STRING", '
+        f"\"sink\" = 'kafka://{broker.address}/{out}', \"key\" = 'symbol')"
+    )
+    take(trade("A", 1, 0, 0), trade("A", 1, 1, 0), trade("B", 1, 2, 0))
+    take(trade("A", 2, 3, 0), trade("A", 7, 60, 0))
+    assert written() == [("A", 2), ("B", 1)]
+    take(trade("A", 7, 150, 0))
+    database.sql(f"PAUSE JOB {job}")
+    database.sql(f"RESUME JOB {job}")
+    take(trade("C", 7, 210, 0), trade("A", 9, 30, 0))
+    take(trade("C", 7, 211, 0))
+    assert written() == [("A", 1), ("A", 1), ("A", 2), ("B", 1)]
+    # The window that is open with its two rows, and the row of the one that closed last.
+    wait_until(lambda: database.job(job).stats.state_rows == 4)
+    assert [row.kind for row in database.table("dead_letters").rows() if row.job == job] == ["late"]

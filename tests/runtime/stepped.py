@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 from pydantic import Field
 
-from velostream.connectors.base import Connector, Source
+from velostream.connectors.base import Connector, Sink, Source
 from velostream.connectors.registry import default_registry
 from velostream.model.options import Options
 
@@ -24,6 +24,9 @@ class Steps:
         self.rows: dict[str, list[tuple[Any, ...]]] = {str(number): [] for number in range(partitions)}
         self.ends: list[dict[str, int]] = []
         self.over = False
+        self.rereadable = True
+        self.written: list[pa.Table] = []
+        """What statements wrote to `stepped://name`, each write one table."""
 
     def give(self, rows: dict[str, list[tuple[Any, ...]]]) -> None:
         """Rows of one more step."""
@@ -39,6 +42,7 @@ class SteppedOptions(Options):
 class SteppedSource(Source):
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
+        self.rereadable = steps.rereadable
 
     def discover(self) -> pa.Schema:
         return SCHEMA
@@ -62,14 +66,32 @@ class SteppedSource(Source):
         return self._steps.over and (not self._steps.ends or offset == self._steps.ends[-1])
 
 
+class SteppedSink(Sink):
+    takes_deletes = True
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def write(self, batch: int, rows: pa.Table) -> Any:
+        self._steps.written.append(rows)
+        return {"writes": len(self._steps.written)}
+
+    def recover(self, recorded: Any) -> None:
+        del self._steps.written[recorded["writes"] if recorded else 0 :]
+
+
 class SteppedConnector(Connector):
     name = "stepped"
     schemes = ("stepped",)
     Options = SteppedOptions
+    upserts = True
     all: ClassVar[dict[str, Steps]] = {}
 
     def source(self, uri: Any, options: Any, context: Any) -> Source:
         return SteppedSource(self.all[str(uri).removeprefix("stepped://")])
+
+    def sink(self, uri: Any, options: Any, context: Any) -> Sink:
+        return SteppedSink(self.all[str(uri).removeprefix("stepped://")])
 
 
 def stepped(name: str, partitions: int = 1) -> Steps:

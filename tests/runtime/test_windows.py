@@ -11,6 +11,7 @@ import pytest
 from stepped import stepped
 
 from velostream.errors import PropertyError, UnsupportedError
+from velostream.runtime import feed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -400,3 +401,19 @@ def test_what_makes_no_sense_is_told(database):
     database.create_table("plain", [{"k": 1}])
     with pytest.raises(UnsupportedError, match="has to name the column that holds the time"):
         database.sql(f"CREATE TABLE wrong AS SELECT k, COUNT(*) AS c FROM plain WINDOW {EVERY} GROUP BY k")
+
+
+def test_windows_over_a_small_table_close_too(database, monkeypatch):
+    monkeypatch.setattr(feed, "FEW_ROWS", 1000)
+    database.sql("CREATE TABLE e (id BIGINT PRIMARY KEY, k STRING, ts TIMESTAMP)")
+    database.sql(
+        "CREATE TABLE few AS SELECT k, COUNT(DISTINCT id) AS c, window_start FROM e "
+        "WINDOW TUMBLING(ts, INTERVAL '1' MINUTE) GROUP BY k"
+    )
+    database.sql("INSERT INTO e VALUES (1, 'a', TIMESTAMP '2026-05-01 12:00:00')")
+    assert database.wait_idle(60)
+    database.sql("INSERT INTO e VALUES (2, 'a', TIMESTAMP '2026-05-01 12:00:30')")
+    assert database.wait_idle(60)
+    database.sql("INSERT INTO e VALUES (3, 'a', TIMESTAMP '2026-05-01 12:01:00')")
+    assert database.wait_idle(60)
+    assert [(row.k, row.c, row.window_start) for row in database.table("few").rows()] == [("a", 2, NOON)]

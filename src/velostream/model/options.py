@@ -78,7 +78,10 @@ class CommonOptions(Options):
         description="in which windows of days and months, and those that divide a day, begin",
     )
     state_ttl: Duration | None = Field(
-        None, alias="state.ttl", description="forget state not touched for this long"
+        None,
+        alias="state.ttl",
+        description="groups and keys that no row touched for this long are forgotten, windows this long "
+        "after they closed; sinks hear nothing of it",
     )
     retention: Duration | None = Field(
         None,

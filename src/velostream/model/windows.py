@@ -29,6 +29,10 @@ class Windowing:
     size: int = 0
     advance: int = 0
     """Sliding windows: how long one is, and how far it is from one to the next."""
+    span: int = 0
+    """How long after a row's event time the last window that it is in ends at most; sessions may go on."""
+    ttl: int | None = None
+    """How long after it has closed a window is forgotten; None: it is not for that."""
     time: str = ""
     """SQL of a row's event time."""
     start: str = ""

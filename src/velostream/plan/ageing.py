@@ -24,7 +24,7 @@ from velostream.plan.resolve import conjuncts
 from velostream.plan.steps import Step, StepKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from velostream.model.statements import Query
 
@@ -43,6 +43,8 @@ PASSES = "__passes"
 """Hidden column: when the watermark has passed the row for good, in microseconds."""
 CLOSED = "_closed"
 """Column of rows with such a moment: whether the watermark has passed it."""
+LEAVES = "__leaves"
+"""Hidden column: when what is computed from the row is settled, so that it is forgotten, in microseconds."""
 
 _HINT = (
     "compare a column with the clock, alone or with AND: ts > now() - INTERVAL 1 HOUR; "
@@ -72,6 +74,10 @@ class LiveRows:
     """How long a row is kept after its event time, in microseconds of the watermark; None: until told."""
     closes: int | None = None
     """How long after its event time a row waits for others: then `_closed` turns true; None: it has none."""
+    span: int | None = None
+    """Under windows: how long after its event time the last window that a row is in ends at most."""
+    ttl: int | None = None
+    """How long after it came a row is forgotten, in microseconds; None: not for that."""
 
     last: tuple[str, ...] = ()
     """Key columns, where of the rows that the watermark has passed only the last of each key is kept."""
@@ -95,6 +101,10 @@ class LiveRows:
             items += [f"{time} + {self.grace + 1}L AS {PASSES}"] if self.last else []
             if self.closes is not None:
                 items += [f"{time} + {self.closes + 1}L AS {CLOSES}", f"false AS {CLOSED}"]
+        if self.span is not None:
+            # Some later than need be, so that moments are few. A row without a time is in no window.
+            end, step = f"(unix_micros({alias}.{_quoted(EVENT_TIME)}) + {self.span}L)", self.span // 8 + 1
+            items.append(f"coalesce({end} + {step}L - pmod({end}, {step}L), 0L) AS {LEAVES}")
         # A comparison with null never holds, which greatest and least pass over.
         conditions = [each.sql(dialect=SPARK) for each in self.conditions]
         conditions += [f"({bound.value.sql(dialect=SPARK)}) IS NOT NULL" for bound in self.bounds]
@@ -109,7 +119,7 @@ class LiveRows:
         expressions = (*(bound.value for bound in self.bounds), *self.conditions)
         columns = [c for each in expressions for c in each.find_all(exp.Column) if not _unit(c)]
         named = frozenset(_head(column, self.alias) for column in columns) | {*self.last}
-        return named | {EVENT_TIME} if self.timed else named
+        return named | {EVENT_TIME} if self.timed or self.span is not None else named
 
     @property
     def step(self) -> Step | None:
@@ -394,10 +404,3 @@ def _refused(query: Query, condition: exp.Expr, why: str) -> UnsupportedError:
         hint=_HINT,
         location=query.location,
     )
-
-
-def steps_of(aged: Ageing | None) -> Iterator[Step]:
-    """What EXPLAIN says of the live rows."""
-    for each in aged.live if aged is not None else ():
-        if each.step is not None:
-            yield each.step

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from velostream.model.durations import format_duration
-from velostream.plan.plans import GroupsPlan, RecomputePlan, UpsertPlan
+from velostream.plan.plans import GroupsPlan, OverPlan, RecomputePlan, UpsertPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,9 +79,24 @@ def of_plan(plan: Plan, keeping: Keeping) -> Remembered | None:
         return _by_key(what, "groups", keeping)
     if isinstance(plan, UpsertPlan):
         return _by_key("the last row of each key", "keys", keeping)
+    if isinstance(plan, OverPlan):
+        return _over(plan)
     if isinstance(plan, RecomputePlan):
         return Remembered("the result", grows="the result itself")
     return None
+
+
+def _over(plan: OverPlan) -> Remembered:
+    if plan.bounded:
+        what = "the rows that OVER looks back to"
+        ends = "OVER looks back no further"
+        return Remembered(what, grows="the number of keys") if plan.keys else Remembered(what, ends)
+    return Remembered(
+        "all rows, which OVER looks back to, beside the job",
+        grows="every row",
+        advice="ORDER BY the event time with ROWS BETWEEN n PRECEDING AND … bounds it",
+        endless=True,
+    )
 
 
 def _by_key(what: str, each: str, keeping: Keeping) -> Remembered:
@@ -128,6 +143,9 @@ def of_rows(live: LiveRows, plan: Plan, keeping: Keeping) -> Remembered:
     name = (keeping.names or {}).get(live.relation, live.relation)
     if live.message_key is not None:
         return Remembered(f"the last row of each message key of {name}", grows="the number of message keys")
+    if live.last:
+        what = f"the last row of each key of {name}, and those that the watermark has not passed"
+        return Remembered(what, grows="the number of keys")
     if live.keep is not None:
         return Remembered(f"rows of {name}", "the watermark takes them out when none can come that they meet")
     if live.bounds:

@@ -64,9 +64,19 @@ def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | N
         gap=_micros(spec.gap) if spec.gap is not None else 0,
         size=_micros(spec.size) if spec.size is not None else 0,
         advance=_micros(spec.advance) if spec.advance is not None else 0,
+        span=_span(spec),
+        ttl=_micros(options.state_ttl) if options.state_ttl is not None else None,
         time=time.sql(dialect="spark"),
     )
     return replace(query, tree=select, window=None), windowing
+
+
+def _span(spec: WindowSpec) -> int:
+    """How long after a time the last window that it is in ends at most; a day more where clocks change."""
+    if spec.gap is not None:
+        return _micros(spec.gap)
+    length = spec.size if spec.size is not None else timedelta(days=31 * (spec.months or 0))
+    return _micros(length + timedelta(days=1) if length >= timedelta(days=1) else length)
 
 
 def _everything(query: Query, options: CommonOptions) -> Windowing:
@@ -108,8 +118,17 @@ def closing(
     detail = ""
     if windowing.bounded:
         windowing = replace(windowing, start=plan.keys[-2], end=plan.keys[-1])
-        detail = _detail(query.tree, windowing.time, inputs) if plan.below is None else ""
+        detail = _detail(query.tree, windowing.time, inputs) if _of_one(plan, query) else ""
     return replace(plan, windowing=windowing, detail_sql=detail, steps=(*plan.steps, _step(windowing)))
+
+
+def _of_one(plan: Plan, query: Query) -> bool:
+    """Whether the rows that are grouped are rows of one relation, which can be named one by one."""
+    if plan.below is None:
+        return True
+    tree = query.tree
+    alone = isinstance(tree, exp.Select) and not tree.args.get("joins") and not tree.args.get("with_")
+    return alone and plan.stream is None and isinstance(tree.args["from_"].this, exp.Table)
 
 
 def _detail(tree: exp.Expr, time: str, inputs: frozenset[str]) -> str:

@@ -17,15 +17,15 @@ from velostream.errors import TypeMismatchError, UnknownNameError
 from velostream.model.jobs import BatchFigures
 from velostream.model.moments import micros, moment
 from velostream.model.tables import TableSpec
-from velostream.plan.ageing import RESULT
+from velostream.plan.ageing import FROM, RESULT, UNTIL
 from velostream.plan.planner import POSITION, last_per_message_key
 from velostream.plan.plans import RowsPlan, UpsertPlan
 from velostream.plan.spark import private_session, query_schema
 from velostream.runtime.cuts import VERSION
 from velostream.runtime.inputs import Input, Inputs
-from velostream.runtime.live import LiveOutput, live_schema
+from velostream.runtime.live import ForgettingOutput, LiveOutput, live_schema
 from velostream.runtime.opening import load_needed
-from velostream.runtime.outputs import table_of
+from velostream.runtime.outputs import TableOutput, table_of
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.timed_output import TimedOutput
@@ -55,6 +55,12 @@ class LiveInput:
     shape: ResultShape
     inputs: Inputs
     output: LiveOutput | TimedOutput
+
+    @property
+    def goes(self) -> bool:
+        """Whether rows of it are taken back again, by the clock or by a later one of the same message key."""
+        by_clock = isinstance(self.output, LiveOutput) and {FROM, UNTIL} & set(self.shape.physical.names)
+        return bool(by_clock) or isinstance(self.plan, UpsertPlan)
 
 
 class LiveSource(TableSource):
@@ -112,10 +118,13 @@ def open_live(
         plan = RowsPlan(live.sql(columns, now), steps=(live.step,) if live.step is not None else ())
     _, shape = shape_of(session, plan, views)
     _check_types(session, live)
-    schema = live_schema(shape.physical)
+    leaves = live.span is not None or live.ttl is not None
+    schema = live_schema(shape.physical, leaves=leaves)
     table = open_or_make(store, TableSpec(live.id, schema, shape.key, owner=owner))
     inputs = Inputs(session, {item.id: item})
-    output = TimedOutput(table, live.last) if live.timed else LiveOutput(table, now)
+    output: LiveOutput | TimedOutput = TimedOutput(table, live.last) if live.timed else LiveOutput(table, now)
+    if leaves:
+        output = ForgettingOutput(table, now, live.ttl)
     return LiveInput(session, plan, shape, inputs, output)
 
 
@@ -157,6 +166,8 @@ class AgeingWork:
     """What is made of them, each of what the one before made: the last is the result."""
     clock: Callable[[], datetime]
     store: TableStore
+    kept: Table | None = None
+    """The result that the last of them follows, if it is kept beside the job."""
 
     def offsets(self) -> SourceOffsets | None:
         """What the live rows and the result contain."""
@@ -172,9 +183,22 @@ class AgeingWork:
             end = work.latest(have)
             if (end is not None and end != have) or _due(work, now):
                 ends[str(number)] = end or have or {}
-        if not ends and not any(_newest(work) for work in self.then):
+        if not ends and not self.untouched() and not any(_newest(work) for work in self.then):
             return after
         return {**ends, CLOCK: {"at": now}}
+
+    def untouched(self) -> bool:
+        """Whether rows of what is kept are to be forgotten: nothing touched them for `state.ttl`.
+
+        Not before whoever follows it has begun to: from then on the log tells it everything.
+        """
+        due = self.kept.next_due if self.kept is not None else None
+        return due is not None and due <= micros(self.clock()) and self.then[-1].offsets() is not None
+
+    def forget_untouched(self) -> None:
+        """Let them go; nobody hears of it."""
+        if self.kept is not None and self.untouched():
+            self.kept.expire(forget=True)
 
     def _time(self) -> int:
         """The clock, which never goes back."""
@@ -184,6 +208,8 @@ class AgeingWork:
     def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
         """Live rows first, then the result."""
         at = moment(end[CLOCK]["at"])
+        self.forget_untouched()
+        self._forget_rows(micros(at))
         figures = []
         for number, work in enumerate(self.live):
             target = end.get(str(number))
@@ -213,6 +239,14 @@ class AgeingWork:
             {part: count for each in figures for part, count in each.by_partition.items()},
         )
 
+    def _forget_rows(self, now: int) -> None:
+        """Forget rows that nothing is computed from any more."""
+        for output in (work.output for work in self.live):
+            if isinstance(output, ForgettingOutput):
+                at = now if output.ttl is not None else self.then[0].settled_at()
+                if at is not None and output.due(at):
+                    output.forget(at)
+
     def state(self) -> Sequence[Table]:
         """The rows that are kept, and what is made of them first: what follows that can be made anew."""
         return (*(table_of(work.output) for work in self.live), *self.then[0].state())
@@ -223,9 +257,8 @@ class AgeingWork:
 
     def settled(self) -> bool:
         """Whether no input and no clock leaves anything to a later look."""
-        return all(work.settled() for work in (*self.live, *self.then)) and not any(
-            _due(work, self._time()) for work in self.live
-        )
+        still = all(work.settled() for work in (*self.live, *self.then)) and not self.untouched()
+        return still and not any(_due(work, self._time()) for work in self.live)
 
     def health(self) -> tuple[str, str | None]:
         """The first input that is not healthy, or healthy."""
@@ -250,6 +283,8 @@ class AgeingWork:
         """As often as the inputs ask for, and in time for the next row that is due."""
         waits = [work.poll_seconds for work in (*self.live, *self.then)]
         due = [each for each in (_output(work).next_due for work in self.live) if each is not None]
+        if self.kept is not None and self.kept.next_due is not None:
+            due.append(self.kept.next_due)
         if due:
             waits.append(max(_SHORTEST_WAIT, (min(due) - self._time()) / 1_000_000))
         return min(waits)
@@ -272,10 +307,16 @@ def _output(work: ContinuousWork) -> LiveOutput:
 
 
 def _newest(work: ContinuousWork) -> SourceOffsets | None:
-    """The newest position, if it is not what the work has."""
+    """The newest position, if it is not what the work has; of a sink, if there is something to write."""
     have = work.offsets()
     newest = work.latest(have)
-    return None if newest == have else newest
+    if newest == have or newest is None:
+        return None
+    if have is None or isinstance(work.output, TableOutput):
+        return newest
+    sources = [(key, item.source) for key, item in work.inputs.all.items()]
+    forgot = all(isinstance(s, LiveSource) and s.only_forgot(have[key], newest[key]) for key, s in sources)
+    return None if forgot else newest
 
 
 def _due(work: ContinuousWork, now: int) -> bool:

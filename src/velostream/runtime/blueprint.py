@@ -36,6 +36,7 @@ from velostream.runtime.opened import (
 from velostream.runtime.opening import common_options, open_source, wait_for, wait_for_tables
 from velostream.runtime.over_opening import open_over
 from velostream.runtime.partitioning import Strategies
+from velostream.runtime.retention import stored
 from velostream.runtime.table_source import LookedUpSource, TableSource
 from velostream.runtime.timing import Timing, timed
 from velostream.serving.store import TableStore
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from velostream.connectors.base import Source
     from velostream.model.changes import Messages
     from velostream.model.options import CommonOptions
+    from velostream.model.tables import Retention
     from velostream.plan.ageing import Ageing
     from velostream.runtime.delta.engine import DeltaEngine
     from velostream.runtime.select import LiveSelect
@@ -91,10 +93,12 @@ def open_query(
     tell: Callable[[str], None],
     options: CommonOptions,
     declared: tuple[tuple[str, pa.DataType], ...] = (),
+    beside: bool = False,
 ) -> Opened:
     """Open every input and plan the query; raises what is wrong with it, placed in the user's SQL.
 
-    `table`: rows may be taken back. `materialized`: the result is a table that stays.
+    `table`: rows may be taken back. `materialized`: the result is a table that stays. `beside`: it is kept
+    beside the job, for a sink.
     """
     for ref in query.sources:
         check_strategy(common_options(ref.properties).partition_strategy, site.strategies.names())
@@ -144,9 +148,10 @@ def open_query(
         opened = planned(
             session, query, key, sources, known, declared, table=table, messages=messages, timing=timing
         )
-        if table and not in_delta and _needs_rows(opened, sources):
-            every = kept(query, {})
+        if (table or beside) and not in_delta and _needs_rows(opened, sources, options):
+            every = _every_row(query, sources, timing, options)
             opened = _over_live(site, query, every, key, sources, known, declared, folder, reader, timing)
+            opened = replace(opened, plan=replace(opened.plan, forgetful=every.forgets))
         return _spread(site, query, key, opened)
     except BaseException:
         for source in sources.values():
@@ -242,12 +247,30 @@ def _by_message(opened: Opened) -> bool:
     return isinstance(opened.plan, UpsertPlan) and opened.plan.deletes
 
 
-def _needs_rows(opened: Opened, sources: Mapping[str, Source]) -> bool:
-    """Whether groups are computed again from rows that the source may not have any more."""
+def _needs_rows(opened: Opened, sources: Mapping[str, Source], options: CommonOptions) -> bool:
+    """Whether groups are computed again from rows that the source may not have, or that are forgotten."""
     plan = opened.plan
-    if not isinstance(plan, GroupsPlan) or all(source.rereadable for source in sources.values()):
+    if not isinstance(plan, GroupsPlan) or not opened.only_grows:
+        return False
+    forgets = options.state_ttl is not None and (plan.windowing is None or not plan.windowing.bounded)
+    if not forgets and all(source.rereadable for source in sources.values()):
         return False
     return plan.stream is None and not (plan.mergeable and opened.shape.ordered)
+
+
+def _every_row(query: Query, sources: Mapping[str, Source], timing: Timing, options: CommonOptions) -> Ageing:
+    """The query over all rows of its sources, kept as tables until what is computed of them is settled."""
+    every, windowing = kept(query, {}), timing.windowing
+    span, ttl = None, None
+    if windowing is not None and windowing.bounded:
+        closes = windowing.late != "update" or windowing.ttl is not None
+        span = windowing.span if closes else None
+    elif options.state_ttl is not None:
+        ttl = options.state_ttl // timedelta(microseconds=1)
+    if span is None and ttl is None:
+        return every
+    live = tuple(replace(each, span=span, ttl=ttl) for each in every.live)
+    return replace(every, live=live, forgets=True)
 
 
 def _over_live(
@@ -267,7 +290,7 @@ def _over_live(
     system = sorted({column.name for column in aged.query.tree.find_all(exp.Column)} & SYSTEM_TYPES.keys())
     names = {each.id: [*schemas[each.relation].names, *system] for each in aged.live}
     usage = column_usage(aged.query, {**{n: s.names for n, s in schemas.items()}, **names})
-    store = TableStore(folder / "live")
+    store = TableStore(folder / "live", clock=site.clock)
     store.budget = site.store.budget
     try:
         session = private_session(site.spark())
@@ -303,7 +326,7 @@ def _over_live(
         raise
 
 
-def open_retained(site: Site, opened: Opened, folder: Path, owner: str) -> Opened:
+def open_retained(site: Site, opened: Opened, folder: Path, owner: str, forgets: Retention | None) -> Opened:
     """What the query gives, kept as a whole beside the job, and the table of it whose rows age.
 
     Groups and keys follow from all rows: a row that has left the table would be missed when it changes again.
@@ -312,20 +335,26 @@ def open_retained(site: Site, opened: Opened, folder: Path, owner: str) -> Opene
         return opened
     if isinstance(opened.plan, RowsPlan) and not opened.plan.key and opened.plan.below is None:
         return opened
-    return open_kept(site, opened, folder, owner, table=True)
+    return open_kept(site, opened, folder, owner, forgets, table=True)
 
 
-def open_kept(site: Site, opened: Opened, folder: Path, owner: str, *, table: bool) -> Opened:
-    """A query's result kept as a whole beside the job, and what follows its changes: a table, or rows."""
+def open_kept(
+    site: Site, opened: Opened, folder: Path, owner: str, forgets: Retention | None, *, table: bool
+) -> Opened:
+    """A query's result kept as a whole beside the job, and what follows its changes: a table, or rows.
+
+    `forgets`: how rows leave what is kept; what follows does not hear of it.
+    """
     store = opened.store
     if store is None:
-        store = TableStore(folder / "live")
+        store = TableStore(folder / "live", clock=site.clock)
         store.budget = site.store.budget
     try:
-        kept = open_or_make(store, opened.shape.spec(RESULT, {}, "table", owner))
+        spec = opened.shape.spec(RESULT, forgets.options() if forgets is not None else {}, "table", owner)
+        kept = open_or_make(store, replace(spec, schema=stored(spec.schema, forgets)))
         key = opened.shape.key if set(opened.shape.key) <= set(kept.spec.visible) else ()
         query = Query(exp.select("*").from_(exp.to_table(RESULT)), tables=(RESULT,))
-        sources: dict[str, Source] = {RESULT: LiveSource(kept, owner, key)}
+        sources: dict[str, Source] = {RESULT: LiveSource(kept, owner, key, forgotten=False)}
         made = planned(site.spark(), query, key if table else (), sources, {}, (), table=table)
         return replace(made, below=opened, table=kept, live=opened.live, store=store)
     except BaseException:

@@ -31,6 +31,7 @@ from velostream.runtime.explain import explain, warned
 from velostream.runtime.identity import column_place, difference, kind_of, same_but_replace, sink_name
 from velostream.runtime.opening import common_options
 from velostream.runtime.results import Result
+from velostream.runtime.retainer import LEAVING
 from velostream.runtime.retention import retention_of, stored
 from velostream.runtime.select import LiveSelect
 from velostream.serving.store import STORAGE
@@ -201,10 +202,11 @@ class Executor:
     def _(self, statement: model.CreateTable) -> Result:
         if self._exists(statement, statement.name):
             return Result(message=f'table "{statement.name}" exists already')
-        if statement.properties.get(STORAGE) == "delta" and "retention" in statement.properties:
+        leaving = sorted(LEAVING & statement.properties.keys())
+        if statement.properties.get(STORAGE) == "delta" and leaving:
             raise UnsupportedError(
                 f'rows of table "{statement.name}" cannot age out: a table in Delta Lake keeps its rows',
-                hint='leave out "retention", or keep the table in memory: leave out "table.storage"',
+                hint=f'leave out "{leaving[0]}", or keep the table in memory: leave out "table.storage"',
                 location=statement.location,
             )
         if statement.query is not None:

@@ -109,8 +109,8 @@ class _Chosen:
         for step in self.plan.steps:
             merged = step.state != "none" and step.kind is not StepKind.WATERMARK
             beneath = self.over is not None and step in self.over.steps
-            held = of_plan(self.over, self.keeping) if self.over is not None and beneath else result
-            yield step, held if merged else None
+            mine = of_plan(self.over, self.keeping) if self.over is not None and beneath else result
+            yield step, mine if merged else None
 
 
 def _kept_step(held: Remembered) -> Step:

@@ -23,7 +23,7 @@ from velostream.runtime.pending import Pending
 from velostream.runtime.realtime import RealtimeOutput
 from velostream.runtime.realtime_rules import refusal, wants_realtime
 from velostream.runtime.realtime_work import RealtimeWork, realtime_output
-from velostream.runtime.retention import retention_of, stored
+from velostream.runtime.retention import retention_of, stored, untouched
 from velostream.runtime.sinks import keeps_result, only_added, outgoing, shown, sink_output, target
 from velostream.serving.store import STORAGE
 
@@ -230,6 +230,7 @@ class Jobs:
         folder = self._directory.job(entry.job)
         try:
             if not keeps_result(statement, opened):
+                untouched(common_options(statement.properties), opened)
                 return opened
         except BaseException:
             opened.close()
@@ -237,9 +238,10 @@ class Jobs:
         # Rows that are written once, when they are final, cannot be taken back.
         taken_back = not only_added(opened)
         opened.close()
-        opened = self._open_query(entry, query, stop, tell, table=taken_back)
+        opened = self._open_query(entry, query, stop, tell, table=taken_back, beside=True)
         try:
-            return open_kept(self.site, opened, folder, entry.job, table=False)
+            forgets = untouched(common_options(statement.properties), opened)
+            return open_kept(self.site, opened, folder, entry.job, forgets, table=False)
         except BaseException:
             opened.close()
             raise
@@ -250,17 +252,26 @@ class Jobs:
         assert entry.job is not None
         options = common_options(statement.properties)
         opened = self._open_query(entry, _query(statement), stop, tell, table=True)
-        if options.retention is None:
-            return opened
         try:
+            forgets = untouched(options, opened)
+            if options.retention is None:
+                return opened
             retention_of(options, opened.shape.visible)
-            return open_retained(self.site, opened, self._directory.job(entry.job), entry.job)
+            folder = self._directory.job(entry.job)
+            return open_retained(self.site, opened, folder, entry.job, forgets)
         except BaseException:
             opened.close()
             raise
 
     def _open_query(
-        self, entry: Entry, query: Query, stop: Event, tell: Callable[[str], None], *, table: bool
+        self,
+        entry: Entry,
+        query: Query,
+        stop: Event,
+        tell: Callable[[str], None],
+        *,
+        table: bool,
+        beside: bool = False,
     ) -> Opened:
         assert entry.job is not None
         statement = _continuous(entry)
@@ -282,6 +293,7 @@ class Jobs:
             tell=tell,
             options=common_options(statement.properties),
             declared=declared,
+            beside=beside,
         )
 
     def _work(self, entry: Entry, opened: Opened, output: JobOutput) -> Work:
@@ -423,4 +435,7 @@ def _query(statement: Continuous) -> Query:
 
 
 def _retention(entry: Entry, opened: Opened) -> Retention | None:
-    return retention_of(common_options(_continuous(entry).properties), opened.shape.visible)
+    """How rows leave the table of a statement."""
+    options = common_options(_continuous(entry).properties)
+    kept = retention_of(options, opened.shape.visible)
+    return kept if kept is not None or opened.below is not None else untouched(options, opened)

@@ -7,15 +7,17 @@ finds is what was there, and rows that were due meanwhile go with the next commi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.model.changes import FORGETS
 from velostream.model.moments import DueMoments, micros
 from velostream.model.tables import SHOWN
-from velostream.plan.ageing import FROM, UNTIL
+from velostream.plan.ageing import FROM, LEAVES, UNTIL
 from velostream.runtime.outputs import TableOutput
 
 if TYPE_CHECKING:
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from velostream.serving.table import Table
 
 
-def live_schema(schema: pa.Schema) -> pa.Schema:
+def live_schema(schema: pa.Schema, *, leaves: bool = False) -> pa.Schema:
     """What is stored of rows that have moments."""
+    if leaves and LEAVES not in schema.names:
+        schema = schema.append(pa.field(LEAVES, pa.int64()))
     return schema.append(pa.field(SHOWN, pa.bool_())) if FROM in schema.names else schema
 
 
@@ -114,3 +118,47 @@ class LiveOutput(TableOutput):
         for name, queue in self._due.items():
             coming = rows.filter(pc.invert(rows.column(SHOWN))) if name == FROM else rows
             queue.add(np.unique(coming.column(name).drop_null().to_numpy()).tolist())
+
+
+class ForgettingOutput(LiveOutput):
+    """Rows that groups are computed from again, until what is computed from them is settled.
+
+    `__leaves` has when that is: a moment of event time, or, with a `ttl`, of the clock. They are forgotten in
+    commits of their own, which whoever reads the rows passes over.
+    """
+
+    def __init__(self, table: Table, since: int | None = None, ttl: int | None = None) -> None:
+        super().__init__(table, since)
+        self.ttl = ttl
+        self._leaving = DueMoments()
+        self._wait_for(table.version_object.physical())
+
+    def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
+        """Add rows; with a `ttl` the time that they leave follows from the commit's."""
+        if self.ttl is not None:
+            step = self.ttl // 8 + 1
+            leaves = (micros(commit.at) + self.ttl) // step * step + step
+            moments = pa.array(np.full(added.num_rows, leaves), pa.int64())
+            plain = added.drop_columns([LEAVES]) if LEAVES in added.schema.names else added
+            added = plain.append_column(pa.field(LEAVES, pa.int64()), moments)
+        super().rows(added, removed, commit)
+        self._wait_for(added)
+
+    def due(self, at: int | None) -> bool:
+        """Whether rows are to be forgotten when it is that late."""
+        return at is not None and self._leaving.first is not None and self._leaving.first <= at
+
+    def forget(self, at: int) -> None:
+        """Forget the rows that are settled by a time."""
+        last, moments = self.table.last_commit, self._leaving.take(at)
+        if last is None or not moments:
+            return
+        try:
+            wanted = pa.table({LEAVES: pa.array(moments, pa.int64())})
+            self.table.remove_where(wanted, replace(last, extra={**last.extra, FORGETS: True}))
+        except BaseException:
+            self._leaving.add(moments)
+            raise
+
+    def _wait_for(self, rows: pa.Table) -> None:
+        self._leaving.add(np.unique(rows.column(LEAVES).to_numpy()).tolist())

@@ -48,9 +48,10 @@ def continuous_work(
     """The work that brings `output` up to date; `watched` are inputs below whose event times count too."""
     plan, pace = part.plan, every.total_seconds() if every is not None else 0.0
     if isinstance(plan, GroupsPlan) and plan.windowing is not None:
-        return WindowWork(
+        windows = WindowPipeline(part.spark, plan, part.shape, part.inputs, output)
+        work = WindowWork(
             job,
-            WindowPipeline(part.spark, plan, part.shape, part.inputs, output),
+            windows,
             part.inputs,
             output,
             options,
@@ -61,6 +62,9 @@ def continuous_work(
             watched=watched,
             now=lambda: clock().timestamp(),
         )
+        if plan.windowing.ttl is not None:
+            windows.forgets(plan.windowing.ttl)
+        return work
     if isinstance(plan, OverPlan):
         assert isinstance(part, Opened)
         assert part.state is not None
@@ -76,6 +80,7 @@ def continuous_work(
             every=pace,
             now=lambda: clock().timestamp(),
             store=part.store,
+            kept=part.state,
         )
     if isinstance(output, TimedOutput):
         return TimedLiveWork(
@@ -111,9 +116,24 @@ def whole_work(
     live = [make(each, each.output) for each in opened.live]
     then = [work]
     if opened.below is not None and opened.table is not None:
-        then = [make(opened.below, TableOutput(opened.table)), work]
+        kept = make(opened.below, TableOutput(opened.table))
+        _let_forget(kept, opened.below, lambda: work.offsets() is not None)
+        then = [kept, work]
     if live and all(isinstance(each, TimedLiveWork) for each in live):
         wait = options.window_close_timeout
         after = wait.total_seconds() if wait is not None else None
-        return TimedWork(live, then, clock, opened.store, now=lambda: clock().timestamp(), close_after=after)
-    return AgeingWork(live, then, clock, opened.store)
+        now = lambda: clock().timestamp()  # noqa: E731
+        return TimedWork(live, then, clock, opened.store, opened.table, now=now, close_after=after)
+    return AgeingWork(live, then, clock, opened.store, opened.table)
+
+
+def _let_forget(kept: ContinuousWork, opened: Opened, followed: Callable[[], bool]) -> None:
+    """Let windows that have closed leave a result that is kept beside the job, once they are followed."""
+    plan, windows = opened.plan, kept.pipeline
+    if not isinstance(windows, WindowPipeline) or not isinstance(plan, GroupsPlan) or plan.windowing is None:
+        return
+    after = plan.windowing.ttl
+    if after is None and plan.windowing.late != "update" and opened.only_grows:
+        after = 0
+    if after is not None:
+        windows.forgets(after, followed)

@@ -73,6 +73,13 @@ class Opened:
         """What each source turned out to have."""
         return {key: item.schema for key, item in self.read.items()}
 
+    @property
+    def only_grows(self) -> bool:
+        """Whether no row that is read can be taken back; tables that a stream is joined to are looked up."""
+        stream = self.plan.stream
+        read = [item for key, item in self.read.items() if stream is None or key == stream]
+        return all(item.source.only_grows for item in read) and not any(each.goes for each in self.live)
+
     def close(self) -> None:
         """Let go of everything that was opened."""
         for inputs in (self.inputs, *(each.inputs for each in self.live)):

@@ -9,8 +9,11 @@ from velostream.runtime.over import STEP, OverPipeline
 from velostream.runtime.window_work import WindowWork
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from velostream.model.changes import SourceOffsets
     from velostream.serving.store import TableStore
+    from velostream.serving.table import Table
 
 
 @dataclass
@@ -19,6 +22,8 @@ class OverWork(WindowWork):
 
     store: TableStore | None = field(default=None)
     """Where the kept rows are, if nobody else closes it."""
+    kept: Table | None = field(default=None)
+    """The kept rows."""
 
     @property
     def _windows(self) -> Any:
@@ -35,6 +40,10 @@ class OverWork(WindowWork):
         if end is None or end == plain:
             return after
         return {**end, STEP: {"n": self._windows.next_step}}
+
+    def state(self) -> Sequence[Table]:
+        """The kept rows, in chunks by key."""
+        return (self.kept,) if self.kept is not None else ()
 
     def close(self) -> None:
         """Close inputs, kept rows and output."""

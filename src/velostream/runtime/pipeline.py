@@ -183,7 +183,7 @@ class Pipeline:
         plus = checked_cast(self._plus(plan.tolerant_sql, changes), schema)
         minus = self._minus(plan.tolerant_sql, changes)
         minus = checked_cast(minus, schema) if minus is not None else None
-        plus = self._taken_in(plan, plus, minus, start, end)
+        plus, minus = self._taken_in(plan, plus, minus, start, end)
         state = plus
         if start is not None or minus is not None:
             state = self._fresh_groups(plan, plus, minus, end, plan.tolerant_sql, careful=True)
@@ -228,6 +228,8 @@ class Pipeline:
 
     def _ran(self, frame: DataFrame) -> None:
         """Take what was counted while the frame was computed."""
+        if self._inputs.seen.unread:
+            self._inputs.seen.read(frame)
         if isinstance(self.feed, LookupFeed) and self.feed.watched:
             self.feed.observed(observed(frame, self.feed.watched))
 
@@ -362,7 +364,7 @@ class Pipeline:
         state_schema = self._shape.state
         plus = checked_cast(plus, state_schema)
         minus = checked_cast(minus, state_schema) if minus is not None else None
-        plus = self._taken_in(plan, plus, minus, start, end)
+        plus, minus = self._taken_in(plan, plus, minus, start, end)
         state = self._state(plan, plus, minus, start, end, careful)
         upserts, deletes = self._finisher.split(plan, state)
         self._commit_groups(plan, upserts, deletes, commit)
@@ -375,9 +377,9 @@ class Pipeline:
         minus: pa.Table | None,
         start: SourceOffsets | None,
         end: SourceOffsets,
-    ) -> pa.Table:
-        """The groups of rows that came, without those that the result does not take."""
-        return plus
+    ) -> tuple[pa.Table, pa.Table | None]:
+        """The groups of rows that came and that went, without those that the result does not take."""
+        return plus, minus
 
     def _state(
         self,

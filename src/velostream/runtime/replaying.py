@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from velostream.errors import JobError, UnsupportedError, VelostreamError
-from velostream.model.changes import Commit
+from velostream.model.changes import FORGETS, Commit
 from velostream.model.moments import moment
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import RowsPlan
@@ -336,7 +336,8 @@ class _Replay:
         output = self._work.output
         last = output.table.last_commit if isinstance(output, TableOutput) else None
         self._pending.intend(token, taken, failing)
-        extra = {**(last.extra if last is not None else {}), REPLAY: token}
+        before = last.extra if last is not None else {}
+        extra = {name: value for name, value in before.items() if name != FORGETS} | {REPLAY: token}
         return Commit(self._job_id, 0, have, self._at, extra)
 
     def _done(self, taken: set[int], failing: dict[int, str]) -> None:
@@ -370,7 +371,7 @@ class _Replay:
             feed.excluded.setdefault(key, set()).add(culprit.position)
             found[culprit.position] = culprit.row.reason
         last = work.output.table.last_commit
-        extra = dict(last.extra) if last is not None else {}
+        extra = {k: v for k, v in last.extra.items() if k != FORGETS} if last is not None else {}
         work.pipeline.rebuild(have, Commit(self._job_id, 0, have, self._at, extra))
         feed.forget_excluded()
         failing = {x.number: found[x.offset] for x in letters if x.offset in found}

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("velostream.retention")
 
+LEAVING = frozenset({"retention", "state.ttl"})
+"""Properties of tables whose rows may leave by the clock."""
 _LOOK_SECONDS = 0.5
 """How often tables are asked for rows that are due."""
 
@@ -56,7 +58,7 @@ class Retainer:
         return [
             entry.name
             for entry in self._catalog
-            if isinstance(entry.statement, CreateTable) and "retention" in entry.statement.properties
+            if isinstance(entry.statement, CreateTable) and LEAVING & entry.statement.properties.keys()
         ]
 
     def _run(self) -> None:

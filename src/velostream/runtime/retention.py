@@ -1,4 +1,4 @@
-"""The property `retention` of a table: what it means for its columns, and what EXPLAIN says of it."""
+"""The properties `retention` and `state.ttl`: what they mean for a table, and what EXPLAIN says of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import pyarrow as pa
 from velostream.errors import PropertyError, did_you_mean
 from velostream.model.durations import format_duration
 from velostream.model.tables import EXPIRES, Retention
+from velostream.plan.plans import GroupsPlan, UpsertPlan
+from velostream.runtime.timed_output import TimedOutput
 
 if TYPE_CHECKING:
     from velostream.model.options import CommonOptions
+    from velostream.runtime.opened import Opened
 
 _EPOCHS = {"epoch_seconds": 1_000_000, "epoch_millis": 1000}
 
@@ -46,6 +49,37 @@ def retention_of(options: CommonOptions, columns: pa.Schema) -> Retention | None
             '"event.time.format" = "epoch_seconds" or "epoch_millis"',
         )
     return Retention(length, found[0], unit)
+
+
+def untouched(options: CommonOptions, opened: Opened) -> Retention | None:
+    """How `state.ttl` lets rows leave that hold the state of a query: that long after they were last written.
+
+    None where there is no such property, and for windows, which are forgotten by event time. Raises
+    PropertyError where a statement could not go on without what it has forgotten, or has nothing to forget.
+    """
+    if options.state_ttl is None:
+        return None
+    length = options.state_ttl // timedelta(microseconds=1)
+    if length <= 0:
+        raise PropertyError("state.ttl must be longer than nothing", hint='write it like "1h" or "7d"')
+    plan = opened.plan
+    if isinstance(plan, GroupsPlan) and plan.windowing is not None and plan.windowing.bounded:
+        return None
+    held = isinstance(plan, UpsertPlan) or (isinstance(plan, GroupsPlan) and plan.grouped)
+    if not held or opened.below is not None:
+        raise PropertyError(
+            "state.ttl has nothing to forget: neither groups of a source nor last rows of its keys are kept",
+            hint="leave it out; retention lets rows leave a table",
+        )
+    joined = any(isinstance(each.output, TimedOutput) for each in opened.live)
+    if not opened.only_grows or (joined and not plan.appends):
+        read = ", ".join(item.description for item in opened.read.values())
+        raise PropertyError(
+            f"state.ttl needs a source whose rows only come, and those of {read} can be taken back",
+            detail="a row that is taken back has to be found where it was counted",
+            hint="retention lets rows leave the table, and WHERE ts > now() - INTERVAL … what is read",
+        )
+    return Retention(length)
 
 
 def stored(schema: pa.Schema, retention: Retention | None) -> pa.Schema:

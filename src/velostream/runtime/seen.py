@@ -54,6 +54,11 @@ class Seen:
         self._unread[name] = frame, list(partitions), figures
         return frame.observe(f"{_METRIC}{name}", *figures)
 
+    @property
+    def unread(self) -> bool:
+        """Whether a frame has figures to tell."""
+        return bool(self._unread)
+
     def read(self, frame: DataFrame) -> None:
         """Take the figures of a frame that Spark has read."""
         observed = frame._jdf.queryExecution().observedMetrics()  # noqa: SLF001

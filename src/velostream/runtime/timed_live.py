@@ -188,7 +188,7 @@ class TimedWork(AgeingWork):
             end = work.latest(have)
             if (end is not None and end != have) or _output(work).due(at):
                 ends[str(number)] = end or have or {}
-        if not ends and not any(self._behind(work) for work in self.then):
+        if not ends and not self.untouched() and not any(self._behind(work) for work in self.then):
             return after
         return ends
 
@@ -233,6 +233,7 @@ class TimedWork(AgeingWork):
 
         What a crash left is made of the result first: then no row that was kept has been forgotten for it.
         """
+        self.forget_untouched()
         figures = [self._results(commit)]
         at = self.watermark()
         for work in self.live:

@@ -75,6 +75,10 @@ class WindowWork(ContinuousWork):
         late, windows.late_rows = windows.late_rows, 0
         return replace(figures, late_rows=late, watermark=windows.marks.at, event_times=windows.marks.times())
 
+    def settled_at(self) -> int | None:
+        """The latest end of windows that take no row any more."""
+        return self._windows.settled_at
+
     def _keep_late(self, rows: list[BadRow], reason: str) -> None:
         self.keep_untimely(rows, reason, self._from)
 

@@ -14,20 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.model.changes import BadRow
-from velostream.model.moments import END_OF_TIME, DueMoments, moment
+from velostream.model.changes import FORGETS, BadRow
+from velostream.model.moments import DueMoments
 from velostream.model.tables import HAVING, SHOWN
 from velostream.plan.panes import pane_sql
-from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan
-from velostream.plan.spark import arrow_frame, checked_cast, rows_of, translated
+from velostream.plan.spark import checked_cast, rows_of
 from velostream.runtime.finishing import Finisher
-from velostream.runtime.grouping import absent, distinct_keys, micros_of, row_count
-from velostream.runtime.multisets import codes
+from velostream.runtime.grouping import absent, distinct_keys, micros_of
+from velostream.runtime.late_windows import LateWindows, among
 from velostream.runtime.outputs import table_of
 from velostream.runtime.panes import windows_of
-from velostream.runtime.pipeline import Pipeline, Progress
-from velostream.runtime.sessions import continued, joined_sessions, stored_groups
+from velostream.runtime.pipeline import Progress
+from velostream.runtime.sessions import joined_sessions, stored_groups
 from velostream.runtime.watermarks import FOREVER, WATERMARK, Watermarks, take_in
 
 if TYPE_CHECKING:
@@ -36,36 +35,29 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.model.changes import Commit, SourceOffsets
-    from velostream.model.windows import Windowing
     from velostream.runtime.inputs import Halves, Inputs
     from velostream.runtime.outputs import JobOutput
     from velostream.runtime.shapes import ResultShape
 
 
-class WindowPipeline(Pipeline):
+class WindowPipeline(LateWindows):
     """Runs a plan of groups that close."""
 
     def __init__(
         self, spark: SparkSession, plan: GroupsPlan, shape: ResultShape, inputs: Inputs, output: JobOutput
     ) -> None:
         super().__init__(spark, plan, shape, inputs, output)
-        assert plan.windowing is not None
-        self._windowing: Windowing = plan.windowing
         self._pane_sql = None if shape.inexact else pane_sql(plan)
         self._watched: list[Inputs] = [inputs]
-        self.marks = Watermarks({}, None, 0.0)
-        """As of the last commit."""
         self._ahead = self.marks
         """As of the batch in hand."""
         self._end: SourceOffsets = {}
         self._replaced: pa.Table | None = None
         """Keys of stored sessions that became part of others in the batch in hand."""
-        self.keep_late: Callable[[list[BadRow], str], None] = lambda rows, stage: None
-        """Does with rows that were not taken in what the statement says."""
-        self.late_rows = 0
-        """Rows that came too late, since this was last asked."""
         self.now: Callable[[], float] = lambda: 0.0
+        self._followed: Callable[[], bool] = lambda: True
         self._open = DueMoments()
+        self._past = DueMoments()
         self._finisher = _WindowFinisher(spark, shape, self._is_closed)
 
     def begin(self, watched: Iterable[Inputs], now: Callable[[], float]) -> None:
@@ -103,6 +95,7 @@ class WindowPipeline(Pipeline):
 
     def _begin_step(self, end: SourceOffsets) -> None:
         """Until the commit the watermark is what it was: another attempt must find the same rows late."""
+        self._forget()
         self._end = end
         self.late_rows = 0
         self._ahead = self.marks.copy()
@@ -133,10 +126,15 @@ class WindowPipeline(Pipeline):
         minus: pa.Table | None,
         start: SourceOffsets | None,
         end: SourceOffsets,
-    ) -> pa.Table:
+    ) -> tuple[pa.Table, pa.Table | None]:
+        gone = self._forgotten_at
+        if minus is not None and gone is not None:
+            # What was forgotten cannot be corrected.
+            minus = minus.filter(pc.invert(self._closed_at(minus, gone)))
+            minus = minus if minus.num_rows else None
         plus = self._in_time(plan, plus, minus, start, end)
         self._move()
-        return plus
+        return plus, minus
 
     def _state(
         self,
@@ -149,7 +147,7 @@ class WindowPipeline(Pipeline):
     ) -> pa.Table:
         if not self._windowing.gap:
             return super()._state(plan, plus, minus, start, end, careful)
-        closed = None if self._windowing.late == "update" else self.marks.at
+        closed = self._over_at
         if minus is None and plan.mergeable and self._shape.ordered:
             state, self._replaced = joined_sessions(
                 plan, self._windowing, table_of(self._output), plus, closed
@@ -177,10 +175,11 @@ class WindowPipeline(Pipeline):
         rows = self._only(touched, sql, groups) if groups else rows_of(self._spark, sql)
         fresh = checked_cast(rows, self._shape.state)
         stored = stored_groups(table_of(self._output), touched)
-        if self._windowing.late != "update" and minus is None:
+        over = self._over_at if minus is None else self._forgotten_at
+        if over is not None:
             # What has closed stays as it is.
-            fresh = fresh.filter(pc.invert(self._closed_at(fresh, self.marks.at)))
-            stored = stored.filter(pc.invert(self._closed_at(stored, self.marks.at)))
+            fresh = fresh.filter(pc.invert(self._closed_at(fresh, over)))
+            stored = stored.filter(pc.invert(self._closed_at(stored, over)))
         self._replaced = stored.select(plan.keys)
         return fresh
 
@@ -188,6 +187,7 @@ class WindowPipeline(Pipeline):
         """Close what ends up to a time though no row came: partitions are silent, or nothing comes."""
         plan = self._plan
         assert isinstance(plan, GroupsPlan)
+        self._forget()
         self._end = commit.offsets
         self._ahead = self.marks.copy()
         self._ahead.move_to(at)
@@ -225,13 +225,65 @@ class WindowPipeline(Pipeline):
         self._ahead = self.marks
         return super().pass_over(self._sealed(commit))
 
+    def _cheaper_whole(self, start: SourceOffsets | None, end: SourceOffsets) -> bool:
+        """Never: what came has to move the watermark on."""
+        return False
+
     def rebuild(self, end: SourceOffsets, commit: Commit) -> Progress:
         """Compute everything anew; the watermark stays, and with it what has closed."""
         self._ahead = self.marks
         done = super().rebuild(end, self._sealed(commit))
-        self._open = DueMoments()
+        self._open, self._past = DueMoments(), DueMoments()
         self._remember(table_of(self._output).version_object.physical())
         return done
+
+    def _finished(self, found: pa.Table) -> pa.Table:
+        rows, gone = super()._finished(found), self._forgotten_at
+        return rows if gone is None else rows.filter(pc.invert(self._closed_at(rows, gone)))
+
+    # --- forgetting ---------------------------------------------------------------------------------------
+
+    def forgets(self, after: int, followed: Callable[[], bool] = lambda: True) -> None:
+        """Let windows leave the table that long after they have closed.
+
+        `followed`: whether whoever follows the table has begun to, and so learns all of it from the log.
+        """
+        self._forget_after, self._followed = after, followed
+        self._remember(table_of(self._output).version_object.physical())
+
+    @property
+    def settled_at(self) -> int | None:
+        """The latest end of windows that take no row any more; of sessions, where none is open before it."""
+        if self._over_at is None or not self._windowing.bounded:
+            return None
+        at = self._over_at - self._windowing.grace
+        if not self._windowing.gap:
+            return at
+        rows = table_of(self._output).version_object.physical()
+        rows = rows.filter(pc.greater(micros_of(rows.column(self._windowing.end)), at))
+        starts = micros_of(rows.column(self._windowing.start))
+        return min(at, pc.min(starts).as_py()) if rows.num_rows else at
+
+    def _forget(self) -> None:
+        """Take windows out of the table that closed long enough ago, in a commit that tells so."""
+        table, at = table_of(self._output), self._forgotten_at
+        last = table.last_commit
+        if at is None or last is None or not self._windowing.bounded or not self._followed():
+            return
+        due = self._past.take(at)
+        if not due:
+            return
+        try:
+            ends = pa.array([moment - self._windowing.grace for moment in due], pa.int64())
+            kind = table.spec.schema.field(self._windowing.end).type
+            wanted = pa.table({self._windowing.end: ends.cast(kind)})
+            keys = table.version_object.physical_where((self._windowing.end,), wanted)
+            if keys.num_rows:
+                told = replace(last, extra={**last.extra, FORGETS: True})
+                table.commit_keyed(None, keys.select(table.spec.key), told)
+        except BaseException:
+            self._past.add(due)
+            raise
 
     def _closing(
         self, plan: GroupsPlan, due: list[int], upserts: pa.Table, deletes: pa.Table | None
@@ -254,7 +306,7 @@ class WindowPipeline(Pipeline):
             part.select(plan.keys) for part in (upserts, deletes) if part is not None and part.num_rows
         ]
         for keys in touched:
-            rows = rows.filter(pc.invert(_among(rows, plan.keys, keys)))
+            rows = rows.filter(pc.invert(among(rows, plan.keys, keys)))
         shown = rows.column(HAVING) if plan.having else pa.array([True] * rows.num_rows)
         return rows.set_column(rows.schema.get_field_index(SHOWN), SHOWN, shown).select(schema.names)
 
@@ -275,17 +327,6 @@ class WindowPipeline(Pipeline):
     def _is_closed(self, state: pa.Table) -> pa.Array | pa.ChunkedArray:
         """Which groups have closed once the batch is in."""
         return self._closed_at(state, self._ahead.at)
-
-    def _closed_at(self, state: pa.Table, at: int | None) -> pa.Array | pa.ChunkedArray:
-        if at is None or not self._windowing.bounded:
-            return pa.array([at == FOREVER] * state.num_rows, pa.bool_())
-        ended = pc.less_equal(micros_of(state.column(self._windowing.end)), at - self._windowing.grace)
-        return pc.fill_null(ended, False)
-
-    @property
-    def _shown_mark(self) -> str:
-        at = self.marks.at
-        return "at the end" if at is None or at >= END_OF_TIME else f"{moment(at):%Y-%m-%d %H:%M:%S.%fZ}"
 
     @property
     def waiting(self) -> bool:
@@ -309,95 +350,8 @@ class WindowPipeline(Pipeline):
             return
         ends = np.unique(micros_of(rows.column(self._windowing.end)).to_numpy()) + self._windowing.grace
         self._open.add(ends[ends > (self.marks.at if self.marks.at is not None else -FOREVER)].tolist())
-
-    # --- late rows ----------------------------------------------------------------------------------------
-
-    def _in_time(
-        self,
-        plan: GroupsPlan,
-        plus: pa.Table,
-        minus: pa.Table | None,
-        start: SourceOffsets | None,
-        end: SourceOffsets,
-    ) -> pa.Table:
-        """The groups of a batch but those that are too late, or have no time: these are counted and kept."""
-        windowing = self._windowing
-        if not windowing.bounded:
-            return plus
-        timeless = pc.is_null(plus.column(windowing.end))
-        late = pa.array([False] * plus.num_rows, pa.bool_())
-        if windowing.late != "update" and self.marks.at is not None:
-            late = self._closed_at(plus, self.marks.at)
-            if windowing.gap:
-                late = pc.and_(late, pc.invert(self._meets_open(plan, plus)))
-            if minus is not None:
-                # What takes the place of a row that was taken back is a correction.
-                late = pc.and_(late, pc.invert(_among(plus, plan.keys, minus.select(plan.keys))))
-        refused = pc.or_(timeless, late)
-        if not pc.any(refused).as_py():
-            return plus
-        self._refuse(plan, plus.filter(timeless), "timing", "the event time is null", start, end)
-        told = f"late: its window had closed, the watermark was {self._shown_mark}"
-        too_late = plus.filter(pc.and_(late, pc.invert(timeless)))
-        count = row_count(too_late)
-        if count and (windowing.late == "dead_letter" or windowing.advance) and plan.detail_sql:
-            rows = list(self._rows_of_groups(plan, too_late, told, start, end))
-            count = len(rows)
-            if windowing.late == "dead_letter" and rows:
-                self.keep_late(rows, "late")
-        self.late_rows += count
-        return plus.filter(pc.invert(refused))
-
-    def _meets_open(self, plan: GroupsPlan, plus: pa.Table) -> pa.Array:
-        """Whether a session of the batch continues one that has not closed."""
-        closed = self.marks.at
-        stored = table_of(self._output)
-        return continued(plan, self._windowing, stored, plus, closed)
-
-    def _refuse(
-        self,
-        plan: GroupsPlan,
-        groups: pa.Table,
-        stage: str,
-        reason: str,
-        start: SourceOffsets | None,
-        end: SourceOffsets,
-    ) -> None:
-        """Keep the rows of these groups as the statement says."""
-        if groups.num_rows == 0 or not plan.detail_sql:
-            return
-        self.keep_late(list(self._rows_of_groups(plan, groups, reason, start, end)), stage)
-
-    def _rows_of_groups(
-        self,
-        plan: GroupsPlan,
-        groups: pa.Table,
-        reason: str,
-        start: SourceOffsets | None,
-        end: SourceOffsets,
-    ) -> Iterable[BadRow]:
-        changes = self.feed.changes(start, end, (POSITION,), careful=True)
-        self.feed.register({key: halves.plus for key, halves in changes.items()})
-        arrow_frame(self._spark, groups.select(plan.keys)).createOrReplaceTempView("__refused")
-        windowing = self._windowing
-        on = [f"r.__k{number} <=> g.`{name}`" for number, name in enumerate(plan.keys[:-2], start=1)]
-        on.append(
-            f"((g.`{windowing.start}` IS NULL AND r.__time IS NULL) OR "
-            f"(r.__time >= g.`{windowing.start}` AND r.__time < g.`{windowing.end}`))"
-        )
-        sql = f"SELECT r.* FROM ({plan.detail_sql}) r LEFT SEMI JOIN __refused g ON {' AND '.join(on)}"
-        if windowing.advance and self.marks.at is not None:
-            # A row that one of its windows still takes is not late, though others have closed.
-            time = "unix_micros(r.__time)"
-            last = f"{time} - pmod({time}, {windowing.advance}L) + {windowing.size + windowing.grace}L"
-            sql += f" WHERE r.__time IS NULL OR {last} <= {self.marks.at}L"
-        with translated():
-            found = self._spark.sql(sql).toArrow()
-        source = ", ".join(self.feed.descriptions.values())
-        for position, row in zip(
-            found.column("__position").to_pylist(), found.column("__row").to_pylist(), strict=True
-        ):
-            yield BadRow(reason, source, source, position or "", (row or "").encode())
+        if self._forget_after is not None:
+            self._past.add(ends.tolist())
 
 
 class _WindowFinisher(Finisher):
@@ -423,9 +377,3 @@ class _WindowFinisher(Finisher):
         if having is None:
             return {SHOWN: closed}
         return {SHOWN: pc.and_(closed, having), HAVING: having}
-
-
-def _among(rows: pa.Table, names: tuple[str, ...], keys: pa.Table) -> pa.Array:
-    """Whether the key of each row is one of these; null equals null."""
-    wanted = set(codes(keys, names))
-    return pa.array([code in wanted for code in codes(rows, names)], pa.bool_())

@@ -298,6 +298,10 @@ class ContinuousWork:
             found |= item.source.lags(have.get(key, {}))
         return found
 
+    def settled_at(self) -> int | None:
+        """The event time before which nothing is computed again; None where there is no such."""
+        return None
+
     def state(self) -> Sequence[Table]:
         """The table of groups, or of the last row of each key: what comes is merged into its rows."""
         plain = isinstance(self.pipeline.plan, RowsPlan)

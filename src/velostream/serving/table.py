@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.errors import TableError
-from velostream.model.changes import Commit
+from velostream.model.changes import FORGETS, Commit
 from velostream.model.moments import micros
 from velostream.serving.reader import TableReader, encoded_key, key_columns
 from velostream.serving.rows import key_exists, to_table
@@ -69,6 +69,11 @@ class Table(TableReader):
         amounts = None if weights is None else np.asarray(weights.cast(pa.int64()), dtype=np.int64)
         return self._writer.rows(rows, amounts, commit)
 
+    def remove_where(self, keys: pa.Table, commit: Commit) -> int:
+        """Take all rows out of a multiset whose columns equal a row of `keys`; the version then."""
+        self._check_writable()
+        return self._writer.remove_where(keys, commit)
+
     def replace_all(self, rows: pa.Table, commit: Commit) -> int:
         """Make these physical rows the whole content; the log gets the net difference."""
         self._check_writable()
@@ -84,12 +89,17 @@ class Table(TableReader):
         """When the next row leaves by itself, in microseconds since 1970; None when none does."""
         return self._writer.next_due()
 
-    def expire(self) -> int:
-        """Take out the rows whose retention is over, in a commit of their own; the version then."""
+    def expire(self, *, forget: bool = False) -> int:
+        """Take out the rows whose retention is over, in a commit of their own; the version then.
+
+        `forget`: whoever follows the table passes over it, see `FORGETS`.
+        """
         self._check_writable()
         with self._writer.lock:
             last, at = self._version.commit, self._clock()
             commit = replace(last, at=at) if self.spec.owner is not None and last else self.manual_commit()
+            extra = {name: value for name, value in commit.extra.items() if name != FORGETS}
+            commit = replace(commit, extra=extra | ({FORGETS: True} if forget else {}))
             return self._writer.expire(micros(at), commit)
 
     def evolve(self, schema: pa.Schema) -> None:

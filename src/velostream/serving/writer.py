@@ -16,6 +16,7 @@ from velostream.serving.compaction import Compaction
 from velostream.serving.dictionaries import Dictionaries, joined
 from velostream.serving.index import KeyIndex, Link, RowIndex
 from velostream.serving.journal import Change, Journal, with_schema
+from velostream.serving.matching import matching_ids
 from velostream.serving.merger import Merger
 from velostream.serving.ready import ReadyRows
 from velostream.serving.retention import Expiry
@@ -127,6 +128,20 @@ class Writer:
                 index, gone = self._index_rows, self._expiry is not None
                 effect = changes.rows_change(before, self.codec, index, rows, weights, may_be_gone=gone)
             return self._commit_rows(effect, commit)
+
+    def remove_where(self, keys: pa.Table, commit: Commit) -> int:
+        """Take rows out of a multiset that have these values, without comparing whole rows."""
+        with self.lock, short_turns():
+            version = self._version
+            ids = matching_ids(version, keys.schema.names, keys)
+            if not len(ids):
+                return version.number
+            stored = version.stored(ids)
+            known = self.codec.encode_columns(version.take(ids)) if self._row_index is not None else []
+            amounts = version.counts(ids).astype(np.int64)
+            change = Change(stored, ids, amounts, stored.slice(0, 0))
+            gone = list(zip(known, ids.tolist(), strict=True)) if known else []
+            return self._commit_rows(changes.RowsChange(change, gone), commit)
 
     def replace(self, rows: pa.Table, commit: Commit) -> int:
         """Make `rows` the whole content."""

@@ -13,6 +13,7 @@ from velostream.model.jobs import JobState
 from velostream.model.statements import CreateSource, CreateTable, Query
 from velostream.runtime import dead_letters
 from velostream.runtime.database import Database
+from velostream.runtime.retainer import LEAVING
 from velostream.testing import cases
 from velostream.testing.comparing import letter_line, letters_differ, rows_differ
 from velostream.testing.connector import NAME, Stage, written_files
@@ -162,7 +163,7 @@ class CaseRun:
     def _expire(self) -> None:
         """Let rows leave whose retention is over, without waiting for the thread that looks for them."""
         for entry in self._db.catalog:
-            if isinstance(entry.statement, CreateTable) and "retention" in entry.statement.properties:
+            if isinstance(entry.statement, CreateTable) and LEAVING & entry.statement.properties.keys():
                 self._db.wait_idle(self._bench.timeout)
                 self._db.table(entry.name).expire()
 

@@ -120,6 +120,17 @@ def test_rows_that_are_kept_for_ever_are_warned_of(sql, grown, advice):
     assert warning.endswith(advice)
 
 
+def test_rows_for_over_are_bounded_by_their_frames():
+    over = "SELECT k, SUM(x) OVER (PARTITION BY k ORDER BY ts{}) AS total FROM s "
+    over += "WITH (\"event.time.column\" = 'ts')"
+    last = f"CREATE TABLE t AS {over.format(' ROWS BETWEEN 9 PRECEDING AND CURRENT ROW')}"
+    assert told(last)[1] == "with the number of keys"
+    assert warned(statement(last), {}) == ()
+    running = f"CREATE TABLE t AS {over.format('')}"
+    (warning,) = warned(statement(running), {})
+    assert "all rows, which OVER looks back to" in warning
+
+
 @pytest.mark.parametrize(
     ("sql", "bounded"),
     [

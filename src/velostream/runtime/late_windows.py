@@ -1,0 +1,166 @@
+"""Rows that come too late for their windows, found among the groups of a batch, whose bounds tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.model.changes import BadRow
+from velostream.model.moments import END_OF_TIME, moment
+from velostream.plan.planner import POSITION
+from velostream.plan.spark import arrow_frame, translated
+from velostream.runtime.grouping import micros_of, row_count
+from velostream.runtime.multisets import codes
+from velostream.runtime.outputs import table_of
+from velostream.runtime.pipeline import Pipeline
+from velostream.runtime.sessions import continued
+from velostream.runtime.watermarks import FOREVER, Watermarks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import SparkSession
+
+    from velostream.model.changes import SourceOffsets
+    from velostream.model.windows import Windowing
+    from velostream.plan.plans import GroupsPlan
+    from velostream.runtime.inputs import Inputs
+    from velostream.runtime.outputs import JobOutput
+    from velostream.runtime.shapes import ResultShape
+
+
+class LateWindows(Pipeline):
+    """A plan of groups that take no more rows when the watermark has passed them."""
+
+    def __init__(
+        self, spark: SparkSession, plan: GroupsPlan, shape: ResultShape, inputs: Inputs, output: JobOutput
+    ) -> None:
+        super().__init__(spark, plan, shape, inputs, output)
+        assert plan.windowing is not None
+        self._windowing: Windowing = plan.windowing
+        self.marks = Watermarks({}, None, 0.0)
+        """As of the last commit."""
+        self._forget_after: int | None = None
+        """How long after it has closed a window leaves the table; None: it stays."""
+        self.keep_late: Callable[[list[BadRow], str], None] = lambda rows, stage: None
+        """Does with rows that were not taken in what the statement says."""
+        self.late_rows = 0
+        """Rows that came too late, since this was last asked."""
+
+    @property
+    def _forgotten_at(self) -> int | None:
+        """The watermark at which windows closed that are forgotten by now; None when none are."""
+        if self._forget_after is None or self.marks.at is None:
+            return None
+        return self.marks.at - self._forget_after
+
+    @property
+    def _over_at(self) -> int | None:
+        """The watermark at which windows closed that take no row any more; None when there are none such."""
+        return self.marks.at if self._windowing.late != "update" else self._forgotten_at
+
+    def _closed_at(self, state: pa.Table, at: int | None) -> pa.Array | pa.ChunkedArray:
+        if at is None or not self._windowing.bounded:
+            return pa.array([at == FOREVER] * state.num_rows, pa.bool_())
+        ended = pc.less_equal(micros_of(state.column(self._windowing.end)), at - self._windowing.grace)
+        return pc.fill_null(ended, False)
+
+    @property
+    def _shown_mark(self) -> str:
+        at = self.marks.at
+        return "at the end" if at is None or at >= END_OF_TIME else f"{moment(at):%Y-%m-%d %H:%M:%S.%fZ}"
+
+    def _in_time(
+        self,
+        plan: GroupsPlan,
+        plus: pa.Table,
+        minus: pa.Table | None,
+        start: SourceOffsets | None,
+        end: SourceOffsets,
+    ) -> pa.Table:
+        """The groups of a batch but those that are too late, or have no time: these are counted and kept."""
+        windowing = self._windowing
+        if not windowing.bounded:
+            return plus
+        timeless = pc.is_null(plus.column(windowing.end))
+        late = pa.array([False] * plus.num_rows, pa.bool_())
+        over = self._over_at
+        if over is not None:
+            late = self._closed_at(plus, over)
+            if windowing.gap:
+                late = pc.and_(late, pc.invert(self._meets_open(plan, plus, over)))
+            if minus is not None:
+                # What takes the place of a row that was taken back is a correction.
+                late = pc.and_(late, pc.invert(among(plus, plan.keys, minus.select(plan.keys))))
+        refused = pc.or_(timeless, late)
+        if not pc.any(refused).as_py():
+            return plus
+        self._refuse(plan, plus.filter(timeless), "timing", "the event time is null", start, end)
+        told = f"late: its window had closed, the watermark was {self._shown_mark}"
+        too_late = plus.filter(pc.and_(late, pc.invert(timeless)))
+        count = row_count(too_late)
+        if count and (windowing.late != "drop" or windowing.advance) and plan.detail_sql:
+            rows = list(self._rows_of_groups(plan, too_late, told, start, end, over))
+            count = len(rows)
+            if windowing.late != "drop" and rows:
+                self.keep_late(rows, "late")
+        self.late_rows += count
+        return plus.filter(pc.invert(refused))
+
+    def _meets_open(self, plan: GroupsPlan, plus: pa.Table, over: int) -> pa.Array:
+        """Whether a session of the batch continues one that is not over."""
+        return continued(plan, self._windowing, table_of(self._output), plus, over)
+
+    def _refuse(
+        self,
+        plan: GroupsPlan,
+        groups: pa.Table,
+        stage: str,
+        reason: str,
+        start: SourceOffsets | None,
+        end: SourceOffsets,
+    ) -> None:
+        """Keep the rows of these groups as the statement says."""
+        if groups.num_rows == 0 or not plan.detail_sql:
+            return
+        self.keep_late(list(self._rows_of_groups(plan, groups, reason, start, end)), stage)
+
+    def _rows_of_groups(
+        self,
+        plan: GroupsPlan,
+        groups: pa.Table,
+        reason: str,
+        start: SourceOffsets | None,
+        end: SourceOffsets,
+        over: int | None = None,
+    ) -> Iterable[BadRow]:
+        changes = self._inputs.changes(start, end, (POSITION,), careful=True)
+        self._inputs.register({key: halves.plus for key, halves in changes.items()})
+        arrow_frame(self._spark, groups.select(plan.keys)).createOrReplaceTempView("__refused")
+        windowing = self._windowing
+        on = [f"r.__k{number} <=> g.`{name}`" for number, name in enumerate(plan.keys[:-2], start=1)]
+        on.append(
+            f"((g.`{windowing.start}` IS NULL AND r.__time IS NULL) OR "
+            f"(r.__time >= g.`{windowing.start}` AND r.__time < g.`{windowing.end}`))"
+        )
+        sql = f"SELECT r.* FROM ({plan.detail_sql}) r LEFT SEMI JOIN __refused g ON {' AND '.join(on)}"
+        if windowing.advance and over is not None:
+            # A row that one of its windows still takes is not late, though others have closed.
+            time = "unix_micros(r.__time)"
+            last = f"{time} - pmod({time}, {windowing.advance}L) + {windowing.size + windowing.grace}L"
+            sql += f" WHERE r.__time IS NULL OR {last} <= {over}L"
+        with translated():
+            found = self._spark.sql(sql).toArrow()
+        source = ", ".join(self._inputs.descriptions.values())
+        for position, row in zip(
+            found.column("__position").to_pylist(), found.column("__row").to_pylist(), strict=True
+        ):
+            yield BadRow(reason, source, source, position or "", (row or "").encode())
+
+
+def among(rows: pa.Table, names: tuple[str, ...], keys: pa.Table) -> pa.Array:
+    """Whether the key of each row is one of these; null equals null."""
+    wanted = set(codes(keys, names))
+    return pa.array([code in wanted for code in codes(rows, names)], pa.bool_())
