@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SECTIONS = ("loads", "latency")
+SECTIONS = ("loads", "latency", "windows")
 ROOT = Path(__file__).resolve().parents[2]
 # Minutes of starting processes, for a tool of ours and not for users: with the long tests.
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
@@ -31,7 +31,8 @@ def test_sections_give_figures(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(output.read_text(encoding="utf-8"))
     assert set(found["loads"]["group"]) == set(found["latency"]) == {"by_hand", "ours"}
-    for taken in found["loads"]["group"].values():
+    assert set(found["windows"]["tumbling"]) == {"by_hand", "ours"}
+    for taken in (*found["loads"]["group"].values(), *found["windows"]["tumbling"].values()):
         assert min(taken["cold"], taken["warm"], taken["warm cpu"], taken["memory"]) > 0
     for taken in found["latency"].values():
         assert 0 < taken["p50"] <= taken["p99"]
