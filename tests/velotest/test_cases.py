@@ -1,8 +1,4 @@
-"""Every case beside this file.
-
-Those in `later` are of statements that are not executed yet: they are read and bound, and become
-`.velotest` files when they can pass.
-"""
+"""Every case beside this file."""
 
 from __future__ import annotations
 
