@@ -237,6 +237,9 @@ class AgeingWork:
             sum(each.rows_looked_up for each in figures),
             sum(each.lookup_misses for each in figures),
             {part: count for each in figures for part, count in each.by_partition.items()},
+            sum(each.late_rows for each in figures),
+            max((each.watermark for each in figures if each.watermark is not None), default=None),
+            {part: at for each in figures for part, at in each.event_times.items()},
         )
 
     def _forget_rows(self, now: int) -> None:

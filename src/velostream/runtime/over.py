@@ -126,7 +126,7 @@ class OverPipeline(Pipeline):
         changes = self.feed.changes(start, end, extra, careful=careful)
         sql = self._over.placed_sql if placed else self._over.rows_sql
         plus, minus = self._plus(sql, changes), self._minus(sql, changes)
-        new = self._in_time(self._numbered(plus), end)
+        new = self._in_time(self._numbered(plus), end, corrects=minus is not None and minus.num_rows > 0)
         self._move(end)
         return self._do(new, minus, plus.num_rows, commit)
 
@@ -348,8 +348,11 @@ class OverPipeline(Pipeline):
 
     # --- late rows ------------------------------------------------------------------------------------------
 
-    def _in_time(self, new: pa.Table, end: SourceOffsets) -> pa.Table:
-        """The rows but those that are too late, or have no time: these are counted and kept."""
+    def _in_time(self, new: pa.Table, end: SourceOffsets, *, corrects: bool) -> pa.Table:
+        """The rows but those that are too late, or have no time: these are counted and kept.
+
+        What takes the place of rows that were taken back is a correction, and not late.
+        """
         windowing = self._over.windowing
         if windowing is None:
             return new
@@ -358,7 +361,7 @@ class OverPipeline(Pipeline):
             self.keep_late(self._told(f"{TIME} IS NULL", "the event time is null", end), "timing")
             new = new.filter(pc.is_valid(times))
         horizon = self._horizon(self.marks.at)
-        if horizon is None or windowing.late == "update":
+        if horizon is None or corrects or windowing.late == "update":
             return new
         late = micros(new) < horizon
         count = int(late.sum())
