@@ -33,6 +33,12 @@ def pytest_report_header() -> str:
     return f"seed: {SEED} (repeat with {SEED_VARIABLE}={SEED})"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A failure by chance can be repeated, also where the header is not shown."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(pytest_report_header())
+
+
 def pytest_configure() -> None:
     # Processes that a test starts draw from the same seed.
     os.environ[SEED_VARIABLE] = str(SEED)

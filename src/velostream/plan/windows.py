@@ -55,10 +55,12 @@ def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | N
         raise UnsupportedError("a WINDOW stands in one SELECT, not in a UNION", location=query.location)
     time = _time(query, tree, spec)
     select = _grouped(tree, spec, time, options.time_zone)
+    # A row exactly the gap later belongs to its session, which is open while the watermark is just there.
+    grace = _micros(options.grace) + (1 if spec.gap is not None else 0)
     windowing = Windowing(
         spec.kind,
         final,
-        _micros(options.grace),
+        grace,
         options.late_rows,
         _seconds(options.window_close_timeout),
         gap=_micros(spec.gap) if spec.gap is not None else 0,
@@ -162,7 +164,8 @@ def _step(windowing: Windowing) -> Step:
         "drop": "a row that comes later is counted and dropped",
         "update": "a row that comes later corrects its window",
     }[windowing.late]
-    after = f" and {format_duration(timedelta(microseconds=windowing.grace))} more" if windowing.grace else ""
+    grace = timedelta(microseconds=windowing.grace - (1 if windowing.gap else 0))
+    after = f" and {format_duration(grace)} more" if grace else ""
     return Step(
         StepKind.WATERMARK,
         f"close {windowing.kind} windows",
