@@ -13,7 +13,7 @@ import velostream
 from velostream.runtime.broker import BrokerProcess, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from kafka_clients import Consume, Produce, Received, Topics
@@ -76,3 +76,17 @@ def consume(broker: BrokerProcess) -> Consume:
         return clients.consume(broker.address, topic, isolation)
 
     return read
+
+
+@pytest.fixture
+def made(database: Database, broker: BrokerProcess) -> Callable[..., str]:
+    """Make a table over a topic, and wait until it has taken everything in."""
+
+    def make(topic: str, select: str, **properties: str) -> str:
+        said = ", ".join(f"\"{name.replace('_', '.')}\" = '{value}'" for name, value in properties.items())
+        query = select.format(source=f"kafka://{broker.address}/{topic}")
+        database.sql(f"CREATE TABLE {topic} AS {query} WITH ({said})")
+        assert database.wait_idle(60), database.jobs()
+        return topic
+
+    return make

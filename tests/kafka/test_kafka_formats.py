@@ -22,20 +22,6 @@ V1 = {
 V2 = {**V1, "fields": [*V1["fields"], {"name": "note", "type": ["null", "string"], "default": None}]}
 
 
-@pytest.fixture
-def made(database, broker):
-    """Make a table over a topic, and wait until it has taken everything in."""
-
-    def make(topic: str, select: str, **properties: str) -> str:
-        said = ", ".join(f"\"{name.replace('_', '.')}\" = '{value}'" for name, value in properties.items())
-        query = select.format(source=f"kafka://{broker.address}/{topic}")
-        database.sql(f"CREATE TABLE {topic} AS {query} WITH ({said})")
-        assert database.wait_idle(60), database.jobs()
-        return topic
-
-    return make
-
-
 def found(database, sql):
     return sorted(database.sql(sql).rows(), key=str)
 

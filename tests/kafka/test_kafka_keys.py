@@ -21,20 +21,6 @@ ORDER_KEY = {
 LATER_KEY = {**ORDER_KEY, "fields": [*ORDER_KEY["fields"], {"name": "shop", "type": "string", "default": ""}]}
 
 
-@pytest.fixture
-def made(database, broker):
-    """Make a table over a topic, and wait until it has taken everything in."""
-
-    def make(topic: str, select: str, **properties: str) -> str:
-        said = ", ".join(f"\"{name.replace('_', '.')}\" = '{value}'" for name, value in properties.items())
-        query = select.format(source=f"kafka://{broker.address}/{topic}")
-        database.sql(f"CREATE TABLE {topic} AS {query} WITH ({said})")
-        assert database.wait_idle(60), database.jobs()
-        return topic
-
-    return make
-
-
 def found(database, sql):
     return sorted((tuple(row) for row in database.sql(sql).rows()), key=str)
 

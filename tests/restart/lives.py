@@ -8,9 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RUNNER = Path(__file__).with_name("runner.py")
 
@@ -67,3 +72,21 @@ class Runner:
         """Wait for the end; anything but a kill or a clean end is a failure."""
         _, errors = self.process.communicate()
         assert self.process.returncode in (0, -signal.SIGKILL), errors
+
+
+def killed_while(command: list[str], change: Callable[[], None], pause: Callable[[], float]) -> bool:
+    """Run a process that kills itself at some moment, with changes meanwhile; whether it did within 90 s."""
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        deadline = time.monotonic() + 90
+        while process.poll() is None and time.monotonic() < deadline:
+            change()
+            try:
+                process.wait(pause())
+            except subprocess.TimeoutExpired:
+                continue
+        process.kill()
+        _, errors = process.communicate()
+    assert process.returncode == -signal.SIGKILL, errors
+    return time.monotonic() < deadline

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from lives import killed_while
 
 from velostream.config import load
 from velostream.runtime.database import Database
@@ -94,20 +92,7 @@ def test_live_rows_survive_kills(spark, tmp_path, rng, rounds, wait_until):
     for _ in range(rounds(2, 20)):
         place = (rng.choice(["before", "after"]), str(rng.randint(1, 8)))
         command = [sys.executable, str(RUNNER), str(settings.data_dir), str(world.clock), *place]
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
-            deadline = time.monotonic() + 90
-            while process.poll() is None and time.monotonic() < deadline:
-                world.change()
-                try:
-                    process.wait(rng.uniform(0.1, 2))
-                except subprocess.TimeoutExpired:
-                    continue
-            process.kill()
-            _, errors = process.communicate()
-        assert process.returncode == -signal.SIGKILL, errors
-        killed += time.monotonic() < deadline
+        killed += killed_while(command, world.change, lambda: rng.uniform(0.1, 2))
     assert killed
     with Database(settings, clock=lambda: world.now) as database:
         assert database.wait_idle(120), database.jobs()

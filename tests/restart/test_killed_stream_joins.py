@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from lives import killed_while
 
 from velostream.config import load
 from velostream.runtime.database import Database
@@ -99,20 +97,7 @@ def test_joined_streams_survive_kills(spark, tmp_path, rng, rounds):
     for _ in range(rounds(1, 25)):
         place = (rng.choice(["before", "after"]), str(rng.randint(1, rounds(6, 20))))
         command = [sys.executable, str(RUNNER), str(settings.data_dir), str(clock), *place]
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
-            deadline = time.monotonic() + 90
-            while process.poll() is None and time.monotonic() < deadline:
-                streams.grow()
-                try:
-                    process.wait(rng.uniform(0.1, 1))
-                except subprocess.TimeoutExpired:
-                    continue
-            process.kill()
-            _, errors = process.communicate()
-        assert process.returncode == -signal.SIGKILL, errors
-        killed += time.monotonic() < deadline
+        killed += killed_while(command, streams.grow, lambda: rng.uniform(0.1, 1))
     assert killed
     streams.end()
     with Database(settings, clock=lambda: NOON) as database:

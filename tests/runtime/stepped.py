@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import duckdb
 import pyarrow as pa
 from pydantic import Field
 
@@ -100,3 +101,14 @@ def stepped(name: str, partitions: int = 1) -> Steps:
         default_registry().register(SteppedConnector)
     SteppedConnector.all[name] = made = Steps(partitions)
     return made
+
+
+def in_duckdb(**relations: list[tuple[Any, ...]]) -> duckdb.DuckDBPyConnection:
+    """A connection in UTC with these events, each under its name."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    for name, events in relations.items():
+        columns = list(zip(*events, strict=True)) if events else [()] * len(SCHEMA)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        connection.register(name, pa.table(arrays, schema=SCHEMA))
+    return connection

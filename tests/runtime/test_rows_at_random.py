@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import pyarrow as pa
 import pytest
-from stepped import SCHEMA, stepped
+from stepped import in_duckdb, stepped
 
 from velostream.model.jobs import JobState
 from velostream.runtime import over_state
@@ -51,11 +49,7 @@ def soon_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def truth(kind: str, events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The result over all events, by DuckDB."""
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    columns = list(zip(*events, strict=True)) if events else [()] * len(SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    connection.register("events", pa.table(arrays, schema=SCHEMA))
+    connection = in_duckdb(events=events)
     return sorted(connection.execute(f"SELECT k, n, {QUERIES[kind]} FROM events").fetchall(), key=repr)
 
 

@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import pyarrow as pa
 import pytest
-from stepped import SCHEMA, stepped
+from stepped import in_duckdb, stepped
 
 if TYPE_CHECKING:
     import random
@@ -31,12 +29,7 @@ ITEMS = "l.k AS lk, l.n AS ln, l.ts AS lt, r.k AS rk, r.n AS rn, r.ts AS rt"
 
 def truth(join: str, on: str, left: list[Any], right: list[Any]) -> list[tuple[Any, ...]]:
     """The result over all events, by DuckDB."""
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    for name, events in (("l", left), ("r", right)):
-        columns = list(zip(*events, strict=True)) if events else [()] * len(SCHEMA)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-        connection.register(name, pa.table(arrays, schema=SCHEMA))
+    connection = in_duckdb(l=left, r=right)
     return sorted(connection.execute(f"SELECT {ITEMS} FROM l {join} r ON {on}").fetchall(), key=repr)
 
 

@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import pyarrow as pa
 import pytest
-from stepped import SCHEMA, stepped
+from stepped import in_duckdb, stepped
 
 if TYPE_CHECKING:
     import random
@@ -51,11 +49,7 @@ WINDOWS = {
 
 def truth(kind: str, events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The result over all events, by DuckDB."""
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    columns = list(zip(*events, strict=True)) if events else [()] * len(SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    connection.register("events", pa.table(arrays, schema=SCHEMA))
+    connection = in_duckdb(events=events)
     sql = f"SELECT k, {AGGREGATES}, w0, w1 FROM ({WINDOWS[kind][1]}) GROUP BY k, w0, w1"
     return sorted(connection.execute(sql).fetchall(), key=repr)
 

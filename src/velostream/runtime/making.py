@@ -47,59 +47,29 @@ def continuous_work(
 ) -> ContinuousWork:
     """The work that brings `output` up to date; `watched` are inputs below whose event times count too."""
     plan, pace = part.plan, every.total_seconds() if every is not None else 0.0
+    common = (part.inputs, output, options, letters, remember, patient)
+
+    def now() -> float:
+        return clock().timestamp()
+
     if isinstance(plan, GroupsPlan) and plan.windowing is not None:
         windows = WindowPipeline(part.spark, plan, part.shape, part.inputs, output)
-        work = WindowWork(
-            job,
-            windows,
-            part.inputs,
-            output,
-            options,
-            letters,
-            remember,
-            patient=patient,
-            every=pace,
-            watched=watched,
-            now=lambda: clock().timestamp(),
-        )
+        work = WindowWork(job, windows, *common, every=pace, watched=watched, now=now)
         if plan.windowing.ttl is not None:
             windows.forgets(plan.windowing.ttl)
         return work
     if isinstance(plan, OverPlan):
         assert isinstance(part, Opened)
         assert part.state is not None
-        return OverWork(
-            job,
-            OverPipeline(part.spark, plan, part.shape, part.inputs, output, part.state),
-            part.inputs,
-            output,
-            options,
-            letters,
-            remember,
-            patient=patient,
-            every=pace,
-            now=lambda: clock().timestamp(),
-            store=part.store,
-            kept=part.state,
-        )
+        rows = OverPipeline(part.spark, plan, part.shape, part.inputs, output, part.state)
+        return OverWork(job, rows, *common, every=pace, now=now, store=part.store, kept=part.state)
     if isinstance(output, TimedOutput):
-        return TimedLiveWork(
-            job,
-            TimedPipeline(part.spark, plan, part.shape, part.inputs, output),
-            part.inputs,
-            output,
-            options,
-            letters,
-            remember,
-            patient=patient,
-            now=lambda: clock().timestamp(),
-        )
+        live = TimedPipeline(part.spark, plan, part.shape, part.inputs, output)
+        return TimedLiveWork(job, live, *common, now=now)
     in_delta = isinstance(output, TableOutput) and isinstance(output.table, DeltaTable)
     kind = DeltaPipeline if in_delta else Pipeline
     pipeline = kind(part.spark, plan, part.shape, part.inputs, output)
-    return ContinuousWork(
-        job, pipeline, part.inputs, output, options, letters, remember, patient=patient, every=pace
-    )
+    return ContinuousWork(job, pipeline, *common, every=pace)
 
 
 def whole_work(
