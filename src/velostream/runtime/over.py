@@ -321,7 +321,6 @@ class OverPipeline(Pipeline):
         now = self.now()
         take_in(self._ahead, self._watched, end, now)
         self._ahead.move_to(self._ahead.reached(now))
-        self._ahead.forget_idle(now, {name for inputs in self._watched for name in inputs.seen.named})
 
     @property
     def waiting(self) -> bool:

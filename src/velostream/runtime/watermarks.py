@@ -113,7 +113,9 @@ class Watermarks:
 
 def take_in(marks: Watermarks, watched: Iterable[Inputs], end: SourceOffsets, now: float) -> None:
     """Let marks know what was seen of inputs while they were read up to `end`."""
+    named: set[str] = set()
     for inputs in watched:
+        named |= inputs.seen.named
         for name, parts in inputs.seen.take().items():
             marks.saw(name, parts, now)
         for item in inputs.all.values():
@@ -121,3 +123,4 @@ def take_in(marks: Watermarks, watched: Iterable[Inputs], end: SourceOffsets, no
                 told = item.source.watermark(end[item.id])
                 if told is not None:
                     marks.tell(item.id, micros(told))
+    marks.forget_idle(now, named)

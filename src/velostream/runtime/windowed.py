@@ -322,7 +322,6 @@ class WindowPipeline(LateWindows):
         now = self.now()
         take_in(self._ahead, self._watched, self._end, now)
         self._ahead.move_to(self._ahead.reached(now))
-        self._ahead.forget_idle(now, {name for inputs in self._watched for name in inputs.seen.named})
 
     def _is_closed(self, state: pa.Table) -> pa.Array | pa.ChunkedArray:
         """Which groups have closed once the batch is in."""
