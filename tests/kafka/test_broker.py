@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import traceback
 from typing import TYPE_CHECKING
 
 import kafka_clients as clients
@@ -172,6 +174,31 @@ def test_the_command_in_the_foreground_stops_with_ctrl_c(tmp_path: Path, wait_un
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
     assert running(folder) is None
+
+
+def test_ctrl_c_is_heard_though_it_does_not_wake_whoever_waits(broker: BrokerProcess) -> None:
+    """As when it comes just before the wait begins: here another thread takes the signal."""
+    main, heard = threading.get_ident(), threading.Event()
+
+    def waits() -> bool:
+        stack = traceback.walk_stack(sys._current_frames()[main])
+        return any(frame.f_code is BrokerProcess.wait.__code__ for frame, _ in stack)
+
+    def interrupt() -> None:
+        while not waits():
+            heard.wait(0.01)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        if not heard.wait(20) and broker.pid is not None:
+            os.kill(broker.pid, signal.SIGTERM)  # or the test would wait for ever
+
+    assert threading.current_thread() is threading.main_thread()
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        broker.wait()
+    heard.set()
+    thread.join()
+    assert broker.pid is not None
 
 
 def test_a_port_that_another_program_has(tmp_path: Path) -> None:

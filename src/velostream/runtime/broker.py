@@ -41,6 +41,7 @@ ORDERLY = (0, 128 + signal.SIGTERM)
 STARTED = b"Kafka Server started"
 """What the broker logs once clients can use it."""
 _POLL_SECONDS = 0.02
+_HEARD_SECONDS = 0.1
 _OWN_PORTS = range(20_000, 32_000)
 """Where free ports are looked for. Higher ones are given to connections: with the broker away, a client that
 keeps trying to connect to such a port can be given it and connect to itself."""
@@ -157,10 +158,13 @@ class BrokerProcess:
             self._process.kill()
             self._ended()
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self) -> int:
         """Until it ends by itself; its exit code."""
         assert self._process is not None
-        code = self._process.wait(timeout)
+        # Not one long wait: Python raises a Ctrl-C between its own steps, and one that comes just before
+        # such a wait begins is not raised until it is over.
+        while (code := self._process.poll()) is None:
+            time.sleep(_HEARD_SECONDS)
         self._ended()
         return code
 
