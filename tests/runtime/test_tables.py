@@ -327,6 +327,11 @@ def test_new_csv_columns_and_json_fields_widen_the_table(database, trades, tmp_p
     trades.write_text("\n".join([f"{header},venue", *(f"{line},NYSE" for line in rest), ""]))
     settle(database)
     assert rows(database, f"{name}_json") == [(1, None, None), (2, "new", {"x": Decimal("1.5")})]
+    append(lines, '{"id": 3, "deep": {"x": 2, "y": {"z": "within"}}}\n')
+    settle(database)
+    found = rows(database, f"{name}_json")
+    assert found[1] == (2, "new", {"x": Decimal("1.5"), "y": None})
+    assert found[2] == (3, None, {"x": Decimal("2.0"), "y": {"z": "within"}})
     assert {row[5] for row in rows(database, name)} == {"NYSE"}
 
 

@@ -6,23 +6,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import InternalError
 from velostream.serving.dictionaries import comparable
+from velostream.serving.hashing import Hashes, hash_rows
 from velostream.serving.index import numbered
 from velostream.serving.journal import Change
+from velostream.serving.matching import ids_with_hashes
 from velostream.serving.values import KeyCodec, canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Hashable, Sequence
 
-    from velostream.serving.index import RowIndex
     from velostream.serving.segments import Counts, Ids
     from velostream.serving.version import TableVersion
 
 _NO_IDS: Ids = np.empty(0, dtype=np.int64)
+_FEW = 64
+"""Rows of which it takes longer to tell which have to be compared than to compare them all."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,10 @@ class KeyedChange:
 
 @dataclass(frozen=True)
 class RowsChange:
-    """A change of a multiset, and what its index needs to follow it."""
+    """A change of a multiset, and the hashes of the rows added, where they are known."""
 
     change: Change
-    gone: list[tuple[Hashable, int]]
+    hashes: Hashes | None = None
 
 
 def keyed_change(
@@ -110,66 +114,83 @@ def _reinterpreted(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArra
 
 
 def rows_change(
-    version: TableVersion,
-    codec: KeyCodec,
-    index: Callable[[], RowIndex],
-    rows: pa.Table,
-    weights: Counts,
-    *,
-    may_be_gone: bool = False,
+    version: TableVersion, codec: KeyCodec, rows: pa.Table, weights: Counts, *, may_be_gone: bool = False
 ) -> RowsChange:
     """Net the batch by content, then take back what is negative from the rows that are there.
 
     With `may_be_gone` a row that is not there any more is passed over; without, it is an error.
     """
-    contents = codec.encode_columns(rows)
+    hashes = hash_rows(rows, codec.columns)
+    places, compared = np.arange(rows.num_rows), rows
+    if rows.num_rows > _FEW:
+        # Only rows that may equal one that is taken back are compared; the others come as they are.
+        places = np.flatnonzero(_among(hashes, hashes[weights < 0]))
+        compared = rows.take(pa.array(places))
+    contents = codec.encode_columns(compared)
     net: dict[Hashable, int] = {}
     first: dict[Hashable, int] = {}
-    for number, (content, weight) in enumerate(zip(contents, weights.tolist(), strict=True)):
+    for place, content, weight in zip(places.tolist(), contents, weights[places].tolist(), strict=True):
         net[content] = net.get(content, 0) + weight
-        first.setdefault(content, number)
-    grown = [(first[content], weight) for content, weight in net.items() if weight > 0]
+        first.setdefault(content, place)
+    counts = weights.astype(np.int64)
+    counts[places] = 0
+    for content, weight in net.items():
+        counts[first[content]] = weight
+    grown = counts > 0
     shrunk = {content: -weight for content, weight in net.items() if weight < 0}
-    # Rows that come and go within the batch need no index, which takes a second for a million rows.
-    gone, ids, amounts = (
-        _taken_back(version, codec, index(), shrunk, may_be_gone) if shrunk else ([], _NO_IDS, _NO_IDS)
-    )
-    added = rows.take(pa.array([number for number, _ in grown], type=pa.int64()))
-    counts = np.fromiter((weight for _, weight in grown), np.int64, count=len(grown))
-    return RowsChange(Change(version.stored(ids), ids, amounts, added, counts), gone)
+    added = rows.filter(pa.array(grown))
+    if not shrunk:
+        # Rows that come and go within the batch need no index, which takes a while for a million rows.
+        return RowsChange(appended(added, counts[grown]))
+    of_shrunk = hashes[[first[content] for content in shrunk]]
+    taken = _taken_back(version, codec, shrunk, of_shrunk, may_be_gone=may_be_gone)
+    return RowsChange(Change(*taken, added, counts[grown]), hashes[grown])
+
+
+def _among(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
+    """For each hash whether it is one of those wanted."""
+    if not len(wanted):
+        return np.zeros(len(hashes), dtype=bool)
+    wanted = np.unique(wanted)
+    places = np.searchsorted(wanted, hashes)
+    places[places == len(wanted)] = 0
+    among: npt.NDArray[np.bool_] = wanted[places] == hashes
+    return among
 
 
 def _taken_back(
-    version: TableVersion,
-    codec: KeyCodec,
-    index: RowIndex,
-    shrunk: dict[Hashable, int],
-    may_be_gone: bool,
-) -> tuple[list[tuple[Hashable, int]], Ids, Counts]:
-    candidates = [index.candidates(content) for content in shrunk]
-    ids = np.array(sorted({each for found in candidates for each in found}), dtype=np.int64)
-    contents = codec.encode_columns(version.take(ids)) if len(ids) else []
-    content_of = dict(zip(ids.tolist(), contents, strict=True))
-    count_of = dict(zip(ids.tolist(), version.counts(ids).tolist(), strict=True))
-    gone: list[tuple[Hashable, int]] = []
+    version: TableVersion, codec: KeyCodec, shrunk: dict[Hashable, int], hashes: Hashes, *, may_be_gone: bool
+) -> tuple[pa.Table, Ids, Counts]:
+    """The rows that go of those that are there, with how many copies of each; of equal rows the oldest."""
+    numbers, ids = ids_with_hashes(version.views, codec.columns, hashes)
+    contents, wanted = list(shrunk), list(shrunk.values())
+    left = wanted.copy()
     taken: dict[int, int] = {}
-    for (content, wanted), found in zip(shrunk.items(), candidates, strict=True):
-        left = wanted
-        for row_id in found:
-            if left == 0 or content_of[row_id] != content:
-                continue
-            amount = min(left, count_of[row_id])
-            taken[row_id] = amount
-            left -= amount
-            if amount == count_of[row_id]:
-                gone.append((content, row_id))
-        if left and not may_be_gone:
-            raise InternalError(
-                f'table "{version.spec.name}" has {wanted - left} of a row and is to lose {wanted}',
-                detail=f"row: {content!r}",
-            )
-    order = sorted(taken)
-    return gone, np.array(order, dtype=np.int64), np.array([taken[each] for each in order], dtype=np.int64)
+    read, held = _NO_IDS, None
+    nth = np.arange(len(ids)) - np.searchsorted(numbers, numbers)
+    # So many of the rows with a hash are enough, unless others share it.
+    enough = nth < np.array(wanted)[numbers]
+    for part in (enough, ~enough):
+        if not any(left) or not bool(part.any()):
+            continue
+        read = np.unique(ids[part])
+        held = version.stored(read)
+        content_of = dict(zip(read.tolist(), codec.encode_columns(held), strict=True))
+        count_of = dict(zip(read.tolist(), version.counts(read).tolist(), strict=True))
+        for number, row_id in zip(numbers[part].tolist(), ids[part].tolist(), strict=True):
+            if left[number] and content_of[row_id] == contents[number]:
+                taken[row_id] = min(left[number], count_of[row_id])
+                left[number] -= taken[row_id]
+    if any(left) and not may_be_gone:
+        number = next(number for number, missing in enumerate(left) if missing)
+        raise InternalError(
+            f'table "{version.spec.name}" has {wanted[number] - left[number]} of a row and is to lose '
+            f"{wanted[number]}",
+            detail=f"row: {contents[number]!r}",
+        )
+    order = np.array(sorted(taken), dtype=np.int64)
+    removed = held if held is not None and np.array_equal(order, read) else version.stored(order)
+    return removed, order, np.array([taken[each] for each in order.tolist()], dtype=np.int64)
 
 
 def appended(rows: pa.Table, weights: Counts | None) -> Change:
@@ -177,7 +198,7 @@ def appended(rows: pa.Table, weights: Counts | None) -> Change:
     return Change(rows.slice(0, 0), _NO_IDS, _NO_IDS, rows, weights)
 
 
-def difference(version: TableVersion, codec: KeyCodec, rows: pa.Table) -> RowsChange:
+def difference(version: TableVersion, codec: KeyCodec, rows: pa.Table) -> Change:
     """The change from a multiset's present rows to `rows`."""
     contents = codec.encode_columns(rows)
     wanted: dict[Hashable, int] = {}
@@ -185,7 +206,6 @@ def difference(version: TableVersion, codec: KeyCodec, rows: pa.Table) -> RowsCh
     for number, content in enumerate(contents):
         wanted[content] = wanted.get(content, 0) + 1
         first.setdefault(content, number)
-    gone: list[tuple[Hashable, int]] = []
     taken: dict[int, int] = {}
     for view in version.views:
         ids = view.live_ids()
@@ -197,11 +217,9 @@ def difference(version: TableVersion, codec: KeyCodec, rows: pa.Table) -> RowsCh
                 wanted[content] -= kept
             if kept < held:
                 taken[row_id] = held - kept
-            if not kept:
-                gone.append((content, row_id))
     grown = [(first[content], weight) for content, weight in wanted.items() if weight > 0]
     ids = np.array(sorted(taken), dtype=np.int64)
     amounts = np.array([taken[each] for each in ids.tolist()], dtype=np.int64)
     added = rows.take(pa.array([number for number, _ in grown], type=pa.int64()))
     weights = np.fromiter((weight for _, weight in grown), np.int64, count=len(grown))
-    return RowsChange(Change(version.stored(ids), ids, amounts, added, weights), gone)
+    return Change(version.stored(ids), ids, amounts, added, weights)

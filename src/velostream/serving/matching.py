@@ -14,10 +14,12 @@ from velostream.serving.postings import equal_rows
 from velostream.serving.schemas import align
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from velostream.model.tables import TableSpec
-    from velostream.serving.segments import Ids, Views
+    from velostream.serving.hashing import Hashes
+    from velostream.serving.postings import Places
+    from velostream.serving.segments import Ids, Segment, Views
     from velostream.serving.version import TableVersion
 
 
@@ -53,18 +55,38 @@ def _distinct(keys: pa.Table) -> pa.Table:
     return keys.group_by(keys.schema.names, use_threads=False).aggregate([]).select(keys.schema.names)
 
 
-def _through_postings(views: Views, columns: tuple[str, ...], keys: pa.Table) -> Ids:
-    hashes = hash_rows(keys, columns)
-    found = []
+def ids_with_hashes(views: Views, columns: tuple[str, ...], hashes: Hashes) -> tuple[Places, Ids]:
+    """Numbers of hashes and ids of live rows whose `columns` have them: ascending numbers, for each its ids.
+
+    Found through equality indexes, which are made on the first use and kept up to date from then on.
+    """
+    found = [
+        (numbers, segment.ids_at(places)) for segment, numbers, places in _live_pairs(views, columns, hashes)
+    ]
+    if not found:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    numbers = np.concatenate([each for each, _ in found])
+    order = np.argsort(numbers, kind="stable")
+    return numbers[order], np.concatenate([ids for _, ids in found])[order]
+
+
+def _live_pairs(
+    views: Views, columns: tuple[str, ...], hashes: Hashes
+) -> Iterator[tuple[Segment, Places, Places]]:
+    """Per segment that has any: numbers of hashes, and places of live rows with them."""
     for view in views:
-        segment = view.segment
-        numbers, places = segment.postings(columns).find(hashes)
-        if view.counts is not None:
+        numbers, places = view.segment.postings(columns).find(hashes)
+        if view.counts is not None and len(places):
             live = view.counts[places] != 0
             numbers, places = numbers[live], places[live]
-        if not len(places):
-            continue
+        if len(places):
+            yield view.segment, numbers, places
+
+
+def _through_postings(views: Views, columns: tuple[str, ...], keys: pa.Table) -> Ids:
+    found = []
+    for segment, numbers, places in _live_pairs(views, columns, hash_rows(keys, columns)):
         held = plain(pa.Table.from_batches([segment.batch.select(columns).take(pa.array(places))]))
         places = places[equal_rows(held, keys.take(pa.array(numbers)))]
-        found.append(np.unique(segment.all_ids()[places]))
+        found.append(np.unique(segment.ids_at(places)))
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)

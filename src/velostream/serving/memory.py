@@ -25,7 +25,7 @@ class MemoryUse:
     columns: int
     """The rows as Arrow columns."""
     indexes: int
-    """Equality indexes that questions or joins asked for."""
+    """Equality indexes that questions or joins asked for, or rows that were taken back."""
     keys: int
     """The index from keys to rows."""
     rows: int

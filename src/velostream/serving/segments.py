@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from velostream.serving.cells import Cell
+    from velostream.serving.hashing import Hashes
     from velostream.serving.simple import Comparison
 
     Integers = tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.bool_] | None]
@@ -153,6 +154,10 @@ class Segment:
     def place(self, row_id: int) -> int:
         """Where one row stands."""
         return row_id - self.first if self._places is None else bisect_left(self._places, row_id)
+
+    def ids_at(self, places: Places) -> Ids:
+        """The ids of the rows at these places."""
+        return places + np.int64(self.first) if self.ids is None else self.ids[places]
 
     def all_ids(self) -> Ids:
         """The ids of all rows."""
@@ -316,6 +321,15 @@ def make_views(batches: Sequence[pa.RecordBatch], first: int, counts: Counts | N
         views.append(SegmentView(Segment(batch, first + start), here))
         start += batch.num_rows
     return tuple(views)
+
+
+def index_by(columns: tuple[str, ...], hashes: Hashes, views: Views) -> None:
+    """Index new segments by columns whose hashes are known, those of all their rows one after the other."""
+    start = 0
+    for view in views:
+        size = view.segment.batch.num_rows
+        view.segment.indexes[columns] = Postings.of_hashes(hashes[start : start + size])
+        start += size
 
 
 def narrowed(counts: Counts) -> Counts | None:

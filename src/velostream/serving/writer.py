@@ -14,14 +14,14 @@ from velostream.model.tables import EXPIRES
 from velostream.serving import changes
 from velostream.serving.compaction import Compaction
 from velostream.serving.dictionaries import Dictionaries, joined
-from velostream.serving.index import KeyIndex, Link, RowIndex
+from velostream.serving.index import KeyIndex, Link
 from velostream.serving.journal import Change, Journal, with_schema
 from velostream.serving.matching import matching_ids
 from velostream.serving.merger import Merger
 from velostream.serving.ready import ReadyRows
 from velostream.serving.retention import Expiry
 from velostream.serving.schemas import align, check_evolution, to_batches
-from velostream.serving.segments import Counts, Views, make_views, subtract
+from velostream.serving.segments import Counts, Views, index_by, make_views, subtract
 from velostream.serving.turns import short_turns
 from velostream.serving.values import KeyCodec
 from velostream.serving.verification import TableReport, verify
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from velostream.model.changes import Commit
     from velostream.model.tables import TableSpec
+    from velostream.serving.hashing import Hashes
     from velostream.serving.memory import MemoryBudget
 
 
@@ -44,7 +45,6 @@ class Writer:
         self._journal = journal
         self._publish = publish
         self._budget = budget
-        self._row_index: RowIndex | None = None
         self._unapplied = False
         self.lock = RLock()
         """Held during a commit; readers never take it."""
@@ -123,11 +123,10 @@ class Writer:
                 rows, weights = self._expiry.weighted(rows, weights, micros(commit.at))
             rows = self._aligned(rows)
             if weights is None or bool(np.all(weights > 0)):
-                effect = changes.RowsChange(changes.appended(rows, weights), [])
-            else:
-                index, gone = self._index_rows, self._expiry is not None
-                effect = changes.rows_change(before, self.codec, index, rows, weights, may_be_gone=gone)
-            return self._commit_rows(effect, commit)
+                return self._commit_rows(changes.appended(rows, weights), commit)
+            gone = self._expiry is not None
+            effect = changes.rows_change(before, self.codec, rows, weights, may_be_gone=gone)
+            return self._commit_rows(effect.change, commit, effect.hashes)
 
     def remove_where(self, keys: pa.Table, commit: Commit) -> int:
         """Take rows out of a multiset that have these values, without comparing whole rows."""
@@ -137,11 +136,9 @@ class Writer:
             if not len(ids):
                 return version.number
             stored = version.stored(ids)
-            known = self.codec.encode_columns(version.take(ids)) if self._row_index is not None else []
             amounts = version.counts(ids).astype(np.int64)
             change = Change(stored, ids, amounts, stored.slice(0, 0))
-            gone = list(zip(known, ids.tolist(), strict=True)) if known else []
-            return self._commit_rows(changes.RowsChange(change, gone), commit)
+            return self._commit_rows(change, commit)
 
     def replace(self, rows: pa.Table, commit: Commit) -> int:
         """Make `rows` the whole content."""
@@ -178,25 +175,12 @@ class Writer:
                 expiry.put_back(due)
                 raise
 
-    def _commit_rows(self, effect: changes.RowsChange, commit: Commit) -> int:
-        self._log(effect.change, commit)
-        if effect.change.empty:
+    def _commit_rows(self, change: Change, commit: Commit, hashes: Hashes | None = None) -> int:
+        """`hashes` are those of the rows added: of tables that rows are taken back from."""
+        self._log(change, commit)
+        if change.empty:
             return self._move_on(commit)
-        if self._row_index is not None:
-            for content, row_id in effect.gone:
-                self._row_index.remove(content, row_id)
-            first = self._version.limit
-            added = effect.change.added
-            self._row_index.add(self.codec.encode_columns(added), range(first, first + added.num_rows))
-        return self._apply(effect.change, commit, self._version.link)
-
-    def _index_rows(self) -> RowIndex:
-        if self._row_index is None:
-            index = RowIndex()
-            for view in self._version.views:
-                index.add(self.codec.encode_columns(view.live_batch()), view.live_ids().tolist())
-            self._row_index = index
-        return self._row_index
+        return self._apply(change, commit, self._version.link, hashes)
 
     def _aligned(self, rows: pa.Table | None) -> pa.Table:
         schema = self._version.spec.schema
@@ -222,12 +206,15 @@ class Writer:
         if change.added.num_rows > change.removed.num_rows:
             self._budget.check(self, change.added.nbytes)
 
-    def _apply(self, change: Change, commit: Commit, link: Link) -> int:
+    def _apply(self, change: Change, commit: Commit, link: Link, hashes: Hashes | None = None) -> int:
         before = self._version
         if self._expiry is not None:
             self._expiry.written(change.added)
         views = subtract(before.views, change.removed_ids, change.removed_amounts)
-        views += make_views(to_batches(change.added), before.limit, change.added_counts)
+        fresh = make_views(to_batches(change.added), before.limit, change.added_counts)
+        if hashes is not None:
+            index_by(self.codec.columns, hashes, fresh)
+        views += fresh
         limit = before.limit + change.added.num_rows
         number = before.number + 1
         views = self._merger.at_once(views)
@@ -270,7 +257,6 @@ class Writer:
                 view.with_batch(joined(self._dictionaries.encode(each).to_batches()))
                 for view, each in zip(before.views, rows, strict=True)
             )
-            self._row_index = None
             index = KeyIndex(self.codec, views) if spec.key else None
             before.link.newest = False
             self._merger.forget()

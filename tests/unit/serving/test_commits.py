@@ -126,6 +126,49 @@ def test_a_multiset_refuses_to_go_below_zero_and_keeps_nothing(
     assert len(table) == 0
 
 
+def test_a_large_commit_that_takes_rows_back_keeps_the_others_in_their_order(
+    store: TableStore, rows_spec: TableSpec
+) -> None:
+    table = store.create(rows_spec)
+    table.commit_rows(trades(*(("A", "1.00", number) for number in range(300))), None, commit(1))
+    assert table.stats().memory.indexes == 0
+    given = [("A", "1.00", 7), ("B", "2.00", 1), ("A", "1.00", 8), ("B", "2.00", 1), ("B", "2.00", 3)]
+    weights = [-1, 2, 1, 1, 0]
+    given += [("C", "3.00", number % 90) for number in range(180)]
+    weights += [1] * 180
+    # Of these two one stays; of the next three none, nor of the one that was there.
+    given += [("D", "4.00", 1), ("D", "4.00", 1), ("A", "1.00", 9), ("A", "1.00", 9), ("A", "1.00", 9)]
+    weights += [-1, 2, 1, -3, 1]
+    table.commit_rows(trades(*given), pa.array(weights), commit(2))
+    volumes = [number for number in range(300) if number not in (7, 9)]
+    assert [tuple(row.values()) for row in table.snapshot().to_pylist()] == [
+        *(("A", Decimal("1.00"), number) for number in volumes),
+        *[("B", Decimal("2.00"), 1)] * 2,
+        ("A", Decimal("1.00"), 8),
+        ("B", Decimal("2.00"), 1),
+        *(("C", Decimal("3.00"), number % 90) for number in range(180)),
+        ("D", Decimal("4.00"), 1),
+    ]
+    # One row counts twice.
+    assert table.stats().memory.indexes == 12 * (len(table) - 1)
+    with pytest.raises(InternalError, match="has 1 of a row and is to lose 2"):
+        table.commit_rows(
+            trades(*[("A", "1.00", 6)] * 2, *given[5:185]), pa.array([-1, -1] + [1] * 180), commit(3)
+        )
+    assert table.last_commit == commit(2)
+    table.commit_rows(trades(*given[5:185]), pa.array([-1] * 180), commit(3))
+    assert [row for row in rows_of(table.snapshot()) if row[0] == "C"] == []
+
+
+def test_rows_that_come_and_go_within_a_commit_need_no_index(store: TableStore, rows_spec: TableSpec) -> None:
+    table = store.create(rows_spec)
+    table.commit_rows(trades(("A", "1.00", 1)), None, commit(1))
+    given = trades(*(("B", "1.00", number) for number in range(200)))
+    table.commit_rows(pa.concat_tables([given, given]), pa.array([1] * 200 + [-1] * 200), commit(2))
+    assert rows_of(table.snapshot()) == [("A", Decimal("1.00"), 1)]
+    assert table.stats().memory.indexes == 0
+
+
 def test_multiset_identity_is_canonical(store: TableStore) -> None:
     schema = pa.schema(
         [

@@ -5,17 +5,22 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from trade_rows import commit
 
 from velostream.model.tables import TableSpec
+from velostream.serving import changes, matching, postings
+from velostream.serving.hashing import hash_rows
 from velostream.serving.store import TableStore
 from velostream.serving.values import freeze
 
@@ -171,6 +176,22 @@ class MultisetMachine(_Machine):
         super().__init__()
         self.rows: Counter[Any] = Counter()
         self.samples: dict[Any, Row] = {}
+        self.patches = ExitStack()
+
+    @initialize(mask=st.sampled_from([0, 3, 2**64 - 1]), few=st.sampled_from([0, 64]))
+    def choose_how_rows_are_found(self, mask: int, few: int) -> None:
+        """With hashes that many different rows share, and as in large commits or as in small ones."""
+
+        def weak_hash(given: Any, columns: Any) -> Any:
+            return hash_rows(given, columns) & np.uint64(mask)
+
+        for module in (changes, matching, postings):
+            self.patches.enter_context(patch.object(module, "hash_rows", weak_hash))
+        self.patches.enter_context(patch.object(changes, "_FEW", few))
+
+    def teardown(self) -> None:
+        self.patches.close()
+        super().teardown()
 
     def model(self) -> Counter[Any]:
         return Counter(self.rows)
@@ -186,10 +207,22 @@ class MultisetMachine(_Machine):
         present = sorted(self.rows, key=repr)
         chosen = data.draw(st.lists(st.sampled_from(present), min_size=1, max_size=3, unique_by=repr))
         taken = [(self.samples[each], -data.draw(st.integers(1, self.rows[each]))) for each in chosen]
-        given = [row for row, _ in taken] + extra
-        weights = [weight for _, weight in taken] + [1] * len(extra)
+        again = data.draw(st.lists(st.sampled_from(present), max_size=3))
+        added = extra + [self.samples[each] for each in again]
+        pairs = taken + [(row, data.draw(st.integers(0, 3))) for row in added]
+        pairs = data.draw(st.permutations(pairs))
+        given, weights = [row for row, _ in pairs], [weight for _, weight in pairs]
         self.table.commit_rows(table_of(given), pa.array(weights), self.next_commit())
         self._count(given, weights)
+
+    @rule(wanted=st.lists(texts, min_size=1, max_size=2))
+    def remove_where(self, wanted: list[str | None]) -> None:
+        """Null equals nothing; a commit that changes nothing is not made."""
+        going = {each for each in self.rows if (text := self.samples[each][0]) is not None and text in wanted}
+        keys = pa.table({"a": pa.array(wanted, pa.string())})
+        self.table.remove_where(keys, self.next_commit() if going else commit(self.batch))
+        self.rows = Counter({each: count for each, count in self.rows.items() if each not in going})
+        self.remember()
 
     @rule(given=rows)
     def replace_all(self, given: list[Row]) -> None:

@@ -18,7 +18,7 @@ from velostream.runtime.delta.reading import STAGING, DeltaReading, in_types
 from velostream.runtime.delta.stage import Stage
 from velostream.runtime.delta.version import quoted
 from velostream.serving import changes, description
-from velostream.serving.index import KeyIndex, Link, RowIndex
+from velostream.serving.index import KeyIndex, Link
 from velostream.serving.log import sync_folder
 from velostream.serving.reader import FOUND
 from velostream.serving.ready import ReadyRows
@@ -147,9 +147,7 @@ class DeltaTable(DeltaReading):
                 wanted = -amounts[amounts < 0]
                 stored, numbers = self._stored_copies(codec, taken, wanted)
                 memory = _in_memory(self.spec, codec, stored)
-                index = RowIndex()
-                index.add(codec.encode_columns(stored), range(stored.num_rows))
-                change = changes.rows_change(memory, codec, lambda: index, rows, amounts).change
+                change = changes.rows_change(memory, codec, rows, amounts).change
             added = change.added
             if change.added_counts is not None:
                 added = added.take(pa.array(np.repeat(np.arange(added.num_rows), change.added_counts)))
