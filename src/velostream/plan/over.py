@@ -16,6 +16,7 @@ from velostream.model.changes import KAFKA_COLUMNS, SYSTEM_COLUMNS
 from velostream.model.durations import format_duration
 from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.groups import NeedsColumns
+from velostream.plan.over_calls import plain_calls
 from velostream.plan.over_clauses import (
     RUNNING,
     SPARK,
@@ -26,6 +27,7 @@ from velostream.plan.over_clauses import (
     over_select,
     own_windows,
     relation_of,
+    whole_number,
 )
 from velostream.plan.plans import OverPlan, Reach
 from velostream.plan.resolve import conjuncts
@@ -85,6 +87,7 @@ def plan_over(tree: exp.Select, used: Sequence[str] | None, *, only_grows: bool)
         rows_sql=_rows_sql(tree, kept_by, names, placed=False),
         placed_sql=_rows_sql(tree, kept_by, names, placed=True),
         over_sql=over.select.sql(dialect=SPARK),
+        calls=over.calls,
         alias=relation,
         shown=over.shown,
         detail_sql=_detail_sql(tree, relation),
@@ -179,7 +182,7 @@ def _reach(window: exp.Window) -> Reach:
     if order is None or not order.expressions or name in WHOLE:
         return Reach(None, None, 0)
     if name in {"lag", "lead"}:
-        steps = _whole(call.args.get("offset"), 1)
+        steps = whole_number(call.args.get("offset"), 1)
         reach = Reach(None, None, 0) if steps is None else _stepping(name, steps, ignores=ignores)
     elif name in RUNNING or spec is None:
         reach = Reach(None, 0, 0)
@@ -206,7 +209,7 @@ def _framed(spec: exp.WindowSpec) -> Reach:
             unbounded_before |= side == "PRECEDING"
             unbounded_after |= side == "FOLLOWING"
             continue
-        rows = _whole(bound, None) if kind == "ROWS" else None
+        rows = whole_number(bound, None) if kind == "ROWS" else None
         length = _micros(bound) if kind == "RANGE" else None
         if rows is None and length is None:
             return Reach(None, None, 0)
@@ -215,15 +218,6 @@ def _framed(spec: exp.WindowSpec) -> Reach:
         else:
             after, ahead = max(after, rows or 0), max(ahead, length or 0)
     return Reach(None if unbounded_before else before, None if unbounded_after else after, back, ahead)
-
-
-def _whole(node: exp.Expr | None, default: int | None) -> int | None:
-    if node is None:
-        return default
-    sign = 1
-    if isinstance(node, exp.Neg):
-        node, sign = node.this, -1
-    return sign * int(node.this) if isinstance(node, exp.Literal) and node.is_int else None
 
 
 def _micros(node: exp.Expr) -> int | None:
@@ -279,6 +273,8 @@ class _OverSql:
         )
         self.select.set("from_", exp.From(this=view))
         self.columns = {name: kept[name] for name in _names_in(self.select, kept)}
+        filtered = self.select.args.get("qualify") is not None
+        self.calls = None if filtered else plain_calls(computed, self._relation, self.columns, GROUP, ORDER)
 
     def _own(self, name: str) -> exp.Column:
         return exp.column(name, table=self._relation, quoted=True)

@@ -335,3 +335,13 @@ def by_time(window: exp.Window, relation: str) -> bool:
         return spec is None or str(spec.args.get("kind")).upper() != "ROWS"
     name = column_name(order.expressions[0].this, relation)
     return name is not None and name.casefold() == EVENT_TIME
+
+
+def whole_number(node: exp.Expr | None, default: int | None) -> int | None:
+    """A number that is written out, with a sign perhaps; None when it is something else."""
+    if node is None:
+        return default
+    sign = 1
+    if isinstance(node, exp.Neg):
+        node, sign = node.this, -1
+    return sign * int(node.this) if isinstance(node, exp.Literal) and node.is_int else None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from velostream.model.windows import Windowing
     from velostream.plan.nodes import Node
+    from velostream.plan.over_calls import OverCall
     from velostream.plan.steps import Step
 
 ROWS = "__n"
@@ -184,6 +185,8 @@ class OverPlan(Plan):
     """The same, with `__position`."""
     over_sql: str
     """What has to be computed of the view of kept rows, and `__order`, by which the row is known."""
+    calls: tuple[OverCall, ...] | None
+    """The same as plain functions over rows, where it is that."""
     alias: str
     """What that query calls its rows."""
     shown: tuple[str | None, ...]

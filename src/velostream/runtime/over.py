@@ -19,13 +19,14 @@ import pyarrow.compute as pc
 from velostream.model.changes import BadRow
 from velostream.model.moments import END_OF_TIME, moment
 from velostream.plan.event_time import EVENT_TIME
-from velostream.plan.over import GROUP, ORDER, ROWS_VIEW, SEQUENCE, TIME
+from velostream.plan.over import SEQUENCE, TIME
 from velostream.plan.planner import POSITION
-from velostream.plan.spark import arrow_frame, checked_cast, rows_of
+from velostream.plan.spark import checked_cast, rows_of
 from velostream.runtime.grouping import distinct_keys
-from velostream.runtime.multisets import codes, net
+from velostream.runtime.multisets import codes
+from velostream.runtime.over_results import Horizons, OverResults
 from velostream.runtime.over_rows import StepRows, needed
-from velostream.runtime.over_state import GONE_AT, NEVER, KeptRows, micros
+from velostream.runtime.over_state import GONE_AT, NEVER, KeptRows, group_numbers, micros
 from velostream.runtime.pipeline import Pipeline, Progress
 from velostream.runtime.watermarks import FOREVER, WATERMARK, Watermarks, take_in
 
@@ -74,6 +75,7 @@ class OverPipeline(Pipeline):
         super().__init__(spark, plan, shape, inputs, output)
         self._over = plan
         self._kept = KeptRows(state, plan.keys)
+        self._results = OverResults(spark, plan, shape)
         self._final = plan.windowing is not None and plan.windowing.final
         self._watched: list[Inputs] = [inputs]
         self.marks = self._ahead = Watermarks({}, None, 0.0)
@@ -150,13 +152,15 @@ class OverPipeline(Pipeline):
         kept = self._kept_for(step, keys)
         if minus is not None:
             kept = self._taken_back(step, kept, minus)
-        fits = self._needed(step, kept)
+        groups = self._numbered_keys(kept, new)
+        fits = self._needed(step, kept, groups)
         # Before anything is kept: a row that cannot be computed is set aside, and the step done again.
-        added, removed = self._result(step, StepRows(plan, step.number, self._looked_at(kept, fits), new))
+        added, removed = self._result(step, self._looked_at(step, kept, new, groups, fits))
         extra = {**commit.extra, WATERMARK: self._ahead.recorded(), STEP: vars(step)}
         most = plan.reach.rows if plan.bounded else None
         sealed = replace(commit, extra=extra)
-        self._kept.put(step.number, new, kept, fits, most, sealed, rewrite=kept.gone_with(step.number))
+        rewrite = kept.gone_with(step.number)
+        self._kept.put(step.number, new, kept, groups, fits, most, sealed, rewrite=rewrite)
         self.marks, self._step = self._ahead, step
         if new.num_rows:
             self._latest = max(int(micros(new).max()), self._latest if self._latest is not None else -FOREVER)
@@ -169,26 +173,42 @@ class OverPipeline(Pipeline):
         new = pc.greater_equal(found.rows.column(SEQUENCE), step.first)
         old = pc.invert(new)
         kept = replace(found, rows=found.rows.filter(old), cut=found.cut[np.asarray(old, dtype=bool)])
-        kept = self._looked_at(kept, self._needed(step, kept))
-        added, removed = self._result(step, StepRows(self._over, step.number, kept, found.rows.filter(new)))
+        came = found.rows.filter(new)
+        groups = self._numbered_keys(kept, came)
+        rows = self._looked_at(step, kept, came, groups, self._needed(step, kept, groups))
+        added, removed = self._result(step, rows)
         return self._show(added, removed, 0, commit)
 
-    def _needed(self, step: OverStep, kept: Kept) -> Flags:
-        """Which kept rows a row that is not late can reach, or is reached by."""
-        if self._over.bounded:
-            return needed(kept.rows, self._over.keys, self._over.reach, self._horizon(step.before))
-        return kept.there(step.number)
+    def _numbered_keys(self, kept: Kept, new: pa.Table) -> Numbers:
+        """A number for the key of each row, first of the kept ones."""
+        keys = self._over.keys
+        return group_numbers(pa.concat_tables([kept.rows.select(keys), new.select(keys)]), keys)
 
-    def _looked_at(self, kept: Kept, fits: Flags) -> Kept:
-        """The kept rows that are computed with; late rows, where they are taken, meet all that there are."""
+    def _needed(self, step: OverStep, kept: Kept, groups: Numbers) -> Flags:
+        """Which kept rows a row that is not late can reach, or is reached by."""
+        if not self._over.bounded:
+            return kept.there(step.number)
+        own = groups[: kept.rows.num_rows]
+        return needed(kept.rows, own, self._over.reach, self._horizon(step.before))
+
+    def _looked_at(self, step: OverStep, kept: Kept, new: pa.Table, groups: Numbers, fits: Flags) -> StepRows:
+        """The rows that are computed with; late rows, where they are taken, meet all that are kept."""
         windowing = self._over.windowing
-        if not self._over.bounded or (windowing is not None and windowing.late == "update"):
-            return kept
-        return replace(kept, rows=kept.rows.filter(pa.array(fits)), cut=kept.cut[fits])
+        everything = not self._over.bounded or (windowing is not None and windowing.late == "update")
+        if not everything and not bool(fits.all()):
+            groups = np.concatenate([groups[: len(fits)][fits], groups[len(fits) :]])
+            kept = replace(kept, rows=kept.rows.filter(pa.array(fits)), cut=kept.cut[fits])
+        return StepRows(self._over, step.number, kept, new, groups)
 
     def _show(self, added: pa.Table, removed: pa.Table | None, count: int, commit: Commit) -> Progress:
         self._output.rows(added, removed, commit)
         return Progress(count, added.num_rows + (removed.num_rows if removed is not None else 0))
+
+    def _result(self, step: OverStep, rows: StepRows) -> tuple[pa.Table, pa.Table | None]:
+        horizons = (
+            Horizons(self._horizon(step.before), self._horizon(self._ahead.at)) if self._final else None
+        )
+        return self._results.of(rows, horizons)
 
     def _kept_for(self, step: OverStep, keys: pa.Table) -> Kept:
         """The kept rows that a step looks at: of the keys that came and, where rows wait, of those."""
@@ -247,67 +267,6 @@ class OverPipeline(Pipeline):
         place = kept.rows.schema.get_field_index(GONE_AT)
         marks = pc.if_else(pa.array(gone), pa.scalar(step.number, pa.int64()), kept.rows.column(GONE_AT))
         return replace(kept, rows=kept.rows.set_column(place, kept.rows.schema.field(place), marks))
-
-    # --- what they make of the result -----------------------------------------------------------------------
-
-    def _result(self, step: OverStep, rows: StepRows) -> tuple[pa.Table, pa.Table | None]:
-        """The rows that come into the result with a step, and those that go."""
-        late = np.zeros(len(rows.groups), dtype=bool)
-        if self._final:
-            horizon = self._horizon(step.before)
-            had = rows.ready(rows.before, horizon)
-            comes = rows.ready(rows.after, self._horizon(self._ahead.at)) & ~had
-            if horizon is not None:
-                late = rows.new & (rows.times < horizon)
-        else:
-            had, comes = rows.before, rows.new
-        correction = None
-        if not self._final or bool(late.any()) or bool(rows.gone.any()):
-            correction = rows.disturbed()
-            correction = replace(correction, rows=correction.rows & had)
-        wanted = np.bincount(rows.groups[comes], minlength=rows.count) > 0
-        if correction is not None:
-            wanted |= correction.groups
-        after = self._computed(rows, rows.after & wanted[rows.groups])
-        came, removed = after.of(comes), None
-        if correction is not None and bool(correction.rows.any()):
-            was = self._computed(rows, rows.before & correction.groups[rows.groups]).of(correction.rows)
-            more, fewer = net(after.of(correction.rows).table, was.table)
-            removed = self._shape.stored(fewer.drop_columns([SEQUENCE]))
-            came = _Computed(pa.concat_tables([came.table, more]), came.places)
-        numbers = np.asarray(came.table.column(SEQUENCE).to_numpy(), dtype=np.int64)
-        order = np.argsort(numbers, kind="stable")
-        if self._final and removed is None:
-            order = np.lexsort((numbers, rows.times[came.places]))
-        return self._shape.stored(came.table.take(pa.array(order)).drop_columns([SEQUENCE])), removed
-
-    def _computed(self, rows: StepRows, which: Flags) -> _Computed:
-        """What the query makes of these rows."""
-        plan = self._over
-        places = np.flatnonzero(which)
-        # In order, so that Spark, which sorts them for itself, has little to do.
-        places = places[np.lexsort((rows.numbers[places], rows.times[places], rows.groups[places]))]
-        taken = pa.array(places)
-        given = {name: rows.rows.column(kept).take(taken) for name, kept in plan.columns.items()}
-        given |= {GROUP: pa.array(rows.groups[places]), ORDER: pa.array(np.arange(len(places)))}
-        frame = arrow_frame(self._spark, pa.table(given))
-        if plan.peers:
-            # Rows of equal times stay in the order that they have here: doubles add up the same each time.
-            frame = frame.coalesce(1)
-        frame.createOrReplaceTempView(ROWS_VIEW)
-        found = rows_of(self._spark, plan.over_sql)
-        places = places[np.asarray(found.column(found.num_columns - 1).to_numpy(), dtype=np.int64)]
-        taken, values = pa.array(places), iter(found.columns)
-        columns = [
-            rows.rows.column(kept).take(taken) if kept is not None else next(values) for kept in plan.shown
-        ]
-        if plan.positioned:
-            place = (_place(rows.times[places]), _place(rows.numbers[places]))
-            columns.append(pc.binary_join_element_wise(*place, "-"))
-        names = self._shape.physical.names
-        return _Computed(
-            pa.table([*columns, rows.rows.column(SEQUENCE).take(taken)], [*names, SEQUENCE]), places
-        )
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -387,22 +346,3 @@ class OverPipeline(Pipeline):
             BadRow(reason, source, source, row["__position"] or "", (row["__row"] or "").encode())
             for row in found.to_pylist()
         ]
-
-
-def _place(numbers: Numbers) -> pa.Array:
-    """Texts that sort as the numbers do."""
-    return pc.utf8_lpad(pa.array(numbers.astype(np.uint64) ^ np.uint64(1 << 63)).cast(pa.string()), 20, "0")
-
-
-@dataclass(frozen=True)
-class _Computed:
-    """Rows of the result, each with the number of the row that it is of."""
-
-    table: pa.Table
-    places: Numbers
-    """Where that row is among those of the step."""
-
-    def of(self, rows: Flags) -> _Computed:
-        """Those of such rows."""
-        which = rows[self.places]
-        return _Computed(self.table.filter(pa.array(which)), self.places[which])

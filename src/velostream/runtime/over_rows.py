@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from velostream.plan.over import SEQUENCE
-from velostream.runtime.over_state import group_numbers, micros
+from velostream.runtime.over_state import in_order, micros
 from velostream.runtime.watermarks import FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from velostream.plan.plans import OverPlan, Reach
     from velostream.runtime.over_state import Flags, Kept, Numbers
 
@@ -32,10 +31,11 @@ class Correction:
 class StepRows:
     """Kept rows and new ones, with what is true of each."""
 
-    def __init__(self, plan: OverPlan, step: int, kept: Kept, new: pa.Table) -> None:
+    def __init__(self, plan: OverPlan, step: int, kept: Kept, new: pa.Table, groups: Numbers) -> None:
         self._plan = plan
         self.rows = pa.concat_tables([kept.rows, new])
-        self.groups = group_numbers(self.rows, plan.keys)
+        self.groups = groups
+        """A number for the key of each row."""
         self.count = int(self.groups.max()) + 1 if len(self.groups) else 0
         self.times = micros(self.rows)
         self.numbers: Numbers = np.asarray(self.rows.column(SEQUENCE).to_numpy(), dtype=np.int64)
@@ -49,6 +49,11 @@ class StepRows:
         """There after it."""
         self._cut = np.zeros(self.count, dtype=bool)
         self._cut[self.groups[: kept.rows.num_rows][kept.cut]] = True
+
+    @cached_property
+    def order(self) -> Numbers:
+        """The rows by key, time and number."""
+        return in_order(self.groups, self.times, self.numbers)
 
     # --- shown at once --------------------------------------------------------------------------------------
 
@@ -74,9 +79,9 @@ class StepRows:
         plan = self._plan
         if not plan.bounded or not self._cut.any():
             return np.ones(len(self.groups), dtype=bool)
-        order = np.lexsort((self.numbers, self.times, ~self.before, self.groups))
+        order = self.order[self.before[self.order]]
         starts = np.searchsorted(self.groups[order], np.arange(self.count))
-        ranks = np.empty(len(order), dtype=np.int64)
+        ranks = np.zeros(len(self.groups), dtype=np.int64)
         ranks[order] = np.arange(len(order)) - starts[self.groups[order]]
         reach = plan.reach
         first = self._extreme(np.minimum, self.before, FOREVER)[self.groups]
@@ -112,11 +117,11 @@ class StepRows:
         return counts
 
 
-def needed(rows: pa.Table, keys: Sequence[str], reach: Reach, horizon: int | None) -> Flags:
-    """Which kept rows a row that comes at `horizon` or later can still reach."""
+def needed(rows: pa.Table, groups: Numbers, reach: Reach, horizon: int | None) -> Flags:
+    """Which kept rows, of these groups, a row that comes at `horizon` or later can still reach."""
     if horizon is None or not rows.num_rows:
         return np.ones(rows.num_rows, dtype=bool)
-    groups, times = group_numbers(rows, keys), micros(rows)
+    times = micros(rows)
     order = np.lexsort((times, groups))
     count = int(groups.max()) + 1
     starts = np.searchsorted(groups[order], np.arange(count))

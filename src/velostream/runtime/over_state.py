@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from velostream.plan.over import SEQUENCE, TIME
 from velostream.runtime.grouping import distinct_keys
 from velostream.runtime.multisets import by_nulls, codes
+from velostream.serving.values import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +131,7 @@ class KeptRows:
         return max((each for each in ends if each is not None), default=None)
 
     def _flat(self, chunks: pa.Table) -> Kept:
-        lists = _joined(chunks.column(ROWS))
+        lists = decoded(chunks.column(ROWS))
         sizes = np.asarray(pc.list_value_length(lists).to_numpy(zero_copy_only=False), dtype=np.int64)
         parents = pa.array(np.repeat(np.arange(len(sizes)), sizes))
         columns = [chunks.column(name).take(parents) for name in self._keys]
@@ -143,6 +144,7 @@ class KeptRows:
         step: int,
         new: pa.Table,
         kept: Kept,
+        groups: Numbers,
         needed: Flags,
         most: int | None,
         commit: Commit,
@@ -151,10 +153,10 @@ class KeptRows:
     ) -> None:
         """Write the rows that came, and with them, for keys that have far too many, those still needed.
 
-        `needed` tells which of the kept rows are, `most` how many of a key that can be; None: all of them.
-        `rewrite` marks kept rows whose keys are to be written anew whatever they have.
+        `groups` are numbers for the keys of kept and new rows. `needed` tells which kept rows are needed,
+        `most` how many of a key that can be; None: all of them. `rewrite` marks rows whose keys are to be
+        written anew whatever they have.
         """
-        groups = group_numbers(pa.concat_tables([kept.rows, new]), self._keys)
         count = int(groups.max()) + 1 if len(groups) else 0
         old, came = groups[: kept.rows.num_rows], groups[kept.rows.num_rows :]
         chunks = old[kept.firsts]
@@ -178,13 +180,13 @@ class KeptRows:
         if not rows.num_rows:
             return self.table.spec.schema.empty_table()
         times = micros(rows)
-        order = np.lexsort((rows.column(SEQUENCE).to_numpy(), times, groups))
+        order = in_order(groups, times, np.asarray(rows.column(SEQUENCE).to_numpy(), dtype=np.int64))
         rows, groups, times = rows.take(pa.array(order)), groups[order], times[order]
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         ends = np.append(starts[1:], len(groups))
         names = self._row.names
         values = pa.StructArray.from_arrays(
-            [_joined(rows.column(name)) for name in names], fields=list(self._row)
+            [decoded(rows.column(name)) for name in names], fields=list(self._row)
         )
         lists = pa.ListArray.from_arrays(pa.array(np.append(starts, len(groups)), pa.int32()), values)
         heads = rows.select(self._keys).take(pa.array(starts))
@@ -205,22 +207,30 @@ def micros(rows: pa.Table) -> Numbers:
 
 def group_numbers(rows: pa.Table, keys: Sequence[str]) -> Numbers:
     """A number for the key of each row, from 0 on; null equals null."""
-    numbers = np.zeros(rows.num_rows, dtype=np.int64)
     if not keys or not rows.num_rows:
-        return numbers
+        return np.zeros(rows.num_rows, dtype=np.int64)
     if any(pa.types.is_nested(rows.schema.field(name).type) for name in keys):
         known: dict[Any, int] = {}
         return np.array([known.setdefault(code, len(known)) for code in codes(rows, list(keys))], np.int64)
+    numbers: Any = None
     for name in keys:
-        encoded = _joined(rows.column(name)).dictionary_encode(null_encoding="encode")
+        encoded = decoded(rows.column(name)).dictionary_encode(null_encoding="encode")
         places = encoded.indices.to_numpy().astype(np.int64)
-        _, numbers = np.unique(numbers * len(encoded.dictionary) + places, return_inverse=True)
+        if numbers is None:
+            numbers = places
+        else:
+            _, numbers = np.unique(numbers * len(encoded.dictionary) + places, return_inverse=True)
     return np.asarray(numbers, dtype=np.int64)
 
 
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found if isinstance(found, pa.Array) else found.chunk(0)
+def in_order(groups: Numbers, times: Numbers, numbers: Numbers) -> Numbers:
+    """The places of rows by group, then time, then number."""
+    if len(groups) and bool((np.diff(numbers) > 0).all()):
+        first, last = int(times.min()), int(times.max())
+        # One number to sort by, which takes half the time, where it fits.
+        if (int(groups.max()) + 1) * (last - first + 1) < _LATER:
+            return np.argsort(groups * (last - first + 1) + (times - first), kind="stable")
+    return np.lexsort((numbers, times, groups))
 
 
 def _plain(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -1,4 +1,4 @@
-"""kill -9 between the commits of kept rows, what is forgotten and the result: no pair is lost or doubled."""
+"""kill -9 between the commits of kept rows, what is forgotten and the result: no row is lost or doubled."""
 
 from __future__ import annotations
 
@@ -71,9 +71,28 @@ class Streams:
                 found[number, max(earlier, key=lambda b: b[2])[1]] += 1
         return found
 
+    def moving(self) -> Counter[tuple[int, int, int | None]]:
+        """Of each row of the first file the sum with the two rows before it, and the row after it."""
+        found: Counter[tuple[int, int, int | None]] = Counter()
+        for key in {key for key, _ in self.events[0]}:
+            numbers = [number for _, number, _ in sorted(self._of(key), key=lambda event: event[2])]
+            for place, number in enumerate(numbers):
+                after = numbers[place + 1] if place + 1 < len(numbers) else None
+                found[number, sum(numbers[max(place - 2, 0) : place + 1]), after] += 1
+        return found
+
+    def _of(self, key: str) -> list[Event]:
+        return [event for event in self.events[0].values() if event[0] == key]
+
+
+OVER = "OVER (PARTITION BY k ORDER BY ts {})"
+MOVING = (
+    f"SELECT n, SUM(n) {OVER.format('ROWS 2 PRECEDING')} AS total, LEAD(n) {OVER.format('')} AS after FROM l"
+)
+
 
 @pytest.mark.timeout(3600)
-def test_joined_streams_survive_kills(spark, tmp_path, rng, rounds):
+def test_joins_and_frames_of_streams_survive_kills(spark, tmp_path, rng, rounds):
     streams = Streams(tmp_path, rng)
     settings = load(None, data_dir=tmp_path / "data")
     clock = tmp_path / "clock"
@@ -92,6 +111,8 @@ def test_joined_streams_survive_kills(spark, tmp_path, rng, rounds):
         )
         asof = "l.k = r.k AND l.ts >= r.ts"
         database.sql(f"CREATE TABLE last AS SELECT l.n, r.n AS m FROM l l ASOF JOIN r r ON {asof}")
+        database.sql(f"CREATE TABLE moving AS {MOVING} EMIT CHANGES")
+        database.sql(f"CREATE TABLE settled AS {MOVING} EMIT FINAL")
         assert database.wait_idle(120)
     killed = 0
     for _ in range(rounds(1, 25)):
@@ -102,10 +123,15 @@ def test_joined_streams_survive_kills(spark, tmp_path, rng, rounds):
     streams.end()
     with Database(settings, clock=lambda: NOON) as database:
         assert database.wait_idle(120), database.jobs()
-        found = {
-            name: Counter(map(tuple, database.table(name).rows())) for name in ("pairs", "final", "last")
-        }
+        names = ("pairs", "final", "last", "moving", "settled")
+        found = {name: Counter(map(tuple, database.table(name).rows())) for name in names}
         assert found["pairs"] == streams.pairs()
         assert found["final"] == streams.pairs() + streams.lonely()
         assert found["last"] == streams.last()
+        moving = streams.moving()
+        assert found["moving"] == moving
+        # What comes after the last row of a key is never known.
+        assert found["settled"] == Counter(
+            {row: times for row, times in moving.items() if row[2] is not None}
+        )
         assert len(database.table("dead_letters")) == 0
