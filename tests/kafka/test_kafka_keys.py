@@ -10,6 +10,8 @@ import fastavro
 import pytest
 
 from formats.schema_registry import SchemaRegistry, running
+from velostream.formats.proto_files import compiled, message_class
+from velostream.formats.wire import framed
 
 pytestmark = pytest.mark.spark
 ORDER_KEY = {
@@ -19,6 +21,12 @@ ORDER_KEY = {
 }
 
 LATER_KEY = {**ORDER_KEY, "fields": [*ORDER_KEY["fields"], {"name": "shop", "type": "string", "default": ""}]}
+
+
+PROTO_KEY = """
+syntax = "proto3";
+message OrderKey { int64 id = 1; string region = 2; }
+"""
 
 
 def found(database, sql):
@@ -150,3 +158,41 @@ def test_text_and_csv_keys(database, topic, produce, made):
     assert found(database, f"SELECT * FROM {rows}") == [(1, "eu", "x"), (None, None, "z")]
     ((reason, _, _),) = letters(database, rows)
     assert reason == "the key: 3 fields where 2 are expected"
+
+
+def test_protobuf_keys_of_a_registry(database, topic, produce, made):
+    registry = SchemaRegistry()
+    with running(registry) as url:
+        name = topic()
+        number = registry.add(f"{name}-key", PROTO_KEY, "PROTOBUF")
+        order = message_class(compiled("key.proto", PROTO_KEY, {}, "OrderKey"))
+        keys = [framed(number, b"\0" + order(id=n, region="eu").SerializeToString()) for n in (1, 2)]
+        produce(name, [(each, {"n": n}) for n, each in enumerate([*keys, keys[0][:-1], None], start=1)])
+        made(
+            name,
+            "SELECT key.id AS id, key.region AS region, n FROM {source}",
+            key_format="protobuf",
+            schema_registry_url=url,
+            changelog="append",
+        )
+        assert found(database, f"SELECT * FROM {name}") == [(1, "eu", 1), (2, "eu", 2), (None, None, 4)]
+        ((reason, raw, _),) = letters(database, name)
+        assert reason.startswith("the key: not a message")
+        assert raw == b'{"n":3}'
+
+
+def test_a_key_that_gets_a_field_later(database, topic, produce, made):
+    """The table widens as it does for fields of values, and keeps what it has."""
+    name = topic()
+    produce(name, [(key(id=1), {"n": 1}), (key(id=2), {"n": 2})])
+    made(name, "SELECT * FROM {source}", key_format="json", changelog="append")
+    assert found(database, f"SELECT key.id, n FROM {name}") == [(1, 1), (2, 2)]
+    produce(name, [(key(id=3, region="eu"), {"n": 3}), (key(id=2**40), {"n": 4})])
+    assert database.wait_idle(60)
+    assert found(database, f"SELECT key.id, key.region, n FROM {name}") == [
+        (1, None, 1),
+        (2**40, None, 4),
+        (2, None, 2),
+        (3, "eu", 3),
+    ]
+    assert letters(database, name) == []

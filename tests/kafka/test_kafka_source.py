@@ -186,6 +186,19 @@ def test_bad_records_are_dead_letters_and_the_job_goes_on(database, topic, produ
     assert len(database.table(name)) == 3
 
 
+def test_records_of_ten_megabytes(database, topic, produce, uri):
+    name = topic(1, {"max.message.bytes": "12000000"})
+    large = "x" * 10_000_000
+    sizes = {"message.max.bytes": 12_000_000}
+    produce(name, [{"id": 1, "note": large}, large, {"id": 2, "note": "small"}], sizes)
+    properties = '"changelog" = "append", "schema" = "id BIGINT, note STRING"'
+    database.sql(f"CREATE TABLE {name} AS SELECT id, length(note) AS n FROM {uri(name)} WITH ({properties})")
+    settle(database)
+    assert rows(database, f"SELECT * FROM {name}") == [(1, 10_000_000), (2, 5)]
+    ((offset, raw),) = rows(database, f"SELECT offset, raw FROM dead_letters WHERE job = '{name}'")
+    assert (offset, raw == large.encode()) == ("1", True)
+
+
 def test_a_field_that_appears_later_widens_the_table(database, topic, produce, uri):
     name = topic()
     produce(name, [("a", {"id": 1, "price": 1.5})])
@@ -198,6 +211,24 @@ def test_a_field_that_appears_later_widens_the_table(database, topic, produce, u
     assert [row[0] for row in found] == [1, 2, 3]
     assert found[1][1:] == (Decimal("12345678901234567.25"), "new")
     assert found[2][1] == Decimal("1234567890123456789.12345")
+    assert rows(database, f"SELECT * FROM dead_letters WHERE job = '{name}'") == []
+
+
+def test_a_field_within_a_field_may_appear_later(database, topic, produce, uri):
+    name = topic()
+    produce(name, [("a", {"id": 1, "at": {"city": "Ulm", "geo": {"lat": 1}}})])
+    database.sql(f"CREATE TABLE {name} AS SELECT * FROM {uri(name)}")
+    settle(database)
+    later = {"id": 2, "at": {"city": "Bonn", "geo": {"lat": 2, "lon": 7}}}
+    produce(name, [("b", later), ("c", {"id": 3, "at": None}), ("d", {"id": 4, "at": {"zip": "53111"}})])
+    settle(database)
+    found = rows(database, f"SELECT id, at.city, at.zip, at.geo.lat, at.geo.lon FROM {name}")
+    assert sorted(found) == [
+        (1, "Ulm", None, 1, None),
+        (2, "Bonn", None, 2, 7),
+        (3, None, None, None, None),
+        (4, None, "53111", None, None),
+    ]
     assert rows(database, f"SELECT * FROM dead_letters WHERE job = '{name}'") == []
 
 

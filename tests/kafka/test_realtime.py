@@ -34,8 +34,9 @@ COLUMNS = "id BIGINT, price DECIMAL(10,2), name STRING"
 REALTIME = (
     '"latency" = "realtime", "auto.offset.reset" = "earliest", '
     # A broker may say that a topic is made before it finds it.
-    f'"topic.wait.timeout" = "30s", "sink.topic.wait.timeout" = "30s", "schema" = "{COLUMNS}"'
+    '"topic.wait.timeout" = "30s", "sink.topic.wait.timeout" = "30s", '
 )
+DECLARED = f'{REALTIME}"schema" = "{COLUMNS}"'
 
 
 def trade(number: int, **more: Any) -> dict[str, Any]:
@@ -44,14 +45,16 @@ def trade(number: int, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def started(database: Database) -> Iterator[Callable[..., str]]:
-    """`started(source, sink, select, more)`: a realtime stream, its name; dropped after the test."""
+    """`started(source, sink, select, more, columns)`: a realtime stream, its name; dropped after the test."""
     names: list[str] = []
 
-    def start(source: str, sink: str, select: str = "id, price * 2 AS p", more: str = "") -> str:
+    def start(
+        source: str, sink: str, select: str = "id, price * 2 AS p", more: str = "", columns: str = COLUMNS
+    ) -> str:
         name = f"rt_{sink}"
         database.sql(
             f"CREATE STREAM {name} AS SELECT {select} FROM kafka://{source} WHERE price > 10 "
-            f'WITH ("sink" = "kafka://{sink}", {REALTIME}{more})'
+            f'WITH ("sink" = "kafka://{sink}", {REALTIME}"schema" = "{columns}"{more})'
         )
         names.append(name)
         return name
@@ -76,7 +79,7 @@ def test_rows_arrive_with_their_key_and_every_digit(
     produce(source, [trade(n) for n in range(5, 15)])
     database.sql(
         f"INSERT INTO kafka://{sink} SELECT id, price * 2 AS p, name FROM kafka://{source} WHERE price > 10 "
-        f'WITH ("key" = "id", {REALTIME})'
+        f'WITH ("key" = "id", {DECLARED})'
     )
     wait_until(lambda: len(consume(sink)) >= 5, 60)
     produce(source, [trade(20, name='quo"te'), trade(1), trade(21, name=None)])
@@ -94,6 +97,22 @@ def test_rows_arrive_with_their_key_and_every_digit(
     (job,) = [job for job in database.jobs() if sink in job.statement]
     assert (job.state, job.stats.records_in, job.stats.records_out) == (JobState.RUNNING, 13, 7)
     assert job.stats.lag == 0
+
+
+def test_keys_with_a_format_of_their_own(
+    database: Database, topic: Topics, produce: Produce, consume: Consume, started, wait_until: WaitUntil
+) -> None:
+    source, sink = topic(1), topic(1)
+    columns = f"key STRUCT<region: STRING, n: BIGINT>, {COLUMNS}"
+    select = "id, key.region AS region, key.n AS n"
+    name = started(source, sink, select, ', "key.format" = "json"', columns)
+    keys = ['{"region":"eu","n":1}', None, "no json", '{"n":4}']
+    produce(source, [(key, trade(number)) for number, key in enumerate(keys, start=11)])
+    wait_until(lambda: ids(consume, sink) >= {11, 12, 14}, 60)
+    ((reason, _),) = wait_until(lambda: letters(database, name), 60)
+    assert reason.startswith("the key: not JSON")
+    found = [(record.json["id"], record.json["region"], record.json["n"]) for record in consume(sink)]
+    assert sorted(found) == [(11, "eu", 1), (12, None, None), (14, None, 4)]
 
 
 def test_a_record_takes_milliseconds(
@@ -255,7 +274,7 @@ def test_a_broker_that_goes_away(
     with velostream.connect(tmp_path / "data") as database:
         database.sql(
             f"CREATE STREAM s AS SELECT id FROM kafka://{address}/a "
-            f'WITH ("sink" = "kafka://{address}/b", {REALTIME})'
+            f'WITH ("sink" = "kafka://{address}/b", {DECLARED})'
         )
         clients.produce(address, "a", [trade(n) for n in range(10)])
         wait_until(lambda: len(clients.consume(address, "b")) >= 10, 60)
@@ -293,7 +312,7 @@ def test_a_kill_loses_nothing(
     source, sink = topic(2), topic(2)
     statement = (
         f"CREATE STREAM s AS SELECT id FROM kafka://{source} "
-        f'WITH ("sink" = "kafka://{sink}", {REALTIME}, "trigger.interval" = "5s")'
+        f'WITH ("sink" = "kafka://{sink}", {DECLARED}, "trigger.interval" = "5s")'
     )
     total = 0
     for number in range(rounds(1, 10) + 1):

@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import pyarrow as pa
 
 from velostream.formats.records import BadRecord, Records, join_records, split_text
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Iterable, Iterator
 
 _PORTION = 64 * 1024
 """Fits the caches of a processor: portions of 4 MB take 2.5 times as long."""
@@ -66,12 +67,26 @@ def has_tail(record: bytes) -> bool:
     return False
 
 
-def unknown_records(text: bytes, separator: bytes, known: Container[str]) -> Iterator[bytes]:
-    """Records of a spooled text in which a field may be that is not `known` (folded names)."""
+def unknown_records(text: bytes, separator: bytes, known: pa.Schema) -> Iterator[bytes]:
+    """Records of a spooled text in which a field may be, or one within a field, that is not known."""
     for portion in _portions(text, separator):
         objects = _objects(portion, separator, portion.count(separator))
-        if objects is None or not all(name.casefold() in known for name in set().union(*objects)):
+        if objects is None or not _all_known(objects, known):
             yield from split_text(portion, separator)
+
+
+def _all_known(objects: list[dict[str, Any]], fields: Iterable[pa.Field]) -> bool:
+    kinds = {field.name.casefold(): field.type for field in fields}
+    names: set[str] = set().union(*objects)
+    if not all(name.casefold() in kinds for name in names):
+        return False
+    for name in names:
+        kind = kinds[name.casefold()]
+        if pa.types.is_struct(kind):
+            inner = [value for each in objects if isinstance(value := each.get(name), dict)]
+            if not _all_known(inner, kind):
+                return False
+    return True
 
 
 def _tails(records: Records) -> tuple[list[int], bool]:

@@ -106,9 +106,9 @@ def test_records_without_an_unknown_field_are_passed_over(lines, portion):
     kept, json_lines._PORTION = json_lines._PORTION, portion
     try:
         text = "".join(f"{line}\n" for line in [*lines, '{"a":1,"New":2}', *lines]).encode()
-        found = list(unknown_records(text, b"\n", {"a"}))
+        found = list(unknown_records(text, b"\n", A))
         assert b'{"a":1,"New":2}' in found
-        assert not list(unknown_records(b'{"a":1}\n{"A":2}\n{}\n', b"\n", {"a"}))
+        assert not list(unknown_records(b'{"a":1}\n{"A":2}\n{}\n', b"\n", A))
         assert infer_json(found).names[-1] == "New"
     finally:
         json_lines._PORTION = kept
@@ -123,3 +123,12 @@ def test_a_new_field_beside_a_value_that_only_spark_takes(tmp_path):
         out.write('{"a":NaN,"b":1}\n')
     first, last = reader.offset, reader.source.latest(reader.offset)
     assert reader.source.new_columns(first, last)
+
+
+def test_a_field_within_a_field_may_be_unknown():
+    at = pa.struct([("city", pa.string()), ("geo", pa.struct([("lat", pa.int64())]))])
+    known = pa.schema([("a", pa.int64()), ("at", at)])
+    fitting = b'{"a":1,"at":{"city":"x","Geo":{"lat":1}}}\n{"at":null}\n{"at":{"geo":7}}\n'
+    assert not list(unknown_records(fitting, b"\n", known))
+    for record in (b'{"at":{"zip":1}}', b'{"at":{"geo":{"lat":1,"lon":2}}}'):
+        assert record in list(unknown_records(fitting + record + b"\n", b"\n", known))

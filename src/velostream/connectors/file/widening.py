@@ -50,7 +50,7 @@ def _new_columns(reader: RowReader, schema: pa.Schema, segment: Segment) -> pa.S
             return pa.schema([])
         return binary_rows(reader.spool, segment).schema
     if segment.columns is None:
-        return _new_fields(reader, known, segment)
+        return _new_fields(reader, schema, segment)
     columns, dialect = reader.shape(segment)
     columns = columns or ()
     if all(name.casefold() in known for name in columns):
@@ -60,10 +60,11 @@ def _new_columns(reader: RowReader, schema: pa.Schema, segment: Segment) -> pa.S
     return pa.schema([field for field in seen if field.name.casefold() not in known])
 
 
-def _new_fields(reader: RowReader, known: set[str], segment: Segment) -> pa.Schema:
+def _new_fields(reader: RowReader, schema: pa.Schema, segment: Segment) -> pa.Schema:
     text = reader.spool.path(segment).read_bytes()
-    fields = infer_json(unknown_records(text, segment.separator, known))
-    return pa.schema([field for field in fields if field.name.casefold() not in known])
+    plain = {field.name.casefold() for field in schema if not pa.types.is_struct(field.type)}
+    fields = infer_json(unknown_records(text, segment.separator, schema))
+    return pa.schema([field for field in fields if field.name.casefold() not in plain])
 
 
 def _needed(record: str, shape: Shape, schema: pa.Schema) -> pa.Schema:

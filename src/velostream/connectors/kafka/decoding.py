@@ -9,13 +9,13 @@ import pyarrow as pa
 from velostream.errors import SourceConfigError
 from velostream.formats.debezium import DELETED
 from velostream.formats.decoding import FormatSettings, decoder_for
-from velostream.formats.keys import KEY, key_decoder
+from velostream.formats.keys import KEY, JsonKeys, key_decoder
 from velostream.formats.spark_frames import BAD, RECORD
-from velostream.formats.spark_types import quoted
+from velostream.formats.spark_types import literal, quoted
 from velostream.model.changes import TOMBSTONE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -143,6 +143,15 @@ class MessageDecoder:
             for message, bad, why in zip(messages, keys, told, strict=True)
         ]
 
+    def new_fields(self, schema: pa.Schema) -> str:
+        """An SQL condition: a JSON record has a field, in its value or its key, that the schema has not."""
+        key = _key_field(list(schema)) if self._keys is not None else None
+        found = list(_other_fields(RECORD, [field for field in schema if field is not key]))
+        if key is not None and isinstance(self._keys, JsonKeys) and pa.types.is_struct(key.type):
+            found += _other_fields(KEY, list(key.type))
+        # Where there is no object, there is no field.
+        return " OR ".join(f"coalesce({each}, false)" for each in found)
+
     def widen(self, messages: Sequence[Message], schema: pa.Schema) -> pa.Schema | None:
         """A schema with room for what these records hold, new columns at its end, or None."""
         field = _key_field(list(schema)) if self._keys is not None else None
@@ -160,3 +169,15 @@ class MessageDecoder:
 
 def _key_field(fields: Sequence[pa.Field]) -> pa.Field | None:
     return next((field for field in fields if field.name.casefold() == KEY), None)
+
+
+def _other_fields(record: str, fields: Sequence[pa.Field], path: str = "$") -> Iterator[str]:
+    """Conditions: the object at a path of a JSON record, or one within it, has another field than these."""
+    text = f"CAST({record} AS STRING)"
+    at = text if path == "$" else f"get_json_object({text}, {literal(path)})"
+    known = ", ".join(literal(field.name.lower()) for field in fields)
+    yield f"size(array_except(transform(json_object_keys({at}), k -> lower(k)), array({known}))) > 0"
+    for field in fields:
+        # Spark's paths have no way to write a name with an apostrophe.
+        if pa.types.is_struct(field.type) and "'" not in field.name:
+            yield from _other_fields(record, list(field.type), f"{path}['{field.name}']")

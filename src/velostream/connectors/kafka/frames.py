@@ -88,7 +88,7 @@ class KafkaFrames:
         system: Sequence[str],
         *,
         careful: bool,
-        known: Sequence[str] | None = None,
+        known: pa.Schema | None = None,
     ) -> DataFrame:
         """The records of ranges of offsets, decoded: `fields` and `system` columns.
 
@@ -100,7 +100,7 @@ class KafkaFrames:
         if careful:
             return self._with_care(records, fields, system)
         if known is not None:
-            records = records.where(_unless(_has_other_fields(known), "a record has a new field"))
+            records = records.where(_unless(self.decoder.new_fields(known), "a record has a new field"))
         if self._needs_value:
             records = records.where(_unless(f"{RECORD} IS NULL", NO_VALUE))
         return self.decoder.frame(records, fields, system, careful=False)
@@ -135,14 +135,13 @@ class KafkaFrames:
         records = self._records(ranges, ("_timestamp", "_position"), RAW_KEY)
         return None if records is None else records.withColumnRenamed(RECORD, RAW)
 
-    def with_new_fields(self, ranges: Mapping[Part, tuple[int, int]], names: Sequence[str]) -> list[bytes]:
-        """Some of the JSON records that have other fields than these."""
-        records = self._records(ranges, ())
+    def with_new_fields(self, ranges: Mapping[Part, tuple[int, int]], known: pa.Schema) -> pa.Table | None:
+        """Some of the JSON records that have other fields than these: `__raw` and `__raw_key`."""
+        records = self._records(ranges, (), RAW_KEY)
         if records is None:
-            return []
-        some = records.where(_has_other_fields(names)).select(RECORD).limit(_MOST_EXAMPLES)
-        found: list[bytes] = some.toArrow().column(0).to_pylist()
-        return found
+            return None
+        some = records.where(self.decoder.new_fields(known)).limit(_MOST_EXAMPLES)
+        return some.withColumnRenamed(RECORD, RAW).select(RAW, RAW_KEY).toArrow()
 
     @property
     def _needs_value(self) -> bool:
@@ -208,12 +207,6 @@ def _unless(condition: str, why: str) -> str:
     """A condition that always holds, or fails."""
     refused = f"CAST(raise_error({literal(f'{BAD_ROW}: {why}')}) AS BOOLEAN)"
     return f"CASE WHEN {condition} THEN {refused} ELSE true END"
-
-
-def _has_other_fields(names: Sequence[str]) -> str:
-    known = ", ".join(literal(name.lower()) for name in names)
-    keys = f"transform(json_object_keys(CAST({RECORD} AS STRING)), k -> lower(k))"
-    return f"size(array_except({keys}, array({known}))) > 0"
 
 
 def _by_topic(values: Mapping[Part, object], *, lists: bool = False) -> dict[str, object]:

@@ -121,7 +121,7 @@ class KafkaSource(Source):
         schema = self.discover()
         self.session, self._used = spark, columns
         system = [name for name in columns or () if name in SYSTEM and name not in schema.names]
-        known = schema.names if self._takes_new_fields(columns) else None
+        known = schema if self._takes_new_fields(columns) else None
         return self._frames().rows(
             self._positions.ranges(start, end), self._fields(columns), system, careful=careful, known=known
         )
@@ -243,8 +243,8 @@ class KafkaSource(Source):
         schema = self.discover()
         records = [_message(record) for record in self._bad_records(start, end)]
         if self._takes_new_fields(self._used):
-            found = self._frames().with_new_fields(self._positions.ranges(start, end), schema.names)
-            records += [Message(None, value) for value in found]
+            found = self._frames().with_new_fields(self._positions.ranges(start, end), schema)
+            records += map(_message, found.to_pylist() if found is not None else ())
         wider = self._decoder.widen(records, schema) or schema
         if not self._takes_new_fields(self._used):
             wider = pa.schema(list(wider)[: len(schema)])
