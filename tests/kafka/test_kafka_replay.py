@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka_clients import Sent
 
-from velostream.errors import ReplayError
+from velostream.errors import ReplayError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +84,61 @@ def test_groups_take_records_in_that_work_by_now(
     assert replayed(database, "k_sums") == (2, 1, 1)
     assert database.table("k_sums").get("a").s == 8
     assert [letter.offset for letter in letters(database, "k_sums")] == ["2"]
+
+
+def test_windows_that_are_open_take_records_in(
+    database: Database, topic: Topics, produce: Produce, wait_until: WaitUntil
+) -> None:
+    """What is too late by now stays a letter; windows that are made of rows that are kept are refused."""
+    name = topic(1)
+    at = "2026-01-01T00:00:{:02d}Z"
+    produce(
+        name, [{"ts": at.format(t), "v": t, "a": a, "b": 1} for t, a in ((1, 0), (2, 1), (11, 0), (12, 1))]
+    )
+    windows = (
+        f"SELECT window_start, {{}}{FITS.format('v')}) AS s FROM kafka://{name} "
+        'WINDOW TUMBLING(10s) EMIT CHANGES WITH ("event.time.column" = "ts", "changelog" = "append", '
+        '"max_out_of_orderness_ms" = "0")'
+    )
+    database.sql(f"CREATE TABLE w_sums AS {windows.format('SUM(')}")
+    database.sql(f"CREATE TABLE w_kept AS {windows.format('COUNT(DISTINCT ')}")
+
+    def found(table: str) -> list[int]:
+        return [s for (s,) in database.sql(f"SELECT s FROM {table} ORDER BY window_start").rows()]
+
+    wait_until(lambda: found("w_sums") == [1, 11])
+    wait_until(lambda: found("w_kept") == [1, 1])
+    mend(database, "w_sums")
+    assert replayed(database, "w_sums") == (2, 1, 1)
+    assert found("w_sums") == [1, 23]
+    (late,) = letters(database, "w_sums")
+    assert late.reason.startswith("late: its window had closed")
+    assert json.loads(late.raw)["v"] == 2
+    with pytest.raises(UnsupportedError, match="windows that keep their rows"):
+        replayed(database, "w_kept")
+
+
+def test_a_final_window_with_a_replayed_record_goes_to_a_sink(
+    database: Database, topic: Topics, produce: Produce, consume: Consume, wait_until: WaitUntil
+) -> None:
+    name, sink = topic(1), topic(1)
+    at = "2026-01-01T00:00:{:02d}Z"
+    produce(name, [{"ts": at.format(t), "v": t, "a": a, "b": 1} for t, a in ((1, 0), (11, 0), (12, 1))])
+    database.sql(
+        f"CREATE STREAM w_final AS SELECT window_start, SUM({FITS.format('v')}) AS s FROM kafka://{name} "
+        'WINDOW TUMBLING(10s) EMIT FINAL WITH ("event.time.column" = "ts", "changelog" = "append", '
+        f'"max_out_of_orderness_ms" = "0", "auto.offset.reset" = "earliest", "sink" = "kafka://{sink}")'
+    )
+
+    def written() -> list[int]:
+        return [record.json["s"] for record in consume(sink)]
+
+    wait_until(lambda: written() == [1], 60)
+    mend(database, "w_final")
+    assert replayed(database, "w_final") == (1, 1, 0)
+    produce(name, [{"ts": at.format(25), "v": 25, "a": 0, "b": 1}])
+    wait_until(lambda: written() == [1, 23], 60)
+    assert letters(database, "w_final") == []
 
 
 def test_an_old_message_does_not_replace_a_newer_one(

@@ -205,3 +205,54 @@ def test_why_letters_cannot_be_tried(database, tmp_path):
         database.sql("REPLAY DEAD LETTERS WHERE job = 'whys'")
     database.sql("DELETE FROM dead_letters WHERE job = 'whys'")
     assert letters(database, "whys") == []
+
+
+WINDOWS = {
+    "tumbling": "TUMBLING(10s)",
+    "session": "SESSION(3s)",
+}
+ROWS = """ts,k,v,a,b
+2026-01-01T00:00:01Z,x,1,1,2
+2026-01-01T00:00:02Z,x,2,1,1
+2026-01-01T00:00:11Z,x,3,1,2
+2026-01-01T00:00:12Z,x,4,1,1
+"""
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_windows_that_are_open_take_what_works_by_now(database, tmp_path, kind):
+    """A row that no window takes any more stays a letter, which says so."""
+    path = tmp_path / "rows.csv"
+    path.write_text(ROWS)
+    name = f"windowed_{kind}"
+    database.sql(
+        f"CREATE SOURCE {name}_s FROM file://{path} "
+        'WITH ("event.time.column" = "ts", "max_out_of_orderness_ms" = "0")'
+    )
+    database.sql(
+        f"CREATE TABLE {name} AS SELECT k, window_start, COUNT(*) AS n, SUM({FITS.format('v')}) AS total "
+        f"FROM {name}_s WINDOW {WINDOWS[kind]} GROUP BY k EMIT CHANGES"
+    )
+
+    def found() -> list[tuple]:
+        return [
+            tuple(row) for row in database.sql(f"SELECT n, total FROM {name} ORDER BY window_start").rows()
+        ]
+
+    assert found() == [(1, 1), (1, 3)]
+    assert [row[3][:20] for row in letters(database, name)] == [
+        b"2026-01-01T00:00:02Z",
+        b"2026-01-01T00:00:12Z",
+    ]
+    mend(database, name)
+    assert replayed(database, name) == (name, 2, 1, 1)
+    (letter,) = letters(database, name, "raw, reason")
+    assert letter[0].startswith(b"2026-01-01T00:00:02Z")
+    assert letter[1].startswith("late: its window had closed, the watermark was 2026-01-01 00:00:1")
+    assert found() == [(1, 1), (2, 7)]
+    # What comes later is taken as ever, and closes the window.
+    with path.open("a") as stream:
+        stream.write("2026-01-01T00:00:13Z,x,5,1,2\n2026-01-01T00:00:30Z,x,6,1,2\n")
+    assert database.wait_idle(60)
+    assert [row[0] for row in found()] == [1, 3, 1]
+    assert replayed(database, name)[2:] == (0, 1)

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from velostream.model.changes import BadRow
 from velostream.model.moments import END_OF_TIME, moment
 from velostream.plan.planner import POSITION
-from velostream.plan.spark import arrow_frame, translated
+from velostream.plan.plans import GroupsPlan
+from velostream.plan.spark import arrow_frame, checked_cast, translated
 from velostream.runtime.grouping import micros_of, row_count
 from velostream.runtime.multisets import codes
 from velostream.runtime.outputs import table_of
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 
     from velostream.model.changes import SourceOffsets
     from velostream.model.windows import Windowing
-    from velostream.plan.plans import GroupsPlan
     from velostream.runtime.inputs import Inputs
     from velostream.runtime.outputs import JobOutput
     from velostream.runtime.shapes import ResultShape
+
+_TIMELESS = "the event time is null"
 
 
 class LateWindows(Pipeline):
@@ -82,32 +84,58 @@ class LateWindows(Pipeline):
     ) -> pa.Table:
         """The groups of a batch but those that are too late, or have no time: these are counted and kept."""
         windowing = self._windowing
-        if not windowing.bounded:
-            return plus
-        timeless = pc.is_null(plus.column(windowing.end))
-        late = pa.array([False] * plus.num_rows, pa.bool_())
-        over = self._over_at
-        if over is not None:
-            late = self._closed_at(plus, over)
-            if windowing.gap:
-                late = pc.and_(late, pc.invert(self._meets_open(plan, plus, over)))
-            if minus is not None:
-                # What takes the place of a row that was taken back is a correction.
-                late = pc.and_(late, pc.invert(among(plus, plan.keys, minus.select(plan.keys))))
+        timeless, late = self._refused(plan, plus, minus)
         refused = pc.or_(timeless, late)
         if not pc.any(refused).as_py():
             return plus
-        self._refuse(plan, plus.filter(timeless), "timing", "the event time is null", start, end)
-        told = f"late: its window had closed, the watermark was {self._shown_mark}"
-        too_late = plus.filter(pc.and_(late, pc.invert(timeless)))
+        self._refuse(plan, plus.filter(timeless), "timing", _TIMELESS, start, end)
+        too_late = plus.filter(late)
         count = row_count(too_late)
         if count and (windowing.late != "drop" or windowing.advance) and plan.detail_sql:
-            rows = list(self._rows_of_groups(plan, too_late, told, start, end, over))
+            rows = list(self._rows_of_groups(plan, too_late, self._told_late, start, end, self._over_at))
             count = len(rows)
             if windowing.late != "drop" and rows:
                 self.keep_late(rows, "late")
         self.late_rows += count
         return plus.filter(pc.invert(refused))
+
+    def _refused(self, plan: GroupsPlan, plus: pa.Table, minus: pa.Table | None) -> tuple[pa.Array, pa.Array]:
+        """Which groups of a batch have no time, and which are too late."""
+        windowing, over = self._windowing, self._over_at
+        none = pa.array([False] * plus.num_rows, pa.bool_())
+        if not windowing.bounded:
+            return none, none
+        timeless = pc.is_null(plus.column(windowing.end))
+        if over is None:
+            return timeless, none
+        late = self._closed_at(plus, over)
+        if windowing.gap:
+            late = pc.and_(late, pc.invert(self._meets_open(plan, plus, over)))
+        if minus is not None:
+            # What takes the place of a row that was taken back is a correction.
+            late = pc.and_(late, pc.invert(among(plus, plan.keys, minus.select(plan.keys))))
+        return timeless, pc.and_(late, pc.invert(timeless))
+
+    @property
+    def _told_late(self) -> str:
+        return f"late: its window had closed, the watermark was {self._shown_mark}"
+
+    def too_late(self, at: SourceOffsets) -> dict[str, str]:
+        """Of the records that are tried again, by position: why no window takes them."""
+        plan = self._plan
+        assert isinstance(plan, GroupsPlan)
+        if not plan.detail_sql:
+            return {}
+        plus = self._plus(plan.partial_sql, self.feed.changes(at, at, (), careful=True))
+        # They have not come in yet.
+        self._inputs.seen.forget()
+        timeless, late = self._refused(plan, checked_cast(plus, self._shape.state), None)
+        found: dict[str, str] = {}
+        for groups, why in ((plus.filter(timeless), _TIMELESS), (plus.filter(late), self._told_late)):
+            if groups.num_rows:
+                over = self._over_at if why != _TIMELESS else None
+                found |= {r.offset: why for r in self._rows_of_groups(plan, groups, why, at, at, over)}
+        return found
 
     def _meets_open(self, plan: GroupsPlan, plus: pa.Table, over: int) -> pa.Array:
         """Whether a session of the batch continues one that is not over."""

@@ -21,8 +21,10 @@ from velostream.plan.spark import error_text, first_line, translate
 from velostream.runtime.ageing import CLOCK, AgeingWork
 from velostream.runtime.asking import ReplayInterruptedError
 from velostream.runtime.inputs import BAD, records_at
+from velostream.runtime.late_windows import LateWindows
 from velostream.runtime.letters import Letter
 from velostream.runtime.outputs import REPLAY, SinkOutput, TableOutput
+from velostream.runtime.over_work import OverWork
 from velostream.runtime.rewriting import to_write
 from velostream.runtime.timed_live import TimedLiveWork
 from velostream.runtime.window_work import WindowWork
@@ -75,9 +77,11 @@ def replay(
             "dead letters of a statement in real-time mode cannot be replayed",
             hint='run the statement without "latency", into another topic, to have them tried there',
         )
-    if any(isinstance(piece, WindowWork | TimedLiveWork) for piece in pieces):
+    kept = isinstance(work, AgeingWork) and bool(work.live)
+    if any(isinstance(x, OverWork | TimedLiveWork) or (kept and isinstance(x, WindowWork)) for x in pieces):
         raise UnsupportedError(
-            "dead letters of a statement with windows, or of joined streams, cannot be replayed",
+            "dead letters of OVER over a source, of joined streams, and of windows that keep their rows, "
+            "as for COUNT(DISTINCT), cannot be replayed",
             hint="CREATE OR REPLACE reads everything anew",
         )
     at = moment(work._time()) if isinstance(work, AgeingWork) else clock()  # noqa: SLF001
@@ -294,7 +298,12 @@ class _Replay:
                 place = (key, culprit.position)
                 if place in good:
                     failing |= dict.fromkeys(good.pop(place), culprit.row.reason)
-        work.inputs.again = _by_input(good)
+            work.inputs.again = _by_input(good)
+        if good and isinstance(work.pipeline, LateWindows):
+            late = work.pipeline.too_late(have)
+            for place in [place for place in good if place[1] in late]:
+                failing |= dict.fromkeys(good.pop(place), late[place[1]])
+            work.inputs.again = _by_input(good)
         return good, failing
 
     def _step(self, good: dict[Place, list[int]], failing: dict[int, str], have: SourceOffsets) -> str | None:
