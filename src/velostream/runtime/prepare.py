@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -135,6 +136,9 @@ def main() -> int:
     except JavaError as exc:
         print(exc, file=sys.stderr)  # noqa: T201
         return exc.exit_code
+    except KeyboardInterrupt:
+        print("stopped; what is missing is made the next time", file=sys.stderr)  # noqa: T201
+        return 128 + signal.SIGINT
     return 0
 
 

@@ -141,3 +141,12 @@ def test_spark_runs_on_the_java_from_pypi(tmp_path: Path):
         check=False,
     )
     assert (run.stdout, run.stderr) == ("45\n", "")
+
+
+def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(preparing, "prepare", interrupted)
+    assert preparing.main() == 130
+    assert capsys.readouterr().err == "stopped; what is missing is made the next time\n"
