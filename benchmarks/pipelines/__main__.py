@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,22 +33,21 @@ def main() -> int:
     chosen = {name: value for name, value in vars(arguments).items() if name in _SIZES and value is not None}
     sizes = replace(SMOKE if arguments.smoke else Sizes(), **chosen)
     contenders = [name for name in CONTENDERS if name not in arguments.without]
-    began = time.monotonic()
-    found: dict[str, Any] = {
-        "machine": {
-            "cores": os.cpu_count(),
-            "load before": os.getloadavg()[0],
-            "python": platform.python_version(),
-        },
-        "sizes": asdict(sizes),
-    }
+    output = arguments.output or (None if arguments.smoke else HERE / "pipelines.json")
+    found = _kept(output, asdict(sizes), arguments.sections)
     with tempfile.TemporaryDirectory(prefix="velostream-bench-", ignore_cleanup_errors=True) as name:
         broker = BrokerProcess(Path(name) / "broker", free_port())
         broker.start()
         try:
             bench = Bench(Path(name), broker.address, sizes, contenders)
             for section in arguments.sections:
+                began, load = time.monotonic(), os.getloadavg()[0]
                 found[section] = SECTIONS[section](bench)
+                found["measured"][section] = {
+                    "commit": _commit(),
+                    "load before": load,
+                    "seconds": time.monotonic() - began,
+                }
                 # At once: who waits for half an hour may look at what is there, also when the rest fails.
                 show({"sizes": found["sizes"], section: found[section]})
         finally:
@@ -56,11 +56,30 @@ def main() -> int:
     if not arguments.smoke:
         found["goals"] = [told(goal, found) for goal in goals()]
         show({"sizes": found["sizes"], "goals": found["goals"]})
-    found["seconds"] = time.monotonic() - began
-    output = arguments.output or (None if arguments.smoke else HERE / "pipelines.json")
     if output is not None:
         output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return int(any(_cannot(found[section]) for section in arguments.sections))
+
+
+def _kept(output: Path | None, sizes: dict[str, Any], sections: list[str]) -> dict[str, Any]:
+    """What the file says of sections that are not measured now, with the same sizes."""
+    try:
+        before = json.loads(output.read_text(encoding="utf-8")) if output is not None else {}
+    except FileNotFoundError:
+        before = {}
+    now = json.loads(json.dumps(sizes))
+    same = all(now.get(name) == size for name, size in before.get("sizes", {}).items())
+    others = {name: before[name] for name in SECTIONS if name in before and name not in sections and same}
+    measured = {name: told for name, told in before.get("measured", {}).items() if name in others}
+    machine = {"cores": os.cpu_count(), "python": platform.python_version()}
+    return {"machine": machine, "sizes": sizes, "measured": measured, **others}
+
+
+def _commit() -> str:
+    """What was measured."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 _SIZES = {field.name: field for field in fields(Sizes)}

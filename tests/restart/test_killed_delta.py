@@ -23,11 +23,12 @@ CREATE TABLE above AS SELECT c, COUNT(*) AS k FROM sums GROUP BY c;
 
 
 @pytest.mark.timeout(1200)
-def test_a_killed_commit_is_there_once_or_not_at_all(spark, tmp_path, rng):
+def test_a_killed_commit_is_there_once_or_not_at_all(spark, tmp_path, rng, rounds):
     feeder = Feeder(tmp_path, rng)
     app, data = tmp_path / "app.sql", tmp_path / "data"
     app.write_text(APP.format(edited=feeder.edited))
-    for place in ("before a merge of Delta's 1", "Delta committed, nobody told 1"):
+    places = ["before a merge of Delta's 1", "Delta committed, nobody told 1"]
+    for place in rng.sample(places, rounds(1, 2)):
         assert live(Runner(data, app, place), feeder, rng, 400), place
     with velostream.connect(data) as database:
         from velostream.runtime.application import Application

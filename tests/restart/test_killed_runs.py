@@ -166,7 +166,7 @@ def test_nothing_is_lost_or_doubled(spark, setting, rng, rounds):
     rng.shuffle(places)
     # The catalogue is written while statements are new: later lives hardly touch it.
     places.sort(key=lambda name: "catalogue" not in name)
-    count = rounds(3, 26)
+    count = rounds(2, 26)
     deaths: list[str] = []
     for number in range(count):
         kill = None

@@ -35,10 +35,10 @@ def test_every_file_can_be_read() -> None:
 
 
 def _runs() -> Iterator[Any]:
-    """One case in two straight, and one in twenty in the other ways too; all of them in `make soak`."""
+    """One case in three straight, and one in thirty in the other ways too; all of them in `make soak`."""
     for number, case in enumerate(FOUND.cases):
         for way in Way:
-            often = 2 if way is Way.STRAIGHT else 20
+            often = 3 if way is Way.STRAIGHT else 30
             marks = () if number % often == 0 else pytest.mark.soak
             yield pytest.param(case, way, id=f"{Path(case.file).stem}: {case.name}-{way}", marks=marks)
 
