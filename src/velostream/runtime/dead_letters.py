@@ -38,8 +38,9 @@ KINDS = {
     "late": "late",
 }
 """What the column `kind` says of what each stage of a batch finds."""
-_FOUND_BEFORE_COMMIT = ("decoding", "deriving", "computing")
-"""Stages whose letters are all kept before anything of the batch is written."""
+_FOUND_ANEW = ("decoding", "deriving", "computing", "writing")
+"""Stages whose letters an attempt at a batch keeps anew: all before the sink is offered its rows, and what
+that refuses after."""
 _PER_LETTER = 300
 """Bytes of a letter besides its texts, estimated."""
 _ROOM = 0.9
@@ -170,10 +171,10 @@ class DeadLetters:
     def settle(self, job: str, start: str) -> None:
         """Remove what earlier attempts kept of this batch and the one in hand, which can use it, does not.
 
-        To be called before the batch is committed: its rows would be there, and their letters too.
+        To be called before the batch is written: its rows would be there, and their letters too.
         """
         with self._shared.lock:
-            batches = [self._batch(job, stage, start) for stage in _FOUND_BEFORE_COMMIT]
+            batches = [self._batch(job, stage, start) for stage in _FOUND_ANEW]
             stale = {n for numbers in self._before(batches).values() for n in numbers} - self._attempt
             self._remove(pa.table({KEY: pa.array(sorted(stale), pa.int64())}), datetime.now(UTC))
 

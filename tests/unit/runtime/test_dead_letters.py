@@ -79,6 +79,16 @@ def test_an_attempt_that_can_use_a_row_takes_back_what_an_earlier_one_kept(lette
     assert job.uncommitted("t", "6") == set()
 
 
+def test_a_sink_that_takes_what_it_refused_before_leaves_no_letter(letters):
+    letters.of_job("1-t").keep("t", "writing", "5", [bad(1), bad(2)], NOON)
+    # The batch was not committed; meanwhile the topic takes larger records.
+    job = letters.of_job("1-t")
+    assert job.left_over("t", "5")
+    job.settle("t", "5")
+    job.keep("t", "writing", "5", [bad(2)], NOON)
+    assert offsets(letters) == ["2"]
+
+
 def test_letters_leave_or_get_another_reason_in_one_commit(letters):
     letters.keep("t", "decoding", "5", [bad(1), bad(2), bad(3)], NOON)
     version = letters.table.version
