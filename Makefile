@@ -36,7 +36,7 @@ bench: prepare ## speed, beside hand-written PySpark
 bench-tables: prepare ## lookups and questions, beside a plain dict, DuckDB, SQLite and polars
 	@$(BIN)/python -m benchmarks.tables
 
-bench-pipelines: prepare ## from Kafka into tables and topics, beside hand-written PySpark and PyFlink: 35 minutes
+bench-pipelines: prepare ## from Kafka into tables and topics, beside hand-written PySpark and PyFlink: 40 minutes
 	@$(BIN)/python -m benchmarks.pipelines
 
 soak: prepare ## the long random tests with full counts; the result goes to benchmarks/soak.txt
