@@ -176,7 +176,9 @@ def test_the_command_in_the_foreground_stops_with_ctrl_c(tmp_path: Path, wait_un
     assert running(folder) is None
 
 
-def test_ctrl_c_is_heard_though_it_does_not_wake_whoever_waits(broker: BrokerProcess) -> None:
+def test_ctrl_c_is_heard_though_it_does_not_wake_whoever_waits(
+    broker: BrokerProcess, wait_until: WaitUntil
+) -> None:
     """As when it comes just before the wait begins: here another thread takes the signal."""
     main, heard = threading.get_ident(), threading.Event()
 
@@ -185,8 +187,7 @@ def test_ctrl_c_is_heard_though_it_does_not_wake_whoever_waits(broker: BrokerPro
         return any(frame.f_code is BrokerProcess.wait.__code__ for frame, _ in stack)
 
     def interrupt() -> None:
-        while not waits():
-            heard.wait(0.01)
+        wait_until(waits, 20)
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         if not heard.wait(20) and broker.pid is not None:
             os.kill(broker.pid, signal.SIGTERM)  # or the test would wait for ever
