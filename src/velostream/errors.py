@@ -307,7 +307,7 @@ class SinkFencedError(SinkError):
 
 
 class TableError(VelostreamError):
-    """A table cannot do what was asked (read-only, no key, dropped)."""
+    """A table cannot do what was asked (read-only, no key)."""
 
     code = "table"
     blame = Blame.YOU
@@ -319,6 +319,13 @@ class TableStorageError(TableError):
     code = "table.storage"
     blame = Blame.OUTSIDE
     retryable = True
+
+
+class ClosedError(VelostreamError):
+    """A database, table, subscription or SELECT is used after it was closed, dropped or replaced."""
+
+    code = "closed"
+    blame = Blame.YOU
 
 
 class MemoryBudgetError(TableError):

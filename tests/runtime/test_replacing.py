@@ -10,6 +10,7 @@ import pytest
 
 import velostream
 from velostream.errors import (
+    ClosedError,
     CycleError,
     DataDirError,
     DuplicateNameError,
@@ -118,7 +119,7 @@ def test_the_old_table_is_served_and_kept_up_to_date_while_the_new_one_loads(
     append(numbers, "4,40\n")
     assert database.wait_idle(60)
     assert database.sql("SELECT SUM(v) FROM t").rows() == [(100,)]
-    with pytest.raises(VelostreamError, match="dropped"):
+    with pytest.raises(ClosedError, match='table "t" was replaced'):
         held.insert([(1, 1)])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from velostream.errors import JobError, SourceMissingError
+from velostream.errors import ClosedError, SourceMissingError
 from velostream.model.jobs import JobState
 
 pytestmark = pytest.mark.spark
@@ -68,10 +68,11 @@ def test_closing_the_database_ends_selects(opened, tmp_path):
         next(batches)
         closing = threading.Thread(target=database.close)
         closing.start()
-        assert list(batches) == []
+        with pytest.raises(ClosedError, match="the database is closed"):
+            list(batches)
         closing.join(30)
         assert live.job.state is JobState.STOPPED
-        with pytest.raises(JobError, match="stopped before it had read everything"):
+        with pytest.raises(ClosedError, match="the database is closed"):
             live.everything()
     assert not list((tmp_path / "data" / "tmp").glob("select-*"))
 

@@ -32,7 +32,7 @@ class AdHoc:
 
     def answer(self, query: Query, params: Mapping[str, Any] | tuple[Any, ...] | None = None) -> Result:
         """One consistent answer."""
-        versions = {name: self._store.open(name).version_object for name in query.tables}
+        versions = self._store.versions(query.tables)
         if not query.udfs and not any(isinstance(each, DeltaVersion) for each in versions.values()):
             try:
                 return Result(self._engine.answer(query, versions, params), engine="duckdb")

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
+from velostream.model.lifetime import Lifetime
 from velostream.model.moments import micros
 from velostream.model.statements import EmitMode, Query
 from velostream.plan.ageing import RESULT, ageing, kept
@@ -75,6 +76,8 @@ class Site:
     """The SELECTs that run now."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     """What time it is, for rows that come and go by it."""
+    lifetime: Lifetime = field(default_factory=Lifetime, compare=False)
+    """Ends when the database begins to close."""
     strategies: Strategies = field(default_factory=Strategies, compare=False)
     """How rows may be spread over tasks, besides what is built in."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.errors import CorruptDataError, DataDirError, UnknownNameError, did_you_mean
+from velostream.model.lifetime import Lifetime
 from velostream.model.statements import (
     ColumnDef,
     CreateSource,
@@ -56,6 +57,7 @@ class Catalog:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._path = path
         self._read_only = read_only
+        self.lifetime = Lifetime()
         self._entries: dict[str, Entry] = {}
         self._done: list[str] = []
         self._jobs_made = 0
@@ -99,6 +101,7 @@ class Catalog:
 
     def _save(self, changed: dict[str, Entry] | None = None) -> None:
         """Make entries durable, then visible: when the disk refuses, everything is as it was."""
+        self.lifetime.check()
         kept = self._entries if changed is None else changed
         if self._read_only:
             raise DataDirError(f"{self._path.parent} is open for reading only")
@@ -121,6 +124,11 @@ class Catalog:
             {"format": FORMAT, "entries": entries, "done": self._done, "jobs_made": self._jobs_made},
         )
         self._entries = kept
+
+    def close(self) -> None:
+        """Write nothing any more, after what is being written."""
+        with self._lock:
+            self.lifetime.end(f'"{self._path}" is closed', hint="open its database again")
 
     # --- entries ------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from velostream import sql as front
 from velostream.config import Settings, load
 from velostream.connectors.registry import default_registry
-from velostream.errors import SparkEndedError, SqlError, TableError
+from velostream.errors import ClosedError, SparkEndedError, SqlError, TableError, UnknownNameError
 from velostream.model import statements as model
 from velostream.model.jobs import JobInfo, JobState
+from velostream.model.lifetime import Lifetime, while_open
 from velostream.model.location import SourceText
 from velostream.runtime import dead_letters, logs
 from velostream.runtime.adhoc import AdHoc
@@ -54,6 +56,11 @@ if TYPE_CHECKING:
     from velostream.serving.verification import TableReport
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_GRACE = 1.0
+"""Seconds in which calls of other threads may end by themselves when the database closes."""
+_PATIENCE = 30.0
+"""Seconds in which they have to, once Spark is gone; what they would write afterwards is refused."""
 
 
 def connect(
@@ -96,7 +103,9 @@ class Database:
         self._spark: SparkSession | None = None
         self._spark_lock = threading.Lock()
         self._scratch: TemporaryDirectory[str] | None = None
-        self._closed = False
+        self._spark_stopped = False
+        self.lifetime = Lifetime()
+        self._closing = threading.RLock()
         self.udfs = Udfs()
         self.strategies = Strategies()
         self._control: ControlServer | None = None
@@ -111,20 +120,21 @@ class Database:
                 self.directory.tables, read_only=read_only, editions=editions, clock=clock
             )
             self.store.budget.total = settings.memory_total
-            self.delta = DeltaEngine(self.spark, settings.conf)
+            self.delta = DeltaEngine(self._session, settings.conf)
             self.store.storages["delta"] = DeltaStorage(self.delta, self.store.questions, clock)
-            self.adhoc = AdHoc(self.store, self.spark, self.delta)
+            self.adhoc = AdHoc(self.store, self._session, self.delta)
             if not read_only:
                 self._remove_orphans()
             tmp = None if read_only else self.directory.tmp
             site = Site(
                 settings,
                 self.store,
-                self.spark,
+                self._session,
                 self.delta,
                 once,
                 tmp,
                 clock=clock,
+                lifetime=self.lifetime,
                 strategies=self.strategies,
             )
             self.dead_letters = None
@@ -139,7 +149,14 @@ class Database:
             self._retainer = Retainer(self.catalog, self.store, clock, self.dead_letters)
             replays = Replays(self.catalog, self.jobs_by_name, self.dead_letters, self.adhoc)
             self.executor = Executor(
-                self.catalog, self.store, self.jobs_by_name, self.adhoc, tell, self._retainer.look, replays
+                self.catalog,
+                self.store,
+                self.jobs_by_name,
+                self.adhoc,
+                tell,
+                self._retainer.look,
+                replays,
+                self.lifetime,
             )
         except BaseException:
             self._let_go()
@@ -162,6 +179,7 @@ class Database:
             shutil.rmtree(left, ignore_errors=True)
         self.directory.keep_jobs({entry.job for entry in self.catalog if entry.job is not None})
 
+    @while_open
     def resume(self) -> None:
         """Start every remembered job that is not paused and whose Python functions are there."""
         for entry in self.catalog:
@@ -174,6 +192,7 @@ class Database:
 
     # --- SQL --------------------------------------------------------------------------------------------
 
+    @while_open
     def sql(self, text: str, params: Mapping[str, Any] | Iterable[Any] | None = None) -> Result:
         """Run one or more statements; the answer is the last one's.
 
@@ -187,6 +206,7 @@ class Database:
             warnings += result.warnings
         return replace(result, warnings=warnings)
 
+    @while_open
     def check(
         self, text: str, name: str = "<sql>", params: Mapping[str, Any] | tuple[Any, ...] | None = None
     ) -> tuple[model.Statement, ...]:
@@ -197,6 +217,7 @@ class Database:
             raise error
         return checked.statements
 
+    @while_open
     def checked(
         self, text: str, name: str = "<sql>", params: Mapping[str, Any] | tuple[Any, ...] | None = None
     ) -> front.Checked:
@@ -210,6 +231,7 @@ class Database:
             params=params,
         )
 
+    @while_open
     def stream(
         self, text: str, params: Mapping[str, Any] | Iterable[Any] | None = None, *, once: bool = False
     ) -> LiveSelect:
@@ -220,6 +242,7 @@ class Database:
             raise SqlError("only a SELECT can be followed", location=statement.location)
         return LiveSelect(self.jobs_by_name.site, statement, bound, once=once)
 
+    @while_open
     def replay_dead_letters(
         self, where: str | None = None, params: Mapping[str, Any] | Iterable[Any] | None = None
     ) -> Result:
@@ -229,12 +252,14 @@ class Database:
         """
         return self.sql("REPLAY DEAD LETTERS" + (f" WHERE {where}" if where else ""), params)
 
+    @while_open
     def explain(self, text: str) -> str:
         """How a statement would be kept right."""
         return "\n".join(row[0] for row in self.sql(f"EXPLAIN {text}"))
 
     # --- tables -----------------------------------------------------------------------------------------
 
+    @while_open
     def table(self, name: str) -> Table:
         """A table by name."""
         entry = self.catalog.get(name)
@@ -244,6 +269,7 @@ class Database:
             raise TableError(f'"{name}" is not a table', hint="select from it with sql()")
         return self.store.open(entry.name if entry is not None else name)
 
+    @while_open
     def create_table(
         self, name: str, rows: Any = None, *, key: str | Iterable[str] = (), schema: Any = None
     ) -> Table:
@@ -258,20 +284,24 @@ class Database:
             table.insert(rows)
         return table
 
+    @while_open
     def verify(self) -> list[TableReport]:
         """Check every durable file of every table; what is damaged is told, not raised."""
         return [self.store.verify(name) for name in self.store.names()]
 
     # --- jobs -------------------------------------------------------------------------------------------
 
+    @while_open
     def jobs(self) -> list[JobInfo]:
         """Every job with its state and figures."""
         return [job.info for job in self.jobs_by_name]
 
+    @while_open
     def job(self, name: str) -> Job:
         """A job by name or id."""
         return self.jobs_by_name.require(name)
 
+    @while_open
     def wait_idle(self, timeout: float = 60.0) -> bool:
         """Until every running job has taken in all that its sources have now; False when the time was up."""
         import time
@@ -283,24 +313,23 @@ class Database:
                 # The look in progress may have begun too early: the one after it counts.
                 if not job.wait(_quiet_since(looks + 1), max(0.0, deadline - time.monotonic())):
                     return False
+            self.lifetime.check()
             if all(job.stats.batches == batches for job, batches, _ in before):
                 return True
 
     def _job_changed(self, job: Job) -> None:
         entry = self.catalog.get(job.name)
-        if (
-            entry is not None
-            and entry.job == job.id
-            and isinstance(entry.statement, model.CreateTable)
-            and job.name in self.store.names()
-        ):
-            table = self.store.readable(job.name)
-            if table is not None:
-                table.set_health(*_health(job))
+        if entry is not None and entry.job == job.id and isinstance(entry.statement, model.CreateTable):
+            # It may not be made yet, and a job that ends late finds it closed.
+            with suppress(UnknownNameError, ClosedError):
+                table = self.store.readable(job.name)
+                if table is not None:
+                    table.set_health(*_health(job))
         self._on_job(job)
 
     # --- functions --------------------------------------------------------------------------------------
 
+    @while_open
     def udf(self, function: F | None = None, *, returns: str | None = None, name: str | None = None) -> Any:
         """Make a Python function usable in SQL: `@db.udf` or `@db.udf(returns="decimal(10,2)")`."""
         if function is None:
@@ -314,6 +343,7 @@ class Database:
             self.resume()
         return function
 
+    @while_open
     def partition_strategy(self, name: str, function: Callable[[pa.RecordBatch, int], Any]) -> None:
         """Let statements spread the rows of their source as a function of yours says.
 
@@ -331,13 +361,18 @@ class Database:
 
     # --- Spark ------------------------------------------------------------------------------------------
 
+    @while_open
     def spark(self) -> SparkSession:
         """The session, started on first use; SparkEndedError when it has died since."""
+        return self._session()
+
+    def _session(self) -> SparkSession:
+        """The same, also for jobs that end their batch while the database closes."""
         from velostream.runtime.session import running, start_session
 
         with self._spark_lock:
-            if self._closed:
-                raise TableError("the database is closed")
+            if self._spark_stopped:
+                raise self.lifetime.error()
             if self._spark is None:
                 self._spark = start_session(self.settings.master, self.settings.conf, self._spark_folder())
                 self.udfs.register(self._spark)
@@ -345,6 +380,7 @@ class Database:
                 raise SparkEndedError
             return self._spark
 
+    @while_open
     def tasks(self) -> tuple[int, int]:
         """Of the stages that Spark works on now: tasks that are done, and all of them."""
         from py4j.protocol import Py4JError
@@ -373,27 +409,43 @@ class Database:
     # --- end --------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop every job after the batch in hand, stop Spark, let the directory go."""
-        if self._closed:
-            return
-        self.executor.stopping.set()
-        if self._control is not None:
-            self._control.close()
-        try:
-            for select in list(self.jobs_by_name.site.selects):
-                select.interrupt()
-            self._retainer.stop()
-            self.jobs_by_name.stop_all()
-        finally:
-            self._closed = True
+        """Stop every job after the batch in hand, stop Spark, let the directory go.
+
+        From its first moment every other call says that the database is closed, also calls that other
+        threads are in. It may be called again, which waits until it is done and does nothing.
+        """
+        with self._closing:
+            if not self.lifetime.end("the database is closed", hint="open it again: velostream.connect(…)"):
+                return
+            self.executor.stopping.set()
+            # In the opposite order; each is done, whatever becomes of those before it.
+            with ExitStack() as steps:
+                steps.callback(self._let_go)
+                steps.callback(self.catalog.close)
+                steps.callback(self.store.close)
+                steps.callback(self.lifetime.drained, _PATIENCE)
+                steps.callback(self.jobs_by_name.stop_all)
+                steps.callback(self._stop_spark)
+                steps.callback(self.lifetime.drained, _GRACE)
+                steps.callback(self.jobs_by_name.stop_all)
+                steps.callback(self._retainer.stop)
+                steps.callback(self._interrupt_selects)
+                if self._control is not None:
+                    steps.callback(self._control.close)
+
+    def _interrupt_selects(self) -> None:
+        for select in list(self.jobs_by_name.site.selects):
+            select.interrupt()
+
+    def _stop_spark(self) -> None:
+        with self._spark_lock:
+            self._spark_stopped = True
             if self._spark is not None:
                 from velostream.runtime.session import stop_session
 
                 stop_session(self._spark)
-            if self._scratch is not None:
-                self._scratch.cleanup()
-            self.store.close()
-            self._let_go()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def _let_go(self) -> None:
         if self._log is not None:
@@ -401,6 +453,7 @@ class Database:
         self.directory.release()
 
     def __enter__(self) -> Database:
+        self.lifetime.check()
         return self
 
     def __exit__(

@@ -23,6 +23,7 @@ from velostream.errors import (
 )
 from velostream.model import statements as model
 from velostream.model.jobs import JobState
+from velostream.model.lifetime import while_open
 from velostream.model.secrets import redact
 from velostream.model.tables import TableSpec
 from velostream.runtime import listing
@@ -41,6 +42,7 @@ from velostream.sql.generator import generate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from velostream.model.lifetime import Lifetime
     from velostream.runtime.adhoc import AdHoc
     from velostream.runtime.catalog import Catalog, Entry
     from velostream.runtime.job import Job
@@ -74,7 +76,9 @@ class Executor:
         tell: Callable[[str], None],
         made: Callable[[], None],
         replays: Replays,
+        lifetime: Lifetime,
     ) -> None:
+        self.lifetime = lifetime
         self._replays = replays
         self._catalog = catalog
         self._store = store
@@ -87,6 +91,7 @@ class Executor:
         self._making_lock = Lock()
         self.stopping = Event()
 
+    @while_open
     def run(
         self, statement: model.Statement, params: Params = None, *, identity: str | None = None
     ) -> Result:

@@ -16,6 +16,7 @@ import structlog
 
 from velostream.errors import InternalError, SparkEndedError, VelostreamError
 from velostream.model.jobs import BatchFigures, JobInfo, JobState, JobStats
+from velostream.model.lifetime import Lifetime, while_open
 from velostream.plan.spark import translate
 from velostream.runtime.asking import Questions
 from velostream.runtime.pacing import Backoff
@@ -96,8 +97,11 @@ class Job:
         once: bool = False,
         on_change: Callable[[Job], None] = lambda _: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        lifetime: Lifetime | None = None,
     ) -> None:
         self._clock = clock
+        self.lifetime = lifetime or Lifetime()
+        """Of the database: a job cannot be started after it."""
         self.id = job_id
         self.name = name
         self.kind = kind
@@ -169,6 +173,7 @@ class Job:
         """How often each kind of error occurred since the job was made."""
         return self._statistics.errors_by_code()
 
+    @while_open
     def start(self) -> None:
         """Begin, or begin again after a stop, pause or failure: now, or when the batch in hand is done."""
         with self._life:

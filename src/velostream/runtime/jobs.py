@@ -185,6 +185,7 @@ class Jobs:
             once=self.site.once,
             on_change=self._on_change,
             clock=self.site.clock,
+            lifetime=self.site.lifetime,
         )
         self._jobs[job_id] = job
         if entry.paused:

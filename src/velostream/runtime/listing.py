@@ -52,13 +52,12 @@ def show(statement: model.Show, catalog: Catalog, store: TableStore, jobs: Jobs 
 
 def tables(store: TableStore) -> pa.Table:
     """One row per table, with its figures; of one whose files are damaged, the name alone."""
-    names = store.names()
-    opened = [store.readable(name) for name in names]
-    stats = [table.stats() if table is not None else None for table in opened]
-    keys = [", ".join(table.spec.key) or None if table is not None else None for table in opened]
+    figures = store.figures()
+    stats = [each[1] if each is not None else None for each in figures.values()]
+    keys = [", ".join(each[0].key) or None if each is not None else None for each in figures.values()]
     return pa.table(
         {
-            "name": pa.array(names, pa.string()),
+            "name": pa.array(figures, pa.string()),
             "rows": pa.array([s and s.record_count for s in stats], pa.int64()),
             "key": pa.array(keys, pa.string()),
             "version": pa.array([s and s.version for s in stats], pa.int64()),

@@ -66,9 +66,8 @@ class Figures:
         yield from _states(infos)
         yield from self._failures()
         yield from self._letters()
-        store = self._database.store
-        opened = {name: store.readable(name) for name in store.names()}
-        yield from _tables({name: table.stats() for name, table in opened.items() if table is not None})
+        figures = self._database.store.figures()
+        yield from _tables({name: each[1] for name, each in figures.items() if each is not None})
 
     def _letters(self) -> Iterator[Metric]:
         letters = self._database.dead_letters

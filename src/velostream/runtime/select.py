@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from velostream.errors import JobError
 from velostream.model.jobs import JobState
+from velostream.model.lifetime import Lifetime
 from velostream.plan.plans import OverPlan, RowsPlan
 from velostream.runtime.blueprint import Site, open_query
 from velostream.runtime.dead_letters import DeadLetters
@@ -56,6 +57,7 @@ class LiveSelect:
         refused = refusal(statement)
         if refused is not None:
             raise refused
+        self.lifetime = Lifetime(within=site.lifetime)
         if site.tmp is not None:
             site.tmp.mkdir(exist_ok=True, mode=0o700)
         self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=site.tmp))
@@ -76,6 +78,7 @@ class LiveSelect:
             site.spark,
             self._open,
             once=once,
+            lifetime=self.lifetime,
         )
 
     def _open(self, job: Job) -> Work:
@@ -121,8 +124,9 @@ class LiveSelect:
         return self._output.table if isinstance(self._output, TableOutput) else None
 
     def __enter__(self) -> LiveSelect:
-        self._site.selects.add(self)
-        self.job.start()
+        with self.lifetime.use():
+            self._site.selects.add(self)
+            self.job.start()
         try:
             self.job.wait(lambda job: job.state not in {JobState.STARTING, JobState.WAITING})
             self._raise_failure()
@@ -143,6 +147,7 @@ class LiveSelect:
         self.job.stop(timeout=timeout)
 
     def _end(self, timeout: float = 30.0) -> None:
+        self.lifetime.end("the SELECT has ended", hint="follow it again: db.stream(…)")
         self.interrupt(timeout)
         self._site.selects.discard(self)
         self._store.close()
@@ -155,7 +160,11 @@ class LiveSelect:
             self._output.abandon()
 
     def batches(self, stop: Event | None = None) -> Iterator[tuple[pa.Table, pa.Table | None]]:
-        """Rows that came and rows that went, until the job ends or `stop` is set."""
+        """Rows that came and rows that went, until the job ends or `stop` is set.
+
+        ClosedError when the database was closed meanwhile, or the `with` was left.
+        """
+        self.lifetime.check()
         if isinstance(self._output, ReaderOutput):
             yield from self._passing(self._output, stop)
         elif isinstance(self._output, TableOutput):
@@ -171,7 +180,7 @@ class LiveSelect:
             except queue.Empty:
                 if ended:
                     break
-        self._raise_failure()
+        self._raise_failure(stop)
 
     def _kept(self, table: Table, stop: Event | None) -> Iterator[tuple[pa.Table, pa.Table | None]]:
         from velostream.runtime.inputs import split_weights
@@ -187,13 +196,14 @@ class LiveSelect:
                 break
             else:
                 self._await_version(table, seen)
-        self._raise_failure()
+        self._raise_failure(stop)
 
     def _await_version(self, table: Table, seen: int) -> None:
         self.job.wait(lambda job: table.version > seen or not job.state.alive, 0.1)
 
     def everything(self) -> pa.Table:
         """All rows of a SELECT that ends (started with `once`)."""
+        self.lifetime.check()
         self.job.wait(lambda job: not job.state.alive or self._waiting_rows())
         if isinstance(self._output, TableOutput):
             self.job.wait(lambda job: not job.state.alive)
@@ -211,7 +221,9 @@ class LiveSelect:
     def _waiting_rows(self) -> bool:
         return isinstance(self._output, ReaderOutput) and not self._output.batches.empty()
 
-    def _raise_failure(self, *, whole: bool = False) -> None:
+    def _raise_failure(self, stop: Event | None = None, *, whole: bool = False) -> None:
+        if stop is None or not stop.is_set():
+            self.lifetime.check()
         never_opened = self.schema is None and self.job.error is not None
         if self.job.state is JobState.FAILED or never_opened:
             raise self.job.error or JobError("the SELECT failed")

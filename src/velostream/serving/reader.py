@@ -6,11 +6,12 @@ import asyncio
 from itertools import count
 from threading import Condition
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from velostream.errors import TableError, UnknownNameError, did_you_mean
+from velostream.model.lifetime import Ended, Lifetime
 from velostream.model.tables import HIDDEN, SHOWN, TableSpec
 from velostream.serving.asking import Asker
 from velostream.serving.dictionaries import plain, plain_column
@@ -58,12 +59,28 @@ class TableReader:
         self._health: tuple[str, str | None] = ("healthy", None)
         self._version: TableVersion
         self._link: Link
-        self._closed: str | None = None
+        self.lifetime = Lifetime()
         self._turns = count()
 
     def _publish(self, version: TableVersion) -> None:
+        if self.lifetime.ended:
+            # Segments were merged while the table was closed.
+            return
         self._version = version
         self._link = version.link
+        with self._published:
+            self._published.notify_all()
+
+    def _end(self, message: str, hint: str | None) -> None:
+        """Let go of the rows and files; whoever asks for them from now on is told why they are gone.
+
+        Versions that were handed out stay as they are.
+        """
+        self.lifetime.end(message, hint=hint)
+        gone = Ended(self.lifetime)
+        self._journal = cast("Journal", gone)
+        self._version = cast("TableVersion", gone)
+        self._link = cast("Link", gone)
         with self._published:
             self._published.notify_all()
 
@@ -87,6 +104,7 @@ class TableReader:
     @property
     def version_object(self) -> TableVersion:
         """The newest version, to hold and read from."""
+        self.lifetime.check()
         return self._version
 
     @property
@@ -288,7 +306,6 @@ class TableReader:
             lambda: self._version.number,
             self._changes_by_version,
             self._published,
-            lambda: self._closed is not None,
             timeout,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import RLock
@@ -10,8 +11,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, unquote
 
-from velostream.errors import DataDirError, DuplicateNameError, TableError, UnknownNameError, did_you_mean
+from velostream.errors import (
+    ClosedError,
+    DataDirError,
+    DuplicateNameError,
+    TableError,
+    UnknownNameError,
+    did_you_mean,
+)
+from velostream.model.lifetime import Lifetime
 from velostream.serving import description
+from velostream.serving.ending import End
 from velostream.serving.journal import Journal
 from velostream.serving.log import sync_folder
 from velostream.serving.memory import MemoryBudget
@@ -20,10 +30,12 @@ from velostream.serving.table import Table
 from velostream.serving.verification import TableReport, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
     from pathlib import Path
 
     from velostream.model.tables import TableSpec
+    from velostream.serving.stats import TableStats
+    from velostream.serving.version import TableVersion
 
 _ASIDE = "."
 """Folders being made or removed start with it; table folders never do."""
@@ -72,6 +84,7 @@ class TableStore:
         self._open: dict[tuple[str, int], Table] = {}
         self._editions = dict(editions or {})
         self._lock = RLock()
+        self.lifetime = Lifetime()
         self.questions = Questions()
         """Answers SQL over single tables; the runtime lends it Spark."""
         self.budget = MemoryBudget()
@@ -85,9 +98,9 @@ class TableStore:
 
     def create(self, spec: TableSpec, *, edition: int | None = None) -> Table:
         """Make a new, empty table durably and open it; raises DuplicateNameError when it is there."""
-        self._check_writable()
         _check_spec(spec)
         with self._lock:
+            self._check_writable()
             folder = self._folder(spec.name, self._edition(spec.name, edition))
             if folder.exists():
                 raise DuplicateNameError(f'table "{spec.name}" already exists')
@@ -101,6 +114,7 @@ class TableStore:
     def open(self, name: str, *, edition: int | None = None) -> Table:
         """The table as its disk files leave it; the same object each time."""
         with self._lock:
+            self.lifetime.check()
             number = self._edition(name, edition)
             table = self._open.get((name, number))
             if table is None:
@@ -117,11 +131,18 @@ class TableStore:
     def publish(self, name: str, edition: int) -> None:
         """From now on the name stands for this edition."""
         with self._lock:
+            self.lifetime.check()
             self._existing(name, edition)
             self._editions[name] = edition
 
+    def versions(self, names: Iterable[str]) -> dict[str, TableVersion]:
+        """The newest versions of tables, of which none is dropped or replaced meanwhile."""
+        with self._lock:
+            return {name: self.open(name).version_object for name in names}
+
     def names(self) -> list[str]:
         """The names of all tables, sorted."""
+        self.lifetime.check()
         return sorted(name for name, edition in self._there() if edition == self._edition(name, None))
 
     def tables(self) -> Mapping[str, Table]:
@@ -135,16 +156,27 @@ class TableStore:
         except DataDirError:
             return None
 
+    def figures(self) -> dict[str, tuple[TableSpec, TableStats] | None]:
+        """What every table is, with its figures, by name; None for one whose files are damaged."""
+        found: dict[str, tuple[TableSpec, TableStats] | None] = {}
+        for name in self.names():
+            # Tables may be dropped and replaced meanwhile.
+            with suppress(UnknownNameError, ClosedError):
+                table = self.readable(name)
+                found[name] = (table.spec, table.stats()) if table is not None else None
+        self.lifetime.check()
+        return found
+
     def drop(self, name: str, *, edition: int | None = None) -> None:
         """Remove a table for good; a version that someone holds stays readable."""
-        self._check_writable()
         with self._lock:
+            self._check_writable()
             self._remove(name, self._edition(name, edition))
 
     def keep(self, names: Container[str]) -> None:
         """Remove every table of another name, and every edition that is not published."""
-        self._check_writable()
         with self._lock:
+            self._check_writable()
             for name, edition in self._there():
                 if name not in names or edition != self._edition(name, None):
                     self._remove(name, edition)
@@ -153,7 +185,8 @@ class TableStore:
         folder = self._existing(name, edition)
         table = self._open.pop((name, edition), None)
         if table is not None:
-            table.close(dropped=True)
+            replaced = self._edition(name, None) != edition
+            table.close(End.REPLACED if replaced else End.DROPPED)
         aside = self._root / f"{_ASIDE}dropped-{folder.name}"
         folder.rename(aside)
         if self._editions.get(name) == edition:
@@ -164,6 +197,7 @@ class TableStore:
     def verify(self, name: str) -> TableReport:
         """Check every durable file of a table, which need not be fit to open; commits go on meanwhile."""
         with self._lock:
+            self.lifetime.check()
             number = self._edition(name, None)
             table = self._open.get((name, number))
             if table is None:
@@ -182,8 +216,9 @@ class TableStore:
         return self.storages[name] if name is not None else None
 
     def close(self) -> None:
-        """Close every table."""
+        """Close every table, after the commit in hand; nothing is made or opened any more."""
         with self._lock:
+            self.lifetime.end(f'the tables in "{self._root}" are closed', hint="open their database again")
             for table in self._open.values():
                 table.close()
             self._open.clear()
@@ -219,6 +254,7 @@ class TableStore:
         return folder
 
     def _check_writable(self) -> None:
+        self.lifetime.check()
         if self._read_only:
             raise TableError(f'tables in "{self._root}" were opened read-only')
 

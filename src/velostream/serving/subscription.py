@@ -6,6 +6,9 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from velostream.errors import ClosedError, LaggingReaderError
+from velostream.model.lifetime import Lifetime
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from threading import Condition
@@ -21,7 +24,8 @@ class Subscription:
 
     Iterate, or call `next_change` with a timeout. Nothing is buffered: changes come from the table's
     log, so a subscriber may take its time until the log no longer reaches back, which raises
-    LaggingReaderError. `version` is where to resume.
+    LaggingReaderError. `version` is where to resume. When the table is closed, dropped or replaced,
+    ClosedError says so, also to whoever waits.
     """
 
     def __init__(
@@ -30,58 +34,68 @@ class Subscription:
         newest: Callable[[], int],
         read: Callable[[int, int], Iterator[tuple[int, pa.Table]]],
         published: Condition,
-        ended: Callable[[], bool],
         timeout: float | None,
     ) -> None:
         self.version = after
         """Every change up to and including this version was handed out."""
+        self.lifetime = Lifetime()
         self._newest = newest
+        """Raises ClosedError when the table has ended."""
         self._read = read
         self._published = published
-        self._ended = ended
         self._timeout = timeout
         self._pending: Iterator[tuple[int, pa.Table]] = iter(())
-        self._closed = False
 
     def __iter__(self) -> Subscription:
         return self
 
     def __next__(self) -> tuple[int, pa.Table]:
-        change = self.next_change(self._timeout)
+        try:
+            change = self.next_change(self._timeout)
+        except ClosedError:
+            if self.lifetime.ended:
+                raise StopIteration from None
+            raise
         if change is None:
             raise StopIteration
         return change
 
     def next_change(self, timeout: float | None = None) -> tuple[int, pa.Table] | None:
-        """The next version and its changed rows with `_weight`.
-
-        None when nothing came in time, when the subscription was closed, and when the table was.
-        """
+        """The next version and its changed rows with `_weight`; None when nothing came in time."""
         deadline = None if timeout is None else monotonic() + timeout
-        while not self._closed:
-            change = next(self._pending, None)
+        while True:
+            self.lifetime.check()
+            newest = self._newest()
+            change = self._next()
             if change is not None:
                 self.version = change[0]
                 return change
-            if not self._wait(deadline):
+            if newest > self.version:
+                self._pending = self._read(self.version, newest)
+            elif not self._wait(deadline):
                 return None
-            self._pending = self._read(self.version, self._newest())
-        return None
+
+    def _next(self) -> tuple[int, pa.Table] | None:
+        try:
+            return next(self._pending, None)
+        except LaggingReaderError:
+            # The files of a table that was dropped are gone, too.
+            self._newest()
+            raise
 
     def _wait(self, deadline: float | None) -> bool:
+        """Until there is something new or the end has come; False when the time is up."""
         with self._published:
-            while self._newest() <= self.version and not self._closed:
-                if self._ended():
-                    return False
+            while not self.lifetime.ended and self._newest() <= self.version:
                 left = None if deadline is None else deadline - monotonic()
                 if left is not None and left <= 0:
                     return False
                 self._published.wait(left)
-        return not self._closed
+        return True
 
     def close(self) -> None:
         """End the iteration, also one that is waiting in another thread."""
-        self._closed = True
+        self.lifetime.end("the subscription is closed", hint="subscribe again: table.changes(after=version)")
         with self._published:
             self._published.notify_all()
 
@@ -93,14 +107,19 @@ class Subscription:
         deadline = None if self._timeout is None else monotonic() + self._timeout
         while True:
             left = _GLANCE if deadline is None else min(_GLANCE, max(0.0, deadline - monotonic()))
-            change = await asyncio.to_thread(self.next_change, left)
+            try:
+                change = await asyncio.to_thread(self.next_change, left)
+            except ClosedError:
+                if self.lifetime.ended:
+                    raise StopAsyncIteration from None
+                raise
             if change is not None:
                 return change
-            over = deadline is not None and monotonic() >= deadline
-            if over or self._closed or (self._ended() and self._newest() <= self.version):
+            if deadline is not None and monotonic() >= deadline:
                 raise StopAsyncIteration
 
     def __enter__(self) -> Subscription:
+        self.lifetime.check()
         return self
 
     def __exit__(self, *_: object) -> None:

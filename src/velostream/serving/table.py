@@ -14,6 +14,7 @@ import pyarrow as pa
 from velostream.errors import TableError
 from velostream.model.changes import FORGETS, Commit
 from velostream.model.moments import micros
+from velostream.serving.ending import End
 from velostream.serving.reader import TableReader, encoded_key, key_columns
 from velostream.serving.rows import key_exists, to_table
 from velostream.serving.writer import Writer
@@ -38,7 +39,7 @@ class Table(TableReader):
         super().__init__(journal, questions)
         self._clock = clock
         self._budget = budget
-        self._writer = Writer(journal, self._publish, budget)
+        self._writer = Writer(journal, self._publish, budget, self.lifetime)
 
     # --- the job's side -----------------------------------------------------------------------------
 
@@ -46,6 +47,7 @@ class Table(TableReader):
     def exclusive(self) -> Iterator[None]:
         """Keep other writers out, from reading what a change depends on to its commit; readers go on."""
         with self._writer.lock:
+            self.lifetime.check()
             yield
 
     def commit_keyed(self, upserts: pa.Table | None, deletes: pa.Table | None, commit: Commit) -> int:
@@ -132,6 +134,7 @@ class Table(TableReader):
 
     def check_new(self, rows: pa.Table) -> None:
         """Raise KeyExistsError when the table has the key of one of these rows, or two of them share one."""
+        self.lifetime.check()
         version = self._version
         seen: set[Hashable] = set()
         keys = self._writer.codec.encode_columns(rows)
@@ -205,16 +208,16 @@ class Table(TableReader):
             )
 
     def _check_writable(self) -> None:
-        if self._closed is not None:
-            raise TableError(f'table "{self.name}" was {self._closed}')
+        self.lifetime.check()
         if self._journal.read_only:
             raise TableError(f'table "{self.name}" was opened read-only')
 
-    def close(self, *, dropped: bool = False) -> None:
-        """Let go of files; rows already in memory stay readable."""
+    def close(self, end: End = End.CLOSED) -> None:
+        """Let go of rows and files, after the commit in hand; versions that were handed out stay readable."""
         with self._writer.lock:
-            self._closed = "dropped" if dropped else self._closed or "closed"
+            if self.lifetime.ended:
+                return
+            message, hint = end.told(self.name)
             self._budget.leave(self._writer)
-        self._writer.close(dropped=dropped)
-        with self._published:
-            self._published.notify_all()
+            self._end(message, hint)
+        self._writer.close(dropped=end is not End.CLOSED)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from velostream.model.changes import Commit
+    from velostream.model.lifetime import Lifetime
     from velostream.model.tables import TableSpec
     from velostream.serving.hashing import Hashes
     from velostream.serving.memory import MemoryBudget
@@ -40,8 +41,13 @@ class Writer:
     """Turns commits into versions. `publish` is called with each new version, once it is durable."""
 
     def __init__(
-        self, journal: Journal, publish: Callable[[TableVersion], None], budget: MemoryBudget
+        self,
+        journal: Journal,
+        publish: Callable[[TableVersion], None],
+        budget: MemoryBudget,
+        lifetime: Lifetime,
     ) -> None:
+        self._lifetime = lifetime
         self._journal = journal
         self._publish = publish
         self._budget = budget
@@ -155,6 +161,7 @@ class Writer:
 
     def next_due(self) -> int | None:
         """When the next row leaves by itself, in microseconds."""
+        self._lifetime.check()
         return self._expiry.next_due(self._version) if self._expiry is not None else None
 
     def expire(self, at: int, commit: Commit) -> int:
@@ -191,6 +198,8 @@ class Writer:
     # --- the steps of a commit ----------------------------------------------------------------------
 
     def _log(self, change: Change, commit: Commit) -> None:
+        # Whoever waited for the lock while the table was closed must not write: the files may be another's.
+        self._lifetime.check()
         before = self._version
         if self._unapplied:
             raise InternalError(
@@ -245,6 +254,7 @@ class Writer:
     def evolve(self, schema: pa.Schema) -> None:
         """Widen the schema durably; the rows are the same, in their new types."""
         with self.lock:
+            self._lifetime.check()
             before = self._version
             if schema.equals(before.spec.schema):
                 return
@@ -266,12 +276,14 @@ class Writer:
 
     def snapshot(self) -> None:
         """Write a snapshot now and shorten the log."""
+        self._lifetime.check()
         self._compaction.snapshot()
 
     def verify(self) -> TableReport:
         """Check every durable file, while commits go on."""
         with self._compaction.paused():
             with self.lock:
+                self._lifetime.check()
                 end = self._journal.end
             return verify(self._journal.folder, end)
 

@@ -8,6 +8,7 @@ import pytest
 from trade_rows import TRADES, commit, trades
 
 from velostream.errors import (
+    ClosedError,
     DuplicateNameError,
     InternalError,
     LaggingReaderError,
@@ -312,7 +313,7 @@ def test_the_store_creates_lists_and_drops(store: TableStore, keyed_spec: TableS
         store.open("trade")
     store.drop("../.odd name")
     assert store.names() == ["trades"]
-    with pytest.raises(TableError, match="dropped"):
+    with pytest.raises(ClosedError, match="dropped"):
         odd.commit_rows(trades(("A", "1.00", 1)), None, commit(1))
     with pytest.raises(TableError, match="no_such"):
         store.create(TableSpec("bad", TRADES, ("no_such",)))

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from trade_rows import TRADES, commit, trades
 
-from velostream.errors import LaggingReaderError, MemoryBudgetError
+from velostream.errors import ClosedError, LaggingReaderError, MemoryBudgetError
 from velostream.model.tables import TableSpec
 from velostream.serving.store import TableStore
 
@@ -107,12 +107,20 @@ def test_following_with_asyncio_ends_in_time_with_the_table_and_on_closing(
     table.commit_keyed(many(1, 1), None, commit(1))
     assert asyncio.run(every(0, 0)) == [1]
 
+    async def until_closed() -> list[int]:
+        following = table.changes(after=1)
+        task = asyncio.create_task(anext(following, None))
+        await asyncio.to_thread(following.close)
+        return await asyncio.wait_for(task, 30)
+
     async def until_dropped() -> list[int]:
         following = asyncio.create_task(every(1, None))
         await asyncio.to_thread(store.drop, "trades")
         return await asyncio.wait_for(following, 30)
 
-    assert asyncio.run(until_dropped()) == []
+    assert asyncio.run(until_closed()) is None
+    with pytest.raises(ClosedError, match='table "trades" was dropped'):
+        asyncio.run(until_dropped())
 
 
 def test_a_subscriber_that_fell_behind_is_told(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 from trade_rows import TRADES, commit, trades
 
-from velostream.errors import SqlError, TableError, UnknownNameError, UnsupportedError
+from velostream.errors import ClosedError, SqlError, TableError, UnknownNameError, UnsupportedError
 from velostream.model.tables import TableSpec
 from velostream.serving.record import row_class
 
@@ -253,11 +254,11 @@ def test_a_waiting_subscriber_is_woken_by_a_commit_and_by_close(table: Table) ->
 
 def test_a_waiting_subscriber_ends_with_its_table(store: TableStore, table: Table) -> None:
     following = table.changes()
-    thread = threading.Thread(target=lambda: list(following))
-    thread.start()
-    store.drop("trades")
-    thread.join(5)
-    assert not thread.is_alive()
+    with ThreadPoolExecutor() as others:
+        waiting = others.submit(list, following)
+        store.drop("trades")
+        with pytest.raises(ClosedError, match='table "trades" was dropped'):
+            waiting.result(5)
 
 
 def test_readers_see_whole_versions_while_the_writer_goes_on(store: TableStore) -> None:

@@ -15,6 +15,7 @@ from velostream.errors import (
     VelostreamError,
 )
 from velostream.model.changes import WEIGHT, Commit
+from velostream.model.lifetime import Lifetime
 from velostream.model.tables import SHOWN, TableSpec
 from velostream.plan.spark import checked_cast, nullable, translated
 from velostream.runtime.delta import engine, state
@@ -87,7 +88,7 @@ class DeltaReading(Table):
         self._lock = RLock()
         self._published = Condition()
         self._health = ("healthy", None)
-        self._closed = None
+        self.lifetime = Lifetime()
         self._asked = 0
         self._stage: Stage | None = None
         self._looked_up: LookedUp | None = None
@@ -106,6 +107,7 @@ class DeltaReading(Table):
     @property
     def version_object(self) -> DeltaVersion:
         """The newest version, to hold and read from."""
+        self.lifetime.check()
         return self._version
 
     @property

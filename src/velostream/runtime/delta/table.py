@@ -6,18 +6,20 @@ import os
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from velostream.errors import InternalError, TableError, TableStorageError
+from velostream.model.lifetime import Ended
 from velostream.runtime.delta import engine, state
 from velostream.runtime.delta.engine import ROW
 from velostream.runtime.delta.reading import STAGING, DeltaReading, in_types
 from velostream.runtime.delta.stage import Stage
 from velostream.runtime.delta.version import quoted
 from velostream.serving import changes, description
+from velostream.serving.ending import End
 from velostream.serving.index import KeyIndex, Link
 from velostream.serving.log import sync_folder
 from velostream.serving.reader import FOUND
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
     from velostream.model.changes import Commit
     from velostream.model.tables import TableSpec
+    from velostream.runtime.delta.log import DeltaLog
+    from velostream.runtime.delta.maintenance import Maintenance
     from velostream.serving.verification import TableReport
 
 
@@ -52,6 +56,7 @@ class DeltaTable(DeltaReading):
     def exclusive(self) -> Iterator[None]:
         """Keep other writers out; readers go on."""
         with self._lock:
+            self.lifetime.check()
             yield
 
     @contextmanager
@@ -253,6 +258,7 @@ class DeltaTable(DeltaReading):
 
     def check_new(self, rows: pa.Table) -> None:
         """Raise KeyExistsError when the table has the key of one of these rows, or two of them share one."""
+        self.lifetime.check()
         keys = rows.select(list(self.spec.key))
         codec = KeyCodec(self.spec.schema, self.spec.key)
         there = self.fetch(keys).column(FOUND).to_pylist()
@@ -315,18 +321,25 @@ class DeltaTable(DeltaReading):
             self.commit_keyed(None, there, self.manual_commit())
         return int(there.num_rows)
 
+    @property
+    def next_due(self) -> int | None:
+        """None: no row leaves by itself."""
+        self.lifetime.check()
+        return None
+
     def _check_writable(self) -> None:
-        if self._closed is not None:
-            raise TableError(f'table "{self.name}" was {self._closed}')
+        self.lifetime.check()
         if self._read_only:
             raise TableError(f'table "{self.name}" was opened read-only')
 
-    def close(self, *, dropped: bool = False) -> None:
-        """Nothing is written any more."""
+    def close(self, end: End = End.CLOSED) -> None:
+        """Nothing is read or written any more."""
         with self._lock:
-            self._closed = "dropped" if dropped else self._closed or "closed"
-        with self._published:
-            self._published.notify_all()
+            if not self.lifetime.ended:
+                message, hint = end.told(self.name)
+                self._maintenance = cast("Maintenance", Ended(self.lifetime))
+                self._log = cast("DeltaLog", Ended(self.lifetime))
+                self._end(message, hint)
 
 
 def _in_memory(spec: TableSpec, codec: KeyCodec, rows: pa.Table) -> TableVersion:

@@ -1,0 +1,21 @@
+"""The ways in which a table ends for those who hold it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class End(Enum):
+    """Why a table cannot be used any more."""
+
+    CLOSED = "is closed"
+    DROPPED = "was dropped"
+    REPLACED = "was replaced"
+
+    def told(self, name: str) -> tuple[str, str | None]:
+        """What those who still use it are told, and what they can do."""
+        hints = {
+            End.CLOSED: "open its database again, and ask that for the table",
+            End.REPLACED: f'ask the database for the new one: db.table("{name}")',
+        }
+        return f'table "{name}" {self.value}', hints.get(self)
