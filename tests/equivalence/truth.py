@@ -25,9 +25,13 @@ class Truth:
         for name, rows in relations.items():
             arrow_frame(self._spark, rows).createOrReplaceTempView(f"`{name}`")
 
+    def rows(self, sql: str) -> pa.Table:
+        """What the query gives."""
+        return rows_of(self._spark, sql)
+
     def result(self, name: str, sql: str) -> pa.Table:
         """What the query gives; later queries may use it under `name`."""
-        rows = rows_of(self._spark, sql)
+        rows = self.rows(sql)
         arrow_frame(self._spark, rows).createOrReplaceTempView(f"`{name}`")
         return rows
 

@@ -6,12 +6,12 @@ import math
 from decimal import Context
 from typing import TYPE_CHECKING, Any
 
-import agreement_data as data
 import pyarrow as pa
 import pytest
 import sqlglot
 from sqlglot import exp
 
+from equivalence import agreement as data
 from velostream.model.statements import Query
 from velostream.model.tables import TableSpec
 from velostream.serving.expressions import called

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import InternalError, RowError
+from velostream.model.nested_keys import grouped
 from velostream.plan.aggregates import Accumulator, Aggregate, Finish, Merge
 from velostream.plan.plans import ROWS, GroupsPlan
 
@@ -40,7 +41,7 @@ def net(plan: GroupsPlan, plus: pa.Table, minus: pa.Table | None) -> pa.Table:
         negated = negated.append_column(name, _negate(minus.column(name)))
     plus = plus.select([*plan.keys, *(name for name, _ in columns)])
     both = pa.concat_tables([_widened(plus, columns), _widened(negated, columns)])
-    summed = both.group_by(list(plan.keys), use_threads=False).aggregate([(n, "sum") for n, _ in columns])
+    summed = grouped(both, plan.keys, [(n, "sum") for n, _ in columns])
     arrays = {name: summed.column(name) for name in plan.keys}
     for name, _ in columns:
         arrays[name] = _narrow(summed.column(f"{name}_sum"), plus.schema.field(name).type, name)
@@ -187,7 +188,9 @@ def _value(aggregate: Aggregate, state: pa.Table, kind: pa.DataType) -> pa.Chunk
 def _average(total: pa.ChunkedArray, count: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if not pa.types.is_decimal(kind):
         divisor = pc.if_else(pc.equal(count, 0), pa.scalar(None, count.type), count)
-        return pc.divide(total.cast(pa.float64()), divisor.cast(pa.float64())).cast(kind)
+        # Past 2^53 not every integer is a double: as in Spark, the nearest one stands for it.
+        whole = pc.cast(total, pa.float64(), safe=False)
+        return pc.divide(whole, divisor.cast(pa.float64())).cast(kind)
     scale = total.type.scale if pa.types.is_decimal(total.type) else 0
     results = [
         None if not n else _spark_quotient(int(Decimal(s).scaleb(scale)), scale, n, kind.scale)

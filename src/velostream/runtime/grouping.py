@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.model.changes import BadRow
+from velostream.model.nested_keys import grouped
 from velostream.plan.plans import ROWS
 
 
@@ -32,13 +33,13 @@ def in_order(rows: pa.Table) -> pa.Table:
 def last_of_each(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """The last row of each key; null equals null."""
     numbered = rows.select(key).append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
-    last = numbered.group_by(list(key), use_threads=False).aggregate([("__row", "max")])
+    last = grouped(numbered, key, [("__row", "max")])
     return rows.take(last.column("__row_max"))
 
 
 def distinct_keys(keys: pa.Table) -> pa.Table:
     """Each key once."""
-    return keys.group_by(keys.schema.names, use_threads=False).aggregate([])
+    return grouped(keys, keys.schema.names)
 
 
 def any_rows(groups: pa.Table) -> bool:
@@ -61,9 +62,7 @@ def absent(keys: pa.Table, rows: pa.Table) -> pa.Table:
     names = keys.schema.names
     marked = rows.select(names).append_column("__here", pa.array([1] * rows.num_rows, pa.int64()))
     asked = keys.append_column("__here", pa.array([0] * keys.num_rows, pa.int64()))
-    found = (
-        pa.concat_tables([asked, marked]).group_by(names, use_threads=False).aggregate([("__here", "max")])
-    )
+    found = grouped(pa.concat_tables([asked, marked]), names, [("__here", "max")])
     return found.filter(pc.equal(found.column("__here_max"), 0)).select(names)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.errors import TableError, UnknownNameError, did_you_mean
+from velostream.model.nested_keys import grouped
 from velostream.serving.dictionaries import plain
 from velostream.serving.hashing import hash_rows
 from velostream.serving.postings import equal_rows
@@ -48,11 +49,9 @@ def _comparable(keys: pa.Table, columns: Sequence[str], spec: TableSpec) -> pa.T
 
 
 def _distinct(keys: pa.Table) -> pa.Table:
-    """The keys that can match, each once where that is cheap to tell."""
+    """The keys that can match, each once."""
     keys = keys.drop_null()
-    if any(pa.types.is_nested(kind) for kind in keys.schema.types):
-        return keys
-    return keys.group_by(keys.schema.names, use_threads=False).aggregate([]).select(keys.schema.names)
+    return grouped(keys, keys.schema.names).select(keys.schema.names)
 
 
 def ids_with_hashes(views: Views, columns: tuple[str, ...], hashes: Hashes) -> tuple[Places, Ids]:

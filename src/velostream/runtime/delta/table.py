@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from velostream.errors import InternalError, TableError, TableStorageError
 from velostream.model.lifetime import Ended
+from velostream.model.nested_keys import grouped
 from velostream.runtime.delta import engine, state
 from velostream.runtime.delta.engine import ROW
 from velostream.runtime.delta.reading import STAGING, DeltaReading, in_types
@@ -317,7 +318,7 @@ class DeltaTable(DeltaReading):
                 return 0
             found = self.fetch(pa.concat_tables(known))
             there = found.filter(found.column(FOUND)).select(list(self.spec.key))
-            there = there.group_by(list(self.spec.key), use_threads=False).aggregate([])
+            there = grouped(there, self.spec.key)
             self.commit_keyed(None, there, self.manual_commit())
         return int(there.num_rows)
 

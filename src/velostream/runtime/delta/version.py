@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.model.nested_keys import grouped
 from velostream.model.tables import SHOWN
 from velostream.plan.spark import arrow_frame, checked_cast, empty_frame, nullable, translated
 from velostream.runtime.delta import engine
@@ -76,7 +77,7 @@ class DeltaVersion(TableVersion):
             bounds = _bounds(frame[quoted(column)], key)
             if bounds is not None:
                 frame = frame.where(bounds)
-        wanted = arrow_frame(spark, keys.group_by(names, use_threads=False).aggregate([]))
+        wanted = arrow_frame(spark, grouped(keys, names))
         same = [frame[quoted(c)].eqNullSafe(wanted[n]) for c, n in zip(columns, names, strict=True)]
         on = reduce(lambda one, other: one & other, same)
         return frame.join(functions.broadcast(wanted), on, "left_semi")

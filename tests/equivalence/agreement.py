@@ -147,5 +147,7 @@ def nested() -> pa.Table:
 
 def lines(name: str) -> list[str]:
     """The queries of a file, one per line; a line that starts with -- is a comment."""
-    text = (Path(__file__).parent / "agreement" / f"{name}.sql").read_text(encoding="utf-8")
+    text = (Path(__file__).parent.parent / "serving" / "agreement" / f"{name}.sql").read_text(
+        encoding="utf-8"
+    )
     return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("--")]
