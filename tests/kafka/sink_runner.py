@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from velostream.connectors.base import Delivery, SinkContext
+from velostream.connectors.journal import Journal
 from velostream.connectors.kafka.options import KafkaOptions
 from velostream.connectors.kafka.producing import Producer, Transactions
 from velostream.connectors.kafka.sink import KafkaSink
@@ -72,7 +73,7 @@ def opened(address: str, topic: str, folder: Path, **options: str) -> SinkOutput
     sink = KafkaSink(
         KafkaOptions.model_validate({k.replace("__", "."): v for k, v in given.items()}), context
     )
-    return SinkOutput(sink, folder / "journal")
+    return SinkOutput(sink, Journal(folder / "journal"))
 
 
 def position(output: SinkOutput) -> int:

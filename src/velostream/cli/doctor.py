@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 @click.command("doctor")
 @click.option("--prepare", is_flag=True, help="First fetch and make what lets Spark start faster.")
+@click.option(
+    "--repair", is_flag=True, help="Put back what keeps the data directory from being opened; delete nothing."
+)
 @click.option("--deep", is_flag=True, help="Also start Spark and ask it something.")
 @common
-def doctor_command(invocation: Invocation, prepare: bool, deep: bool) -> int:
-    """Check Java, Spark, jars, ports, memory and disk; exits with 1 when something needed is missing."""
+def doctor_command(invocation: Invocation, prepare: bool, repair: bool, deep: bool) -> int:
+    """Check Java, Spark, jars, ports, memory and the data directory; exits with 1 when something is wrong."""
     from velostream.runtime.doctor import checks
 
     settings = invocation.settings()
@@ -28,6 +31,11 @@ def doctor_command(invocation: Invocation, prepare: bool, deep: bool) -> int:
         from velostream.runtime.prepare import prepare as make
 
         make(say=whisper)
+    if repair:
+        from velostream.runtime.repair import repair as put_back
+
+        for line in put_back(settings.data_dir) or ["nothing to repair"]:
+            say(line)
     missing = 0
     for check in checks(settings.data_dir, master=settings.master, deep=deep):
         missing += check.required and not check.ok

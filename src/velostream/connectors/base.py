@@ -59,6 +59,10 @@ class SourceContext:
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     most_rows: int | None = None
     """`max.rows.per.batch`: how far one call of `latest` may go."""
+    owner: str = ""
+    """The job and its input: files in `spool` say that they are theirs."""
+    resumed: bool = False
+    """Whether the job was made by an earlier start: what a source keeps in `spool` from then on is there."""
 
 
 class Source(ABC):
@@ -296,6 +300,8 @@ class SinkContext:
     """What the statement asks for; None leaves it to the sink."""
     job: str = "job"
     """The job's id, for names outside that a person may read."""
+    resumed: bool = False
+    """Whether the job was made by an earlier start: what a sink keeps in `state` from then on is there."""
     refuse: Callable[[list[BadRow]], None] = field(default=lambda rows: None)
     """Takes rows that can never be written; to be called before `write` makes the others durable. Raises when
     the statement says that such a row is a failure."""

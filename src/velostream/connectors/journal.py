@@ -3,38 +3,70 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from velostream.errors import CorruptDataError
+from velostream.connectors.sealed import damaged, replace_file, seal, sync_folder, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+log = logging.getLogger("velostream.connectors")
+
+_OF, _BEFORE = "journal", "before"
+
 
 class Journal:
     """Appended entries, one framed line each (checksum, space, JSON).
 
-    A line that a crash left unfinished at the end is cut off when the journal is opened; a damaged line
-    with good ones after it is an error, since something was lost that had been promised.
+    The first line says whose the journal is, and how many entries there were before those that follow. A
+    note beside it says how many there were when it was last closed: a journal may be longer, never shorter.
+    A line that a crash left unfinished at the end is cut off when the journal is opened; any other that is
+    damaged is an error, since something was lost that had been promised.
+
+    `required`: the journal was made with the job, so that it must be there.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, of: str = "", *, required: bool = False) -> None:
         self._path = path
+        self._note = path.with_name(f"{path.name}.closed")
+        self._of = of
+        self._required = required
         self._size = 0
+        self._total = 0
+        """Entries ever written; never goes back."""
+        self._noted = 0
 
     def load(self) -> list[dict[str, Any]]:
         """All entries; the file is ready for `append` afterwards."""
-        if not self._path.exists():
+        self._noted = self._read_note()
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            if self._required or self._noted:
+                raise damaged(self._path, "is missing") from None
             self.rewrite([])
             return []
-        data = self._path.read_bytes()
-        entries, self._size = _whole(data)
-        rest = data[self._size :]
-        if b"\n" in rest[:-1]:
-            raise CorruptDataError(f"{self._path} is damaged at byte {self._size}")
+        entries, size = _whole(data)
+        before = 0
+        if entries and _OF in entries[0]:
+            first, *entries = entries
+            before = first[_BEFORE]
+            if first[_OF] != self._of:
+                raise damaged(self._path, f"belongs to {first[_OF]}")
+        rest = data[size:]
+        if _promised(rest):
+            raise damaged(self._path, f"is damaged at byte {size}")
+        self._size, self._total = size, before + len(entries)
+        if self._total < self._noted:
+            raise damaged(
+                self._path,
+                "is cut off, or older than it was",
+                f"it has {self._total} entries, and had {self._noted} when it was closed",
+            )
         if rest:
             os.truncate(self._path, self._size)
         return entries
@@ -52,38 +84,62 @@ class Journal:
                 out.truncate(self._size)
                 raise
         self._size += len(line)
+        self._total += 1
 
     def rewrite(self, entries: Iterable[dict[str, Any]]) -> None:
         """Replace all entries, atomically."""
-        partial = self._path.with_name(self._path.name + ".partial")
-        try:
-            with partial.open("wb") as out:
-                for entry in entries:
-                    out.write(_frame(entry))
-                out.flush()
-                os.fsync(out.fileno())
-                size = out.tell()
-            partial.replace(self._path)
-        except OSError:
-            # On a full disk it would be in the way of what is appended.
-            partial.unlink(missing_ok=True)
-            raise
-        self._size = size
+        kept = list(entries)
+        total = self._total + 1
+        before = max(total - len(kept), 0)
+        text = b"".join(map(_frame, [{_OF: self._of, _BEFORE: before}, *kept]))
+        replace_file(self._path, text, named=False)
+        self._size, self._total = len(text), before + len(kept)
         sync_folder(self._path.parent)
 
+    def close(self) -> None:
+        """Note how many entries there are; without the note only a check is lost."""
+        if self._total <= self._noted:
+            return
+        try:
+            replace_file(self._note, seal({"entries": self._total}, self._of))
+            self._noted = self._total
+        except OSError as exc:
+            log.warning('cannot write "%s": %s', self._note, exc.strerror)
+
+    def _read_note(self) -> int:
+        try:
+            content = unseal(self._note.read_bytes())
+            if not content.checked or content.of != self._of:
+                raise ValueError("it is not of this journal")
+            return int(content.value["entries"])
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError, KeyError) as exc:
+            log.warning('file "%s" is damaged and is not needed: %s', self._note, exc)
+            return 0
+
     @property
-    def size(self) -> int:
-        """Bytes on disk."""
-        return self._size
+    def path(self) -> Path:
+        """Where it lies."""
+        return self._path
 
 
-def sync_folder(folder: Path) -> None:
-    """Make names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def entries_of(path: Path) -> list[dict[str, Any]]:
+    """The entries of a journal that is only read; CorruptDataError when one is damaged."""
+    data = path.read_bytes()
+    entries, size = _whole(data)
+    if _promised(data[size:]):
+        raise damaged(path, f"is damaged at byte {size}")
+    return [entry for entry in entries if _OF not in entry]
+
+
+def _promised(rest: bytes) -> bool:
+    """Whether what follows the last good line was once whole, so that it is no crash that left it so.
+
+    A line is written at once. Of one that was not, the end is missing, or is on the disk before the rest,
+    which then reads as zeros.
+    """
+    return b"\n" in rest[:-1] or (rest.endswith(b"\n") and b"\0" not in rest)
 
 
 def _frame(entry: dict[str, Any]) -> bytes:

@@ -23,6 +23,10 @@ class TableSpec:
     datasource_type: str = "memory"
     owner: str | None = None
     """Id of the job that writes the table; None for a table filled by hand."""
+    statement: str | None = None
+    """The text that made a table of a data directory: its catalogue can be made again from it."""
+    job: str | None = None
+    """The folder of the job that fills it."""
 
     @property
     def visible(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from velostream.runtime.outputs import TableOutput, table_of
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.timed_output import TimedOutput
+from velostream.serving.frames import corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -134,6 +135,8 @@ def open_or_make(store: TableStore, spec: TableSpec) -> Table:
         table = store.open(spec.name)
     except UnknownNameError:
         return store.create(spec)
+    if table.spec.owner != spec.owner:
+        raise corrupt(f'table "{spec.name}" of job "{spec.owner}" is that of "{table.spec.owner}"')
     if table.spec.schema != spec.schema:
         table.evolve(spec.schema)
     return table

@@ -97,11 +97,12 @@ def open_query(
     options: CommonOptions,
     declared: tuple[tuple[str, pa.DataType], ...] = (),
     beside: bool = False,
+    resumed: bool = False,
 ) -> Opened:
     """Open every input and plan the query; raises what is wrong with it, placed in the user's SQL.
 
     `table`: rows may be taken back. `materialized`: the result is a table that stays. `beside`: it is kept
-    beside the job, for a sink.
+    beside the job, for a sink. `resumed`: the job was made before, and what it keeps in `folder` is there.
     """
     for ref in query.sources:
         check_strategy(common_options(ref.properties).partition_strategy, site.strategies.names())
@@ -118,6 +119,8 @@ def open_query(
                 once=site.once,
                 table=table,
                 whole=materialized or site.once,
+                owner=reader,
+                resumed=resumed,
             )
             sources[ref.id] = source
             wait_for(source, stop, tell)
@@ -130,9 +133,8 @@ def open_query(
         messages = {name: source.messages for name, source in sources.items()} if materialized else {}
         if timing.over is not None:
             _refuse_over_delta(in_delta=in_delta)
-            opened = open_over(
-                site.spark(), query, timing, key, sources, known, declared, folder, reader, site.store.budget
-            )
+            store = _beside(site, folder, resumed=resumed)
+            opened = open_over(site.spark(), query, timing, key, sources, known, declared, store, reader)
             return _spread(site, query, (), opened)
         aged = None
         if table or joins_streams(query):
@@ -145,7 +147,8 @@ def open_query(
                 hint='leave out "table.storage" = "delta" here and in the tables that are read',
             )
         if aged is not None:
-            opened = _over_live(site, query, aged, key, sources, known, declared, folder, reader, timing)
+            store = _beside(site, folder, resumed=resumed)
+            opened = _over_live(site, query, aged, key, sources, known, declared, store, reader, timing)
             return _spread(site, query, key, _forgetful(opened, aged, query) if aged.forgets else opened)
         session = site.delta.session() if in_delta else site.spark()
         opened = planned(
@@ -153,13 +156,21 @@ def open_query(
         )
         if (table or beside) and not in_delta and _needs_rows(opened, sources, options):
             every = _every_row(query, sources, timing, options)
-            opened = _over_live(site, query, every, key, sources, known, declared, folder, reader, timing)
+            store = _beside(site, folder, resumed=resumed)
+            opened = _over_live(site, query, every, key, sources, known, declared, store, reader, timing)
             opened = replace(opened, plan=replace(opened.plan, forgetful=every.forgets))
         return _spread(site, query, key, opened)
     except BaseException:
         for source in sources.values():
             source.close()
         raise
+
+
+def _beside(site: Site, folder: Path, *, resumed: bool) -> TableStore:
+    """The tables that a job keeps for itself; those of a job that was made before are all there."""
+    store = TableStore(folder / "live", clock=site.clock, complete=resumed)
+    store.budget = site.store.budget
+    return store
 
 
 def _table_source(site: Site, name: str, reader: str) -> Source:
@@ -284,7 +295,7 @@ def _over_live(
     sources: Mapping[str, Source],
     known: Mapping[str, pa.Schema],
     declared: tuple[tuple[str, pa.DataType], ...],
-    folder: Path,
+    store: TableStore,
     reader: str,
     timing: Timing,
 ) -> Opened:
@@ -293,8 +304,6 @@ def _over_live(
     system = sorted({column.name for column in aged.query.tree.find_all(exp.Column)} & SYSTEM_TYPES.keys())
     names = {each.id: [*schemas[each.relation].names, *system] for each in aged.live}
     usage = column_usage(aged.query, {**{n: s.names for n, s in schemas.items()}, **names})
-    store = TableStore(folder / "live", clock=site.clock)
-    store.budget = site.store.budget
     try:
         session = private_session(site.spark())
         refuse_cut_digits(session, query.tree, {n: with_system_columns(s) for n, s in schemas.items()})
@@ -329,7 +338,9 @@ def _over_live(
         raise
 
 
-def open_retained(site: Site, opened: Opened, folder: Path, owner: str, forgets: Retention | None) -> Opened:
+def open_retained(
+    site: Site, opened: Opened, folder: Path, owner: str, forgets: Retention | None, *, resumed: bool
+) -> Opened:
     """What the query gives, kept as a whole beside the job, and the table of it whose rows age.
 
     Groups and keys follow from all rows: a row that has left the table would be missed when it changes again.
@@ -338,11 +349,18 @@ def open_retained(site: Site, opened: Opened, folder: Path, owner: str, forgets:
         return opened
     if isinstance(opened.plan, RowsPlan) and not opened.plan.key and opened.plan.below is None:
         return opened
-    return open_kept(site, opened, folder, owner, forgets, table=True)
+    return open_kept(site, opened, folder, owner, forgets, table=True, resumed=resumed)
 
 
 def open_kept(
-    site: Site, opened: Opened, folder: Path, owner: str, forgets: Retention | None, *, table: bool
+    site: Site,
+    opened: Opened,
+    folder: Path,
+    owner: str,
+    forgets: Retention | None,
+    *,
+    table: bool,
+    resumed: bool,
 ) -> Opened:
     """A query's result kept as a whole beside the job, and what follows its changes: a table, or rows.
 
@@ -350,8 +368,7 @@ def open_kept(
     """
     store = opened.store
     if store is None:
-        store = TableStore(folder / "live", clock=site.clock)
-        store.budget = site.store.budget
+        store = _beside(site, folder, resumed=resumed)
     try:
         spec = opened.shape.spec(RESULT, forgets.options() if forgets is not None else {}, "table", owner)
         kept = open_or_make(store, replace(spec, schema=stored(spec.schema, forgets)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import RLock
@@ -21,7 +21,9 @@ from velostream.model.statements import (
     InsertIntoSink,
     Query,
 )
-from velostream.runtime.datadir import FORMAT, damaged, read_json, write_json
+from velostream.runtime.catalog_file import CatalogFile
+from velostream.runtime.datadir import LETTERS, DataDirectory
+from velostream.serving.folders import folder_name
 from velostream.sql.catalog import Relation, RelationKind
 from velostream.sql.types import parse_columns, spark_ddl
 
@@ -54,31 +56,28 @@ class Entry:
 class Catalog:
     """All entries in the order of creation. Implements the SQL front end's view of it."""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self._path = path
+    def __init__(self, file: CatalogFile, *, read_only: bool = False) -> None:
+        self._file = file
         self._read_only = read_only
         self.lifetime = Lifetime()
         self._entries: dict[str, Entry] = {}
         self._done: list[str] = []
         self._jobs_made = 0
+        self._making: set[str] = set()
+        self.unfinished: frozenset[str] = frozenset()
+        """Folders that no entry speaks of any more, or yet: what a crash left of them may be deleted."""
         self._lock = RLock()
 
     # --- keeping ------------------------------------------------------------------------------------
 
     def stored(self) -> Sequence[Mapping[str, object]]:
         """The entries as they stand in the file, to be bound by the caller and given to `restore`."""
-        data = read_json(self._path)
+        data = self._file.read()
         if data is None:
             return ()
-        if not isinstance(data, dict) or not isinstance(data.get("entries"), list):
-            raise damaged(self._path, "it holds no entries")
-        if data.get("format", 0) > FORMAT:
-            raise DataDirError(
-                f"data directory {self._path.parent} has format {data['format']}, this version reads {FORMAT}",  # noqa: E501
-                hint="use a newer velostream",
-            )
         self._done = list(data.get("done", ()))
         self._jobs_made = int(data.get("jobs_made", 0))
+        self.unfinished = frozenset(data.get("unfinished", ()))
         return list(data["entries"])
 
     def restore(self, stored: Mapping[str, object], statement: Made) -> None:
@@ -99,36 +98,69 @@ class Catalog:
             edition=int(str(stored.get("edition", 0))),
         )
 
+    def check_folders(self, there: Iterable[str]) -> None:
+        """Refuse a catalogue that does not know what is in the directory: it is another's, or too old."""
+        known = {folder for entry in self for folder in folders_of(entry)} | self.unfinished
+        unknown = sorted(set(there) - known)
+        if not unknown:
+            return
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        missing = "" if self._file.path.exists() else "is missing: it "
+        raise self._file.refusal(f"{missing}does not know {unknown[0]}{more}")
+
+    def check_letters(self) -> None:
+        """Refuse a directory whose dead letters are gone: it has had a table of them since it was made."""
+        tables = self._file.root / "tables"
+        if self._file.sealed and not any((tables / folder_name(LETTERS, n)).is_dir() for n in (0, 1)):
+            raise CorruptDataError(
+                f"folder {tables / LETTERS} is missing",
+                hint="put it back from a copy, or let velo doctor --repair "
+                f"--data-dir {self._file.root} go on without the dead letters that it held",
+            )
+
+    def establish(self) -> None:
+        """Once the directory is held: have a file with a checksum, and copies of it."""
+        if self._file.sealed:
+            self._file.renew_copies()
+        else:
+            self._save()
+
+    def announce(self, entry: Entry) -> None:
+        """Say what is about to be made for an entry: until it is put, opening deletes what is left of it."""
+        with self._lock:
+            self._making |= folders_of(entry)
+            self._save()
+
+    def retract(self, entry: Entry) -> None:
+        """What was announced has come to nothing, and nothing is left of it, or what is left may go."""
+        with self._lock:
+            self._making -= folders_of(entry)
+
     def _save(self, changed: dict[str, Entry] | None = None) -> None:
         """Make entries durable, then visible: when the disk refuses, everything is as it was."""
         self.lifetime.check()
         kept = self._entries if changed is None else changed
         if self._read_only:
-            raise DataDirError(f"{self._path.parent} is open for reading only")
-        entries = [
+            raise DataDirError(f"{self._file.root} is open for reading only")
+        used = {folder for entry in kept.values() for folder in folders_of(entry)}
+        gone = {folder for entry in self for folder in folders_of(entry)} | self.unfinished
+        left = {folder for folder in gone if (self._file.root / folder).exists()}
+        unfinished = frozenset((left | self._making) - used)
+        self._file.write(
             {
-                "name": e.name,
-                "text": e.text,
-                "created_at": e.created_at.isoformat(),
-                "columns": {key: schema_text(schema) for key, schema in e.columns.items()},
-                "result": schema_text(e.result) if e.result is not None else None,
-                "paused": e.paused,
-                "job": e.job,
-                "udfs": list(e.udfs),
-                "edition": e.edition,
+                "entries": [_stored(entry) for entry in kept.values()],
+                "done": self._done,
+                "jobs_made": self._jobs_made,
+                "unfinished": sorted(unfinished),
             }
-            for e in kept.values()
-        ]
-        write_json(
-            self._path,
-            {"format": FORMAT, "entries": entries, "done": self._done, "jobs_made": self._jobs_made},
         )
-        self._entries = kept
+        self._entries, self.unfinished = kept, unfinished
+        self._making -= used
 
     def close(self) -> None:
         """Write nothing any more, after what is being written."""
         with self._lock:
-            self.lifetime.end(f'"{self._path}" is closed', hint="open its database again")
+            self.lifetime.end(f'"{self._file.path}" is closed', hint="open its database again")
 
     # --- entries ------------------------------------------------------------------------------------
 
@@ -247,6 +279,29 @@ def schema_from_text(text: str) -> pa.Schema:
     return pa.schema([pa.field(column.name, column.type) for column in parse_columns(text)])
 
 
+def folders_of(entry: Entry) -> set[str]:
+    """The folders of the data directory that are an entry's own."""
+    found = {f"jobs/{entry.job.partition('/')[0]}"} if entry.job is not None else set()
+    if isinstance(entry.statement, CreateTable):
+        found.add(f"tables/{folder_name(entry.name, entry.edition)}")
+    return found
+
+
+def _stored(entry: Entry) -> dict[str, object]:
+    """An entry as it stands in the file."""
+    return {
+        "name": entry.name,
+        "text": entry.text,
+        "created_at": entry.created_at.isoformat(),
+        "columns": {key: schema_text(schema) for key, schema in entry.columns.items()},
+        "result": schema_text(entry.result) if entry.result is not None else None,
+        "paused": entry.paused,
+        "job": entry.job,
+        "udfs": list(entry.udfs),
+        "edition": entry.edition,
+    }
+
+
 def udfs_of(stored: Mapping[str, object]) -> tuple[str, ...]:
     """Python functions that a stored entry calls."""
     names = stored.get("udfs")
@@ -255,31 +310,44 @@ def udfs_of(stored: Mapping[str, object]) -> tuple[str, ...]:
 
 def bind_stored(catalog: Catalog, path: Path) -> None:
     """Bind every stored statement again, in the order of creation, and put it into the catalogue."""
+    for stored in catalog.stored():
+        catalog.restore(stored, bound(catalog, stored, path))
+
+
+def bound(catalog: Catalog, stored: Mapping[str, object], path: Path) -> Made:
+    """The statement of a stored entry; raises what keeps it from being bound."""
     import os
 
     from velostream.connectors.registry import default_registry
     from velostream.model.location import SourceText
     from velostream.sql.check import check_script
 
-    for stored in catalog.stored():
-        checked = check_script(
-            SourceText(str(stored["text"]), str(path)),
-            catalog,
-            default_registry(),
-            udfs=udfs_of(stored),
-            environment=os.environ,
-        )
-        if checked.errors:
-            raise checked.errors[0]
-        statement = checked.statements[0]
-        if not isinstance(statement, Made):
-            raise CorruptDataError(f"{path} holds a statement that makes nothing")
-        catalog.restore(stored, statement)
+    checked = check_script(
+        SourceText(str(stored["text"]), str(path)),
+        catalog,
+        default_registry(),
+        udfs=udfs_of(stored),
+        environment=os.environ,
+    )
+    if checked.errors:
+        raise checked.errors[0]
+    statement = checked.statements[0]
+    if not isinstance(statement, Made):
+        raise CorruptDataError(f"{path} holds a statement that makes nothing")
+    return statement
+
+
+def open_catalog(directory: DataDirectory, *, read_only: bool) -> Catalog:
+    """What a data directory holds; raises when that cannot be told from its catalogue."""
+    # Listed first: what a process makes meanwhile is announced before it is there.
+    there = directory.folders()
+    catalog = Catalog(CatalogFile(directory.root), read_only=read_only)
+    bind_stored(catalog, directory.catalog)
+    catalog.check_folders(there)
+    catalog.check_letters()
+    return catalog
 
 
 def remembered(data_dir: Path) -> Catalog:
     """What a data directory holds, for reading only; nothing is opened and nothing has to exist."""
-    path = data_dir / "catalog.json"
-    catalog = Catalog(path, read_only=True)
-    bind_stored(catalog, path)
-    return catalog
+    return open_catalog(DataDirectory(data_dir), read_only=True)

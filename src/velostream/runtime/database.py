@@ -23,7 +23,7 @@ from velostream.model.location import SourceText
 from velostream.runtime import dead_letters, logs
 from velostream.runtime.adhoc import AdHoc
 from velostream.runtime.blueprint import Site
-from velostream.runtime.catalog import Catalog, bind_stored, schema_text
+from velostream.runtime.catalog import open_catalog, schema_text
 from velostream.runtime.control import ControlServer, listen
 from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.dead_letters import DeadLetters
@@ -112,9 +112,14 @@ class Database:
         try:
             if not read_only:
                 self._log = logs.log_to(self.directory.logs, settings.log_level)
-            self.catalog = Catalog(self.directory.catalog, read_only=read_only)
-            bind_stored(self.catalog, self.directory.catalog)
-            editions = {entry.name: entry.edition for entry in self.catalog}
+            self.catalog = open_catalog(self.directory, read_only=read_only)
+            if not read_only:
+                self._remove_leftovers()
+            editions = {
+                entry.name: entry.edition
+                for entry in self.catalog
+                if isinstance(entry.statement, model.CreateTable)
+            }
             editions[dead_letters.NAME] = letters_edition(self.directory.tables)
             self.store = TableStore(
                 self.directory.tables, read_only=read_only, editions=editions, clock=clock
@@ -123,8 +128,6 @@ class Database:
             self.delta = DeltaEngine(self._session, settings.conf)
             self.store.storages["delta"] = DeltaStorage(self.delta, self.store.questions, clock)
             self.adhoc = AdHoc(self.store, self._session, self.delta)
-            if not read_only:
-                self._remove_orphans()
             tmp = None if read_only else self.directory.tmp
             site = Site(
                 settings,
@@ -144,6 +147,7 @@ class Database:
                     retention=settings.dead_letters_retention,
                     most_bytes=settings.dead_letters_memory,
                 )
+                self.catalog.establish()
             self.jobs_by_name = Jobs(site, self.directory, self.catalog, self.dead_letters, self._job_changed)
             self._on_job = on_job
             self._retainer = Retainer(self.catalog, self.store, clock, self.dead_letters)
@@ -172,12 +176,11 @@ class Database:
             self.close()
             raise
 
-    def _remove_orphans(self) -> None:
-        """Delete what a crash left: tables and job folders without an entry, and what SELECTs had read."""
-        self.store.keep({entry.name for entry in self.catalog} | {dead_letters.NAME})
+    def _remove_leftovers(self) -> None:
+        """Delete what a crash left of what was being made or dropped, and what SELECTs had read."""
+        self.directory.remove(self.catalog.unfinished)
         for left in self.directory.tmp.glob(f"{FOLDER}*"):
             shutil.rmtree(left, ignore_errors=True)
-        self.directory.keep_jobs({entry.job for entry in self.catalog if entry.job is not None})
 
     @while_open
     def resume(self) -> None:

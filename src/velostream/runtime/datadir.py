@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from velostream.errors import CorruptDataError, DataDirError
+from velostream.errors import DataDirError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-FORMAT = 1
-"""Version of the layout below; a newer one is refused, an older one would be migrated here."""
+FORMAT = 2
+"""Version of the layout below; a newer one is refused, an older one is taken over when it is opened to write.
+
+In format 1 the catalogue had no checksum and no copies, and files of jobs did not say whose they are.
+"""
+LETTERS = "dead_letters"
+"""The table that every directory has."""
 
 
 class DataDirectory:
@@ -54,12 +59,21 @@ class DataDirectory:
         """Checkpoint, spools and sink journal of one job."""
         return self.root / "jobs" / job_id
 
-    def keep_jobs(self, ids: set[str]) -> None:
-        """Delete the folders of all other jobs."""
-        folder = self.root / "jobs"
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if path.name not in ids:
-                shutil.rmtree(path)
+    def folders(self) -> list[str]:
+        """Folders of tables and jobs, as paths in the directory; `dead_letters` needs no entry."""
+        found = []
+        for kind in ("tables", "jobs"):
+            parent = self.root / kind
+            paths = sorted(parent.iterdir()) if parent.is_dir() else ()
+            found += [f"{kind}/{path.name}" for path in paths if path.is_dir() and path.name[0] != "."]
+        return [path for path in found if path.partition("@")[0] != f"tables/{LETTERS}"]
+
+    def remove(self, folders: Iterable[str]) -> None:
+        """Delete folders of tables and jobs, as far as they are there."""
+        for folder in folders:
+            kind, _, name = folder.partition("/")
+            if kind in ("tables", "jobs") and name not in ("", ".", "..") and "/" not in name:
+                shutil.rmtree(self.root / folder, ignore_errors=True)
 
     def exists(self) -> bool:
         """Whether anything was ever kept here."""
@@ -142,42 +156,3 @@ def _locked(descriptor: int) -> bool:
 
 
 _LOOKING_SECONDS = 1.0
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Replace a small file so that a crash leaves the old or the new one, never half of either."""
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        temporary.unlink(missing_ok=True)
-        # Statements may hold passwords, and the file may be copied out of its private folder with its mode.
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as exc:
-        raise DataDirError(f"{path} cannot be written: {(exc.strerror or str(exc)).lower()}") from exc
-
-
-def read_json(path: Path) -> Any:
-    """The file's value, or None when it does not exist."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (ValueError, UnicodeDecodeError) as exc:
-        raise damaged(path, str(exc)) from exc
-
-
-def damaged(path: Path, reason: str) -> CorruptDataError:
-    """The error for a file of the directory that cannot be what was written."""
-    return CorruptDataError(
-        f"{path} is damaged: {reason}",
-        hint="put back a copy of the directory, or begin anew in another one with --data-dir",
-    )

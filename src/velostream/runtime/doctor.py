@@ -152,6 +152,7 @@ def _data_directory(data_dir: Path) -> Iterator[Check]:
         yield Check("data directory", True, f"{directory.root} will be made on first use")
     else:
         yield _held(directory)
+        yield _catalogue(directory)
 
 
 def _held(directory: DataDirectory) -> Check:
@@ -162,6 +163,16 @@ def _held(directory: DataDirectory) -> Check:
     holder = directory.holder()
     state = "free" if holder is None else f"in use by process {holder}"
     return Check("data directory", True, f"{directory.root}, {state}")
+
+
+def _catalogue(directory: DataDirectory) -> Check:
+    from velostream.runtime.catalog import remembered
+
+    try:
+        found = len(list(remembered(directory.root)))
+    except VelostreamError as exc:
+        return Check("catalogue", False, exc.message, exc.hint)
+    return Check("catalogue", True, f"{found} statement{'' if found == 1 else 's'}, as written")
 
 
 def _extras() -> Iterator[Check]:

@@ -222,10 +222,13 @@ class Executor:
         options = retention.options() if retention is not None else {}
         if statement.properties.get(STORAGE) == "delta":
             options[STORAGE] = "delta"
-        spec = TableSpec(statement.name, stored(schema, retention), statement.key, options)
+        spec = TableSpec(
+            statement.name, stored(schema, retention), statement.key, options, statement=entry.text
+        )
         with self._room(statement.name):
-            self._store.create(spec, edition=entry.edition)
+            self._catalog.announce(entry)
             try:
+                self._store.create(spec, edition=entry.edition)
                 self._catalog.put(entry)
             except BaseException:
                 self._jobs.remove(entry)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from velostream.errors import DuplicateNameError, JobError, UnknownNameError, did_you_mean
+from velostream.errors import DataDirError, DuplicateNameError, JobError, UnknownNameError, did_you_mean
 from velostream.model.jobs import JobState
 from velostream.model.secrets import redact
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Query
@@ -154,7 +154,8 @@ class Jobs:
         entry = self._catalog.draft(statement, name, job=self._catalog.new_job(name))
         opened: Opened | None = None
         try:
-            opened = self._open(entry, stop, tell)
+            self._catalog.announce(entry)
+            opened = self._open(entry, stop, tell, resumed=False)
             yield replace(entry, columns=opened.columns, result=shown(opened.shape.visible)), opened
         except BaseException:
             if opened is not None:
@@ -198,10 +199,10 @@ class Jobs:
             job.tell(JobState.WAITING, reason)
 
         entry = self._entry(job.id)
-        opened = self._open(entry, job.stopping, tell)
+        opened = self._open(entry, job.stopping, tell, resumed=True)
         if isinstance(entry.statement, CreateTable):
             self._fit_table(entry, opened)
-        return self._work(entry, opened, self._output(entry, opened))
+        return self._work(entry, opened, self._output(entry, opened, resumed=True))
 
     def _entry(self, job_id: str) -> Entry:
         found = self._drafts.get(job_id) or next((e for e in self._catalog if e.job == job_id), None)
@@ -217,17 +218,17 @@ class Jobs:
             else:
                 self._catalog.update(entry.name, **changes)
 
-    def _open(self, entry: Entry, stop: Event, tell: Callable[[str], None]) -> Opened:
+    def _open(self, entry: Entry, stop: Event, tell: Callable[[str], None], *, resumed: bool) -> Opened:
         assert entry.job is not None
         statement = _continuous(entry)
         refused = refusal(statement, once=self.site.once)
         if refused is not None:
             raise refused
         if isinstance(statement, CreateTable):
-            return self._open_table(entry, statement, stop, tell)
+            return self._open_table(entry, statement, stop, tell, resumed=resumed)
         await_sink(*target(statement), self.site.settings, stop, tell)
         query = outgoing(_query(statement))
-        opened = self._open_query(entry, query, stop, tell, table=False)
+        opened = self._open_query(entry, query, stop, tell, table=False, resumed=resumed)
         folder = self._directory.job(entry.job)
         try:
             if not keeps_result(statement, opened):
@@ -239,27 +240,33 @@ class Jobs:
         # Rows that are written once, when they are final, cannot be taken back.
         taken_back = not only_added(opened)
         opened.close()
-        opened = self._open_query(entry, query, stop, tell, table=taken_back, beside=True)
+        opened = self._open_query(entry, query, stop, tell, table=taken_back, beside=True, resumed=resumed)
         try:
             forgets = untouched(common_options(statement.properties), opened)
-            return open_kept(self.site, opened, folder, entry.job, forgets, table=False)
+            return open_kept(self.site, opened, folder, entry.job, forgets, table=False, resumed=resumed)
         except BaseException:
             opened.close()
             raise
 
     def _open_table(
-        self, entry: Entry, statement: CreateTable, stop: Event, tell: Callable[[str], None]
+        self,
+        entry: Entry,
+        statement: CreateTable,
+        stop: Event,
+        tell: Callable[[str], None],
+        *,
+        resumed: bool,
     ) -> Opened:
         assert entry.job is not None
         options = common_options(statement.properties)
-        opened = self._open_query(entry, _query(statement), stop, tell, table=True)
+        opened = self._open_query(entry, _query(statement), stop, tell, table=True, resumed=resumed)
         try:
             forgets = untouched(options, opened)
             if options.retention is None:
                 return opened
             retention_of(options, opened.shape.visible)
             folder = self._directory.job(entry.job)
-            return open_retained(self.site, opened, folder, entry.job, forgets)
+            return open_retained(self.site, opened, folder, entry.job, forgets, resumed=resumed)
         except BaseException:
             opened.close()
             raise
@@ -272,6 +279,7 @@ class Jobs:
         tell: Callable[[str], None],
         *,
         table: bool,
+        resumed: bool,
         beside: bool = False,
     ) -> Opened:
         assert entry.job is not None
@@ -295,6 +303,7 @@ class Jobs:
             options=common_options(statement.properties),
             declared=declared,
             beside=beside,
+            resumed=resumed,
         )
 
     def _work(self, entry: Entry, opened: Opened, output: JobOutput) -> Work:
@@ -346,11 +355,12 @@ class Jobs:
             elif self.site.settings.memory_per_table:
                 options["memory.budget"] = str(self.site.settings.memory_per_table)
             spec = opened.shape.spec(entry.name, options, kind, owner=entry.name)
-            spec = replace(spec, schema=stored(spec.schema, retention))
+            schema = stored(spec.schema, retention)
+            spec = replace(spec, schema=schema, statement=entry.text, job=entry.job)
             self.site.store.create(spec, edition=entry.edition)
         else:
             self._check_written_by_one(entry)
-        return self._output(entry, opened)
+        return self._output(entry, opened, resumed=False)
 
     def _check_written_by_one(self, entry: Entry) -> None:
         """Refuse a place that another statement writes to: neither would know the other's rows."""
@@ -377,16 +387,19 @@ class Jobs:
             table.evolve(schema)
             self._update(entry.job or "", result=opened.shape.visible)
 
-    def _output(self, entry: Entry, opened: Opened) -> JobOutput:
+    def _output(self, entry: Entry, opened: Opened, *, resumed: bool) -> JobOutput:
         statement = _continuous(entry)
         if isinstance(statement, CreateTable):
             return TableOutput(self.site.store.open(entry.name, edition=entry.edition))
         assert entry.job is not None
         folder = self._directory.job(entry.job) / "sink"
         if wants_realtime(statement):
-            return realtime_output(statement, entry.job, folder, opened, self.site.settings)
+            return realtime_output(statement, entry.job, folder, opened, self.site.settings, resumed=resumed)
         letters = self._dead_letters.of_job(entry.job) if self._dead_letters is not None else None
-        return sink_output(statement, entry.name, entry.job, folder, opened, self.site.settings, letters)
+        settings = self.site.settings
+        return sink_output(
+            statement, entry.name, entry.job, folder, opened, settings, letters, resumed=resumed
+        )
 
     # --- ending -----------------------------------------------------------------------------------------
 
@@ -400,16 +413,17 @@ class Jobs:
     def remove(self, entry: Entry) -> None:
         """Delete the table and what the ended job of a dropped statement kept.
 
-        What cannot be deleted now is when the directory is opened again, since no entry speaks of it.
+        What cannot be deleted now is when the directory is opened again, since the catalogue says so.
         """
         if entry.job is not None:
             for name in _query(_continuous(entry)).tables:
-                with suppress(UnknownNameError):
+                with suppress(UnknownNameError, DataDirError):
                     self.site.store.open(name).release_reader(entry.job)
             shutil.rmtree(self._directory.job(entry.job), ignore_errors=True)
         if isinstance(entry.statement, CreateTable):
-            with suppress(UnknownNameError, OSError):
+            with suppress(UnknownNameError, DataDirError, OSError):
                 self.site.store.drop(entry.name, edition=entry.edition)
+        self._catalog.retract(entry)
 
     def stop_all(self) -> None:
         """Stop every job after the batch in hand, all at the same time."""

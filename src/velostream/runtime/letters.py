@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from velostream.errors import UnknownNameError
 from velostream.model.changes import Commit
 from velostream.model.tables import TableSpec
+from velostream.runtime.datadir import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from velostream.serving.store import TableStore
     from velostream.serving.table import Table
 
-NAME = "dead_letters"
+NAME = LETTERS
 KEY = "letter"
 EDITION, INPUT, POSITION, ROW, BATCH = "__job", "__input", "__position", "__row", "__batch"
 SCHEMA = pa.schema(
@@ -88,6 +91,8 @@ def letters_table(store: TableStore) -> Table:
             table.evolve(SCHEMA)
         return table
     # Whole before the old one goes: a crash before that begins again.
+    with suppress(UnknownNameError):
+        store.drop(NAME, edition=_MIGRATED)
     made = store.create(spec, edition=_MIGRATED)
     rows = table.snapshot()
     if rows.num_rows:

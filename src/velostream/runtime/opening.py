@@ -78,6 +78,8 @@ def open_source(
     table: bool,
     whole: bool = True,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    owner: str = "",
+    resumed: bool = False,
 ) -> Source:
     """Open one source of a statement. `known` are columns that an earlier start discovered."""
     connector = connector_for(ref.uri)
@@ -92,6 +94,8 @@ def open_source(
         whole=whole,
         clock=clock,
         most_rows=common_options(ref.properties).max_rows_per_batch,
+        owner=f"{owner} {ref.id}",
+        resumed=resumed,
     )
     options = _options(connector, ref.uri, ref.properties, settings)
     return connector.connector.source(ref.uri, options, context)

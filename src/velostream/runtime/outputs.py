@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from velostream.connectors.journal import Journal
 from velostream.errors import InternalError, UnsupportedError
 from velostream.model.changes import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from velostream.connectors.base import Sink
+    from velostream.connectors.journal import Journal
     from velostream.model.changes import BadRow, Commit, SourceOffsets
     from velostream.runtime.dead_letters import Refused
     from velostream.serving.table import Table
@@ -89,7 +88,7 @@ class TableOutput(JobOutput):
 class SinkOutput(JobOutput):
     """A sink outside; what it contains is kept in a journal beside the checkpoint."""
 
-    def __init__(self, sink: Sink, journal: Path, refused: Refused | None = None) -> None:
+    def __init__(self, sink: Sink, journal: Journal, refused: Refused | None = None) -> None:
         self._sink = sink
         self.refused = refused
         """What is done with rows that the sink can never take."""
@@ -168,8 +167,9 @@ class SinkOutput(JobOutput):
         return pa.concat_tables([removed, added]).append_column(WEIGHT, weights)
 
     def close(self) -> None:
-        """Close the sink."""
+        """Close the sink, and note how far its journal goes."""
         self._sink.close()
+        self._journal.close()
 
 
 class Intent(NamedTuple):
@@ -187,8 +187,8 @@ class SinkJournal:
     does another intent: then the write of the former did not take place.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._journal = Journal(path)
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self.recorded: Mapping[str, Any] | None = None
         self.offsets: SourceOffsets | None = None
         self.replay: str | None = None
@@ -207,6 +207,10 @@ class SinkJournal:
         if entries and "intended" in entries[-1]:
             last = entries[-1]
             self.intent = Intent(last["intended"], last["offsets"], last.get(REPLAY))
+
+    def close(self) -> None:
+        """Note how far it goes."""
+        self._journal.close()
 
     def intend(self, recorded: Mapping[str, Any], offsets: SourceOffsets, replay: str | None = None) -> None:
         """Say what is about to be written."""

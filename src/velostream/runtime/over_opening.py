@@ -20,18 +20,16 @@ from velostream.plan.spark import query_schema, show_empty
 from velostream.runtime.ageing import LiveSource, open_or_make
 from velostream.runtime.opened import planned, with_system_columns
 from velostream.runtime.over_state import CHUNK, state_schema
-from velostream.serving.store import TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from velostream.connectors.base import Source
     from velostream.runtime.opened import Opened
     from velostream.runtime.timing import Timing
-    from velostream.serving.memory import MemoryBudget
+    from velostream.serving.store import TableStore
     from velostream.serving.table import Table
 
 KEPT = "__kept"
@@ -46,14 +44,11 @@ def open_over(
     sources: Mapping[str, Source],
     known: Mapping[str, pa.Schema],
     declared: tuple[tuple[str, pa.DataType], ...],
-    folder: Path,
+    store: TableStore,
     owner: str,
-    budget: MemoryBudget,
 ) -> Opened:
     """Plan the OVER and open the table of its rows; the rest of the query, if any, reads its result."""
     assert timing.over is not None
-    store = TableStore(folder / "live")
-    store.budget = budget
     try:
         inner = timing.over.inner
         given, left = (declared, ()) if inner is None else ((), declared)

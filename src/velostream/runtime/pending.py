@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from velostream.connectors.journal import Journal
+from velostream.connectors.record import Record
 from velostream.runtime.letters import EDITION, KEY
 
 if TYPE_CHECKING:
@@ -24,28 +24,24 @@ class Pending:
     """One small record: which letters leave, or get another reason, if the output has recorded the replay."""
 
     def __init__(self, folder: Path, job_id: str, letters: DeadLetters) -> None:
-        self._path = folder / "replay.jsonl"
+        self._record = Record(folder / "replay.json", f"{job_id} replay", before=folder / "replay.jsonl")
         self._job_id = job_id
         self._letters = letters
-        self._journal: Journal | None = None
 
     def intend(self, token: str, taken: Iterable[int], failing: Mapping[int, str]) -> None:
         """Make durable what happens to letters once the output has recorded the replay."""
         entry = {"token": token, "taken": sorted(taken), "failing": {str(n): r for n, r in failing.items()}}
-        self._opened().rewrite([entry])
+        self._record.save(entry)
 
     def done(self) -> None:
         """The letters are as intended, or the replay did not take place."""
-        self._opened().rewrite([])
+        self._record.save({})
 
     def settle(self, outputs: Iterable[JobOutput], at: datetime) -> None:
         """After a start: end what an earlier one began."""
-        if not self._path.exists():
+        entry = self._record.load()
+        if not entry:
             return
-        entries = self._opened().load()
-        if not entries:
-            return
-        entry = entries[-1]
         if any(output.replayed == entry["token"] for output in outputs):
             rows = self._letters.chosen([*entry["taken"], *map(int, entry["failing"])])
             numbers, jobs = rows[KEY].to_pylist(), rows[EDITION].to_pylist()
@@ -54,8 +50,3 @@ class Pending:
             self._letters.answer(mine & set(entry["taken"]), failing, at)
             log.info("replay", job=self._job_id, reason="what a crash interrupted is done")
         self.done()
-
-    def _opened(self) -> Journal:
-        if self._journal is None:
-            self._journal = Journal(self._path)
-        return self._journal

@@ -13,7 +13,6 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.journal import Journal
 from velostream.errors import InternalError, JobError, SparkEndedError, VelostreamError
 from velostream.plan.realtime import ROW
 from velostream.plan.spark import private_session, translate, translated
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from velostream.connectors.base import Source
     from velostream.connectors.realtime import EndlessSource, RealtimeTarget
+    from velostream.connectors.record import Record
     from velostream.model.changes import Commit, Offset, SourceOffsets
     from velostream.plan.realtime import RowExpression
 
@@ -44,12 +44,14 @@ _PUSHED = "org.apache.spark.sql.catalyst.optimizer.PushDownPredicates"
 class RealtimeOutput(JobOutput):
     """What a query has written, and how far its input was looked at; the query writes by itself."""
 
-    def __init__(self, target: RealtimeTarget, conversion: Conversion, journal: Path) -> None:
+    def __init__(self, target: RealtimeTarget, conversion: Conversion, record: Record) -> None:
         self.target = target
         self.conversion = conversion
-        self._journal = Journal(journal)
-        entries = self._journal.load()
-        last = entries[-1] if entries else {}
+        self._record = record
+        last = record.load()
+        if last is None:
+            last = {}
+            record.save(last)
         self._looked: SourceOffsets | None = last.get("looked")
         self.written: Offset | None = last.get("written")
 
@@ -66,7 +68,7 @@ class RealtimeOutput(JobOutput):
         """Make a new position durable."""
         self._looked = self._looked if looked is None else looked
         self.written = self.written if written is None else written
-        self._journal.rewrite([{"looked": self._looked, "written": self.written}])
+        self._record.save({"looked": self._looked, "written": self.written})
 
 
 class Conversion:

@@ -13,6 +13,7 @@ import structlog
 from sqlglot import exp
 
 from velostream.connectors.base import SinkContext
+from velostream.connectors.record import Record
 from velostream.errors import (
     SourceMissingError,
     SourceNetworkError,
@@ -69,7 +70,7 @@ _SHOWN = 10_000
 
 
 def realtime_output(
-    statement: Writing, job: str, folder: Path, opened: Opened, settings: Settings
+    statement: Writing, job: str, folder: Path, opened: Opened, settings: Settings, *, resumed: bool
 ) -> RealtimeOutput:
     """What a statement writes to, and how far it is; raises what Spark cannot do row by row."""
     uri, properties = target(statement)
@@ -81,7 +82,10 @@ def realtime_output(
         conversion = _conversion(opened, context.schema.names, written_to)
     except UnsupportedError as error:
         raise error.at(statement.location) from error
-    return RealtimeOutput(written_to, conversion, folder / "realtime.jsonl")
+    record = Record(
+        folder / "realtime.json", f"{job} realtime", required=resumed, before=folder / "realtime.jsonl"
+    )
+    return RealtimeOutput(written_to, conversion, record)
 
 
 def _conversion(opened: Opened, names: Sequence[str], written_to: RealtimeTarget) -> Conversion:

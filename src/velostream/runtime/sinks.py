@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.connectors.base import SinkContext
+from velostream.connectors.journal import Journal
 from velostream.errors import UnsupportedError
 from velostream.model.changes import HEADERS
 from velostream.model.statements import CreateStream, InsertIntoSink
@@ -89,6 +90,8 @@ def sink_output(
     opened: Opened,
     settings: Settings,
     letters: DeadLetters | None,
+    *,
+    resumed: bool,
 ) -> SinkOutput:
     """Open what a statement writes to, and settle what an earlier start left."""
     uri, properties = target(statement)
@@ -108,10 +111,12 @@ def sink_output(
         unique=bool(opened.row_key) and _folded(opened.row_key) <= _folded(key),
         job=job,
         refuse=refused,
+        resumed=resumed,
     )
     sink = open_sink(uri, properties, settings, context)
     try:
-        refused.output = output = SinkOutput(sink, folder / "journal", refused)
+        journal = Journal(folder / "journal", f"{job} sink", required=resumed)
+        refused.output = output = SinkOutput(sink, journal, refused)
     except BaseException:
         with suppress(Exception):
             sink.close()

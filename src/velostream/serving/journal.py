@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from velostream.connectors.sealed import ASIDE, sync_folder
 from velostream.errors import CorruptDataError
 from velostream.model.changes import FORGETS, WEIGHT, Commit
 from velostream.serving import description, recovery, snapshots
 from velostream.serving.dictionaries import for_disk, together
-from velostream.serving.log import Log, first_file, sync_folder
+from velostream.serving.log import Log, first_file
 from velostream.serving.schemas import align
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from velostream.model.tables import TableSpec
+    from velostream.serving.description import Description
     from velostream.serving.dictionaries import Dictionaries
     from velostream.serving.recovery import Recovered
     from velostream.serving.segments import Counts, Ids
@@ -82,8 +84,8 @@ class Journal:
     def __init__(self, folder: Path, *, read_only: bool) -> None:
         self.folder = folder
         self.read_only = read_only
-        self.spec, self._form = description.read_spec(folder)
-        self._log = Log(folder)
+        self._description = description.read_spec(folder)
+        self._log = Log(folder, self._description.id)
         self._snapshot_seqs = sorted(snapshots.seq_of(path) for path in snapshots.paths(folder))
         self._damaged: tuple[Path, ...] = ()
         self._repair = False
@@ -93,19 +95,24 @@ class Journal:
         first, whoever writes snapshots the second, so that neither waits for the other."""
         self._not_below = 0
         """Weight at which a snapshot is tried again after one failed."""
-        self._noted = 0
-        """The newest record that `closed.json` names."""
+        self._noted = description.Closed()
+        """What `closed.json` says."""
         self._readers: dict[str, int] = {}
         self._readers_lock = Lock()
         try:
-            self._readers = description.read_readers(folder)
+            self._readers = description.read_readers(folder, self._description.id)
         except CorruptDataError as exc:
             log.warning("%s; its readers register again, or start afresh from a snapshot", exc.message)
             self._save_readers()
         if not read_only:
             # A crash while a file was written aside leaves it behind.
-            for left in folder.glob(f"*{description.ASIDE}"):
+            for left in folder.glob(f"*{ASIDE}"):
                 left.unlink()
+
+    @property
+    def spec(self) -> TableSpec:
+        """What the table is."""
+        return self._description.spec
 
     @staticmethod
     def create(folder: Path, spec: TableSpec) -> None:
@@ -121,8 +128,11 @@ class Journal:
 
     def recover(self, dictionaries: Dictionaries) -> Recovered:
         """The newest version: the newest good snapshot, and the log since."""
-        recovered = recovery.recover(self.folder, self.spec, self._form, dictionaries)
+        recovered = recovery.recover(self.folder, self._description, dictionaries)
         self._log.resume(recovered.replay, writing=not self.read_only)
+        if self._description.id is None and not self.read_only:
+            # Of an earlier format: from now on its files say that they are its own.
+            self.write_spec(self.spec)
         self._noted = recovered.closed
         self._written = recovered.weight
         self._damaged = recovered.damaged
@@ -139,6 +149,7 @@ class Journal:
         """Make one commit durable; raises TableError and keeps nothing of it when the disk refuses."""
         body = None if change.empty else change.body(limit)
         header = {
+            **_origin(self._description),
             "version": version,
             "limit": limit + change.added.num_rows,
             "commit": recovery.commit_to_json(commit),
@@ -147,17 +158,19 @@ class Journal:
 
     def write_spec(self, spec: TableSpec) -> None:
         """Replace the description durably, for a schema that widened."""
-        description.write_spec(self.folder, spec)
-        self.spec = spec
+        self._description = description.write_spec(self.folder, spec, self._description)
+        self._log.of = self._description.id
 
     def close(self, *, dropped: bool = False) -> None:
         """Let go of files, and note how far the log goes."""
-        if not self.read_only and not dropped and self._log.last > self._noted:
+        now = description.Closed(self._log.last, self._description.number)
+        if not self.read_only and not dropped and now != self._noted:
             try:
-                description.write(self.folder / description.CLOSED, {"seq": self._log.last})
+                of = self._description.id
+                description.write(self.folder / description.CLOSED, asdict(now), of=of)
             except OSError as exc:
                 log.warning('cannot write in "%s": %s; only a check is lost', self.folder, exc.strerror)
-        self._noted = self._log.last
+        self._noted = now
         self._log.close()
 
     # --- snapshots ----------------------------------------------------------------------------------
@@ -196,6 +209,7 @@ class Journal:
         """
         at = cut.version
         header: dict[str, Any] = {
+            **_origin(self._description),
             "seq": cut.seq,
             "version": at.number,
             "limit": at.limit,
@@ -267,7 +281,8 @@ class Journal:
         if self.read_only:
             return
         try:
-            description.write(self.folder / description.READERS, {"readers": self._readers}, durable=False)
+            content, of = {"readers": self._readers}, self._description.id
+            description.write(self.folder / description.READERS, content, of=of, durable=False)
         except OSError as exc:
             log.warning(
                 'cannot write in "%s": %s; readers are known until the end', self.folder, exc.strerror
@@ -328,6 +343,11 @@ class Journal:
         except FileNotFoundError:
             # The writer removed a file in between, or the table was dropped.
             return sum(size for _, size in self._log.sizes()) if self.folder.is_dir() else 0
+
+
+def _origin(of: Description) -> dict[str, Any]:
+    """What a record says of where it belongs: the table, and the description that it was written under."""
+    return {"of": of.id, "description": of.number}
 
 
 def with_schema(spec: TableSpec, schema: pa.Schema) -> TableSpec:

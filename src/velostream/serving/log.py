@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from velostream.connectors.sealed import sync_folder
 from velostream.errors import CorruptDataError, LaggingReaderError, TableError, TableStorageError
 from velostream.serving.frames import Frame, FrameFile, corrupt, encode
 
@@ -45,8 +46,10 @@ class Log:
     One thread appends and rotates; another may trim meanwhile, and any may read.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, of: str | None = None) -> None:
         self._folder = folder
+        self.of = of
+        """The id of the table, which its records carry."""
         self._files = files_in(folder)
         self._files_lock = Lock()
         self._marks: dict[Path, list[Mark]] = {}
@@ -166,6 +169,12 @@ class Log:
         files = self._files
         if after < upto and (not files or files[0].base > after):
             raise lagging(table, after, files[0].base if files else upto)
+        if after > upto:
+            raise LaggingReaderError(
+                f'table "{table}" is at version {upto}, and version {after} of it was read before',
+                detail="it was put back as it had been",
+                hint="read a snapshot and go on from its version",
+            )
         seq: int | None = None
         for number, file in enumerate(files):
             if number + 1 < len(files) and files[number + 1].base <= after:
@@ -180,7 +189,7 @@ class Log:
             try:
                 for frame in FrameFile(file.path, size).frames(start.offset):
                     seq += 1
-                    if frame.header["seq"] != seq:
+                    if frame.header["seq"] != seq or foreign(frame.header, self.of):
                         raise lagging(table, after, file.base)
                     if after < frame.header["version"] <= upto and frame.body.size:
                         yield frame
@@ -223,8 +232,9 @@ class Log:
 class Replay:
     """The records after number `after`, each checked, then where the log ends."""
 
-    def __init__(self, folder: Path, after: int, end: tuple[Path, int] | None = None) -> None:
+    def __init__(self, folder: Path, of: str | None, after: int, end: tuple[Path, int] | None = None) -> None:
         self._files = files_in(folder)
+        self._of = of
         self._folder = folder
         self._after = after
         self._end = end
@@ -250,9 +260,9 @@ class Replay:
                 raise corrupt(
                     f'file "{file.path}" starts with record {file.first}, record {self.last + 1} is missing'
                 )
-            yield from self._of(file, newest=file is wanted[-1])
+            yield from self._frames_of(file, newest=file is wanted[-1])
 
-    def _of(self, file: LogFile, *, newest: bool) -> Iterator[Frame]:
+    def _frames_of(self, file: LogFile, *, newest: bool) -> Iterator[Frame]:
         size = self._end[1] if self._end is not None and self._end[0] == file.path else None
         reader = FrameFile(file.path, size)
         seq = file.first - 1
@@ -263,6 +273,8 @@ class Replay:
                     f'file "{file.path}" is damaged at byte {frame.offset}',
                     f"record {frame.header['seq']} follows record {seq - 1}",
                 )
+            if foreign(frame.header, self._of):
+                raise corrupt(f'file "{file.path}" is of another table than the description beside it')
             if seq > self._after:
                 self.last = seq
                 if newest:
@@ -294,21 +306,17 @@ def first_file(folder: Path, first: int = 1, base: int = 0) -> Path:
     return folder / f"log-{first:016d}-{base:016d}.frames"
 
 
+def foreign(header: dict[str, Any], of: str | None) -> bool:
+    """Whether a record or a snapshot is of another table; those of earlier formats do not tell."""
+    return of is not None and header.get("of", of) != of
+
+
 def lagging(table: str, after: int, oldest: int) -> LaggingReaderError:
     """The error for a reader whose place in the log is gone."""
     return LaggingReaderError(
         f'changes of table "{table}" after version {after} are no longer kept; the oldest kept is {oldest}',
         hint="read a snapshot and go on from its version",
     )
-
-
-def sync_folder(folder: Path) -> None:
-    """Make created, renamed and removed names durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _write_all(descriptor: int, parts: list[bytes | pa.Buffer]) -> int:

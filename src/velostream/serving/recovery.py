@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from velostream.model.tables import TableSpec
+    from velostream.serving.description import Description
     from velostream.serving.dictionaries import Dictionaries
 
 log = logging.getLogger("velostream.serving")
@@ -44,8 +45,8 @@ class Recovered:
     replay: Replay
     weight: int
     """Of the records since the snapshot, see `weight_of`."""
-    closed: int
-    """The newest record that closing noted."""
+    closed: description.Closed
+    """What closing noted."""
     damaged: tuple[Path, ...]
     """Snapshots that could not be read; an older one and the log stood in for them."""
 
@@ -57,8 +58,7 @@ def weight_of(size: int) -> int:
 
 def recover(
     folder: Path,
-    spec: TableSpec,
-    form: int,
+    of: Description,
     dictionaries: Dictionaries,
     end: tuple[Path, int] | None = None,
 ) -> Recovered:
@@ -70,41 +70,43 @@ def recover(
     damaged = []
     for path in snapshots.paths(folder):
         try:
-            snapshot = snapshots.read(path)
+            snapshot = snapshots.read(path, of=of.id)
         except CorruptDataError as exc:
             damage = damage or exc
             damaged.append(path)
             continue
-        return since(folder, spec, form, snapshot, dictionaries, end, tuple(damaged))
+        return since(folder, of, snapshot, dictionaries, end, tuple(damaged))
     if damage is not None and not _from_the_start(folder):
         raise damage
-    return since(folder, spec, form, None, dictionaries, end, tuple(damaged))
+    return since(folder, of, None, dictionaries, end, tuple(damaged))
 
 
 def since(
     folder: Path,
-    spec: TableSpec,
-    form: int,
+    of: Description,
     snapshot: snapshots.Snapshot | None,
     dictionaries: Dictionaries,
     end: tuple[Path, int] | None = None,
     damaged: tuple[Path, ...] = (),
 ) -> Recovered:
     """The newest version from this snapshot (None: from nothing) and the log."""
+    spec = of.spec
     views: Views = ()
+    written_under = 0
     version, limit, commit, seq = 0, 0, None, 0
     if snapshot is not None:
         header = snapshot.header
         version, limit, commit = header["version"], header["limit"], _commit_from(header["commit"])
         seq = snapshot.seq
+        _check_description(folder, of, header.get("description", 0))
         stored = [batch.select(physical(batch)) for batch in snapshot.batches]
         aligned = [
             _one_batch(dictionaries, align(batch, spec.schema, spec.name, stored=True)) for batch in stored
         ]
         views = snapshots.to_views(snapshot, aligned)
-    if form > 1 and not files_in(folder):
+    if of.form > 1 and not files_in(folder):
         raise corrupt(f'the log in "{folder}" is missing')
-    replay = Replay(folder, seq, end)
+    replay = Replay(folder, of.id, seq, end)
     bodies = []
     weight = 0
     for frame in replay.frames():
@@ -114,9 +116,18 @@ def since(
         if rows is not None:
             bodies.append(rows)
         weight += weight_of(frame.end - frame.offset)
-    closed = _check_end(folder, replay)
+        written_under = max(written_under, frame.header.get("description", 0))
+    closed = _check_end(folder, of, replay)
+    _check_description(folder, of, max(written_under, closed.description))
     views = _applied(views, bodies, spec, dictionaries)
     return Recovered(version, limit, commit, views, replay, weight, closed, damaged)
+
+
+def _check_description(folder: Path, of: Description, written_under: int) -> None:
+    """Records and notes say under which description they were written: it may be newer, never older."""
+    if of.id is not None and written_under > of.number:
+        path = folder / description.DESCRIPTION
+        raise corrupt(f'file "{path}" is older than the table', "its columns may be others since")
 
 
 def _from_the_start(folder: Path) -> bool:
@@ -124,19 +135,19 @@ def _from_the_start(folder: Path) -> bool:
     return bool(files) and files[0].first == 1
 
 
-def _check_end(folder: Path, replay: Replay) -> int:
+def _check_end(folder: Path, of: Description, replay: Replay) -> description.Closed:
     """A log that lost its end looks like one that never had it, but for what closing noted."""
     try:
-        closed = description.read_closed(folder)
+        closed = description.read_closed(folder, of.id)
     except CorruptDataError as exc:
         log.warning("%s; it is not needed and will be written again", exc.message)
-        return 0
-    if replay.last < closed:
+        return description.Closed()
+    if replay.last < closed.seq:
         files = files_in(folder)
         newest = f'file "{files[-1].path}"' if files else f'the log in "{folder}"'
         raise corrupt(
             f"{newest} is cut off",
-            f"it ends with record {replay.last}, but record {closed} was written before the table was closed",
+            f"it ends with record {replay.last}, but record {closed.seq} was there when it was closed",
         )
     return closed
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from velostream.connectors.sealed import sync_folder
 from velostream.errors import CorruptDataError
 from velostream.serving.dictionaries import for_disk
 from velostream.serving.frames import FrameFile, corrupt, encode
-from velostream.serving.log import sync_folder
+from velostream.serving.log import foreign
 from velostream.serving.segments import Segment, SegmentView, Views, narrowed
 
 if TYPE_CHECKING:
@@ -120,8 +121,11 @@ def check(path: Path, stopped: Callable[[], bool]) -> None:
     read(path, stopped)
 
 
-def read(path: Path, stopped: Callable[[], bool] = lambda: False) -> Snapshot:
-    """Read and check a snapshot; raises CorruptDataError naming the file and the byte."""
+def read(path: Path, stopped: Callable[[], bool] = lambda: False, of: str | None = None) -> Snapshot:
+    """Read and check a snapshot; raises CorruptDataError naming the file and the byte.
+
+    `of`: the id of the table that it must be of.
+    """
     header: dict[str, Any] | None = None
     batches: list[pa.RecordBatch] = []
     ended = False
@@ -139,6 +143,8 @@ def read(path: Path, stopped: Callable[[], bool] = lambda: False) -> Snapshot:
             batches.extend(rows.to_batches() if rows is not None else [])
     if header is None or not ended or reader.torn_at is not None:
         raise corrupt(f'file "{path}" is incomplete at byte {path.stat().st_size}')
+    if foreign(header, of):
+        raise corrupt(f'file "{path}" is of another table')
     if header["seq"] != seq_of(path):
         raise corrupt(f'file "{path}" has a wrong name', f"it holds record {header['seq']} last")
     return Snapshot(header["seq"], header, tuple(batch for batch in batches if batch.num_rows))

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import quote, unquote
 
+from velostream.connectors.sealed import sync_folder
 from velostream.errors import (
     ClosedError,
     DataDirError,
@@ -22,26 +22,21 @@ from velostream.errors import (
 from velostream.model.lifetime import Lifetime
 from velostream.serving import description
 from velostream.serving.ending import End
+from velostream.serving.folders import ASIDE, folder_name, name_and_edition
+from velostream.serving.frames import corrupt
 from velostream.serving.journal import Journal
-from velostream.serving.log import sync_folder
 from velostream.serving.memory import MemoryBudget
 from velostream.serving.questions import Questions
 from velostream.serving.table import Table
 from velostream.serving.verification import TableReport, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from velostream.model.tables import TableSpec
     from velostream.serving.stats import TableStats
     from velostream.serving.version import TableVersion
-
-_ASIDE = "."
-"""Folders being made or removed start with it; table folders never do."""
-_EDITION = "@"
-"""Stands in a folder's name between the table's name, where it would be escaped, and the edition."""
-
 
 STORAGE = "table.storage"
 """Option of a table that tells where it lives, if not in memory."""
@@ -67,7 +62,7 @@ class TableStore:
     unfinished record at the end of a log, which is ignored.
 
     A table may be built anew beside the one of its name, as its next edition. Which edition a name stands for
-    is the caller's to remember: `editions` where it is not 0, and later `publish`.
+    is the caller's to remember: `editions` of all tables that there should be, and later `publish`.
     """
 
     def __init__(
@@ -77,8 +72,11 @@ class TableStore:
         read_only: bool = False,
         editions: Mapping[str, int] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        complete: bool = False,
     ) -> None:
         self._root = root
+        self._complete = complete
+        """Whether every table that is asked for was made before."""
         self._clock = clock
         self._read_only = read_only
         self._open: dict[tuple[str, int], Table] = {}
@@ -93,7 +91,7 @@ class TableStore:
         """Where tables live that are not in memory, by the name of the storage; lent by the runtime."""
         if not read_only:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for folder in root.glob(f"{_ASIDE}*"):
+            for folder in root.glob(f"{ASIDE}*"):
                 shutil.rmtree(folder)
 
     def create(self, spec: TableSpec, *, edition: int | None = None) -> Table:
@@ -119,7 +117,11 @@ class TableStore:
             table = self._open.get((name, number))
             if table is None:
                 folder = self._existing(name, number)
-                storage = self._storage_of(description.read_spec(folder)[0])
+                spec = description.read_spec(folder).spec
+                if spec.name != name:
+                    path = folder / description.DESCRIPTION
+                    raise corrupt(f'file "{path}" is of table "{spec.name}", not of "{name}"')
+                storage = self._storage_of(spec)
                 if storage is not None:
                     table = storage.open(folder, read_only=self._read_only)
                 else:
@@ -173,21 +175,13 @@ class TableStore:
             self._check_writable()
             self._remove(name, self._edition(name, edition))
 
-    def keep(self, names: Container[str]) -> None:
-        """Remove every table of another name, and every edition that is not published."""
-        with self._lock:
-            self._check_writable()
-            for name, edition in self._there():
-                if name not in names or edition != self._edition(name, None):
-                    self._remove(name, edition)
-
     def _remove(self, name: str, edition: int) -> None:
-        folder = self._existing(name, edition)
         table = self._open.pop((name, edition), None)
         if table is not None:
             replaced = self._edition(name, None) != edition
             table.close(End.REPLACED if replaced else End.DROPPED)
-        aside = self._root / f"{_ASIDE}dropped-{folder.name}"
+        folder = self._existing(name, edition)
+        aside = self._root / f"{ASIDE}dropped-{folder.name}"
         folder.rename(aside)
         if self._editions.get(name) == edition:
             del self._editions[name]
@@ -203,7 +197,7 @@ class TableStore:
             if table is None:
                 folder = self._existing(name, number)
                 try:
-                    storage = self._storage_of(description.read_spec(folder)[0])
+                    storage = self._storage_of(description.read_spec(folder).spec)
                 except DataDirError:
                     storage = None
                 return replace(storage.verify(folder) if storage else verify(folder), name=name)
@@ -232,26 +226,26 @@ class TableStore:
     def _there(self) -> list[tuple[str, int]]:
         """Names and editions of all folders."""
         paths = self._root.iterdir() if self._root.is_dir() else ()
-        folders = [path.name for path in paths if path.is_dir() and not path.name.startswith(_ASIDE)]
-        parts = (folder.partition(_EDITION) for folder in folders)
-        return [(unquote(name), int(edition or 0)) for name, _, edition in parts]
+        return [
+            name_and_edition(path.name) for path in paths if path.is_dir() and not path.name.startswith(ASIDE)
+        ]
 
     def _edition(self, name: str, edition: int | None) -> int:
         return self._editions.get(name, 0) if edition is None else edition
 
     def _folder(self, name: str, edition: int) -> Path:
-        folder = quote(name, safe="")
-        if folder.startswith("."):
-            folder = "%2E" + folder[1:]
-        if not folder or len(folder) > 200:
+        folder = folder_name(name, edition)
+        if not name or len(folder) > 200:
             raise TableError(f'"{name}" cannot be the name of a table', hint="use a shorter name")
-        return self._root / (f"{folder}{_EDITION}{edition}" if edition else folder)
+        return self._root / folder
 
     def _existing(self, name: str, edition: int) -> Path:
         folder = self._folder(name, edition)
-        if not folder.is_dir():
-            raise UnknownNameError(f'table "{name}" does not exist', hint=did_you_mean(name, self.names()))
-        return folder
+        if folder.is_dir():
+            return folder
+        if self._complete or self._editions.get(name) == edition:
+            raise corrupt(f'folder "{folder}" of table "{name}" is missing')
+        raise UnknownNameError(f'table "{name}" does not exist', hint=did_you_mean(name, self.names()))
 
     def _check_writable(self) -> None:
         self.lifetime.check()

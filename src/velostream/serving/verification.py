@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from velostream.connectors.sealed import ASIDE
 from velostream.errors import CorruptDataError, DataDirError, TableError
 from velostream.serving import description, recovery, snapshots
 from velostream.serving.dictionaries import Dictionaries, plain, together
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from velostream.model.tables import TableSpec
+    from velostream.serving.description import Description
     from velostream.serving.segments import Views
 
     Found = tuple["FileState", int | None]
@@ -88,10 +90,10 @@ def verify(folder: Path, end: tuple[Path, int] | None = None) -> TableReport:
     files = tuple(_files(folder, end))
     name = folder.name
     try:
-        spec, form = description.read_spec(folder)
-        name = spec.name
-        recovered = recovery.recover(folder, spec, form, Dictionaries(spec), end)
-        _compare(folder, spec, form, recovered, end)
+        of = description.read_spec(folder)
+        name = of.spec.name
+        recovered = recovery.recover(folder, of, Dictionaries(of.spec), end)
+        _compare(folder, of, recovered, end)
     except (DataDirError, TableError) as exc:
         told = exc.message + (f" ({exc.detail})" if exc.detail else "")
         hint = REMEDY if isinstance(exc, CorruptDataError) else exc.hint
@@ -123,7 +125,7 @@ def _files(folder: Path, end: tuple[Path, int] | None) -> Iterator[FileReport]:
     for path in sorted(folder.iterdir()):
         if path in checks:
             yield _checked(path, checks[path])
-        elif path.suffix == description.ASIDE and end is None:
+        elif path.suffix == ASIDE and end is None:
             yield FileReport(path.name, FileState.LEFT_OVER, path.stat().st_size)
 
 
@@ -169,17 +171,17 @@ def _log(file: LogFile, later: LogFile | None, size: int | None) -> Found:
 
 def _compare(
     folder: Path,
-    spec: TableSpec,
-    form: int,
+    of: Description,
     newest: recovery.Recovered,
     end: tuple[Path, int] | None,
 ) -> None:
     """Every good snapshot and the log since it lead to the same rows, or one of them is wrong."""
+    spec = of.spec
     expected = _rows(newest.views, spec)
     for path in snapshots.paths(folder)[1:]:
         try:
-            snapshot = snapshots.read(path)
-            other = recovery.since(folder, spec, form, snapshot, Dictionaries(spec), end)
+            snapshot = snapshots.read(path, of=of.id)
+            other = recovery.since(folder, of, snapshot, Dictionaries(spec), end)
         except DataDirError:
             # Reported with its file; the newest snapshot does not need it.
             continue

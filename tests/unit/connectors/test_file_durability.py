@@ -55,7 +55,7 @@ def test_a_torn_journal_entry_is_cut_off_and_a_damaged_one_is_an_error(tmp_path)
     assert keys(reader.settle()) == ["1", "3"]
     whole = entries.read_bytes()
     entries.write_bytes(whole.replace(b'"position":1', b'"position":7', 1))
-    with pytest.raises(CorruptDataError, match="is damaged at byte 0"):
+    with pytest.raises(CorruptDataError, match=r"is damaged at byte \d\d"):
         reader.reopen()
 
 
@@ -149,4 +149,5 @@ def test_a_full_disk_when_the_journal_is_shortened(tmp_path, monkeypatch, caplog
     reader.reopen()
     assert keys(reader.settle()) == ["1", "3"]
     reader.source.commit(reader.offset)
-    assert len((tmp_path / "spool" / "journal").read_text().splitlines()) == 1
+    head, _ = (tmp_path / "spool" / "journal").read_text().splitlines()
+    assert '"journal":' in head, "whose it is, and all that is there"

@@ -170,14 +170,17 @@ def test_parts_appear_whole_and_those_beyond_the_record_go(tmp_path, name):
     target = f"{tmp_path / name}/" if name.endswith("/") else tmp_path / name
     sink = open_sink(target, tmp_path / "state", **form)
     sink.recover(None)
-    sink.write(0, rows(1))
-    recorded = sink.write(1, rows(2))
-    assert sink.write(2, rows()) == {"batch": 2}
+    older = sink.write(0, rows(1))
+    sink.write(1, rows(2))
+    recorded = sink.write(2, rows())
+    assert recorded == {"batch": 2}
     sink.write(3, rows(9))
     (Path(target) / "foreign.parquet").write_bytes((next(Path(target).glob("*-0000000000.*"))).read_bytes())
     sink = open_sink(target, tmp_path / "state", **form)
+    with pytest.raises(SinkChangedError, match="holds 4 steps of this job, and 1 are known here"):
+        sink.recover(older)
     sink.recover(recorded)
-    sink.write(2, rows(3))
+    sink.write(3, rows(3))
     assert sorted(pq.read_table(target)["id"].to_pylist()) == [1, 1, 2, 3]
     assert pq.read_table(target)["price"].type == pa.decimal128(15, 2)
 

@@ -14,7 +14,8 @@ import velostream
 from velostream.errors import CorruptDataError, DataDirError
 from velostream.runtime import database, logs
 from velostream.runtime.catalog import remembered
-from velostream.runtime.datadir import DataDirectory, write_json
+from velostream.runtime.catalog_file import CatalogFile
+from velostream.runtime.datadir import FORMAT, DataDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,13 +37,15 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "catalog.json"
-    write_json(path, {"a": 1})
+    file = CatalogFile(tmp_path)
+    file.write({"entries": [1]})
+    before = file.path.read_bytes()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(DataDirError, match=r"catalog\.json cannot be written: no space left on device"):
-            write_json(path, {"a": 2})
-    assert path.read_text() == '{\n "a": 1\n}'
+            file.write({"entries": [2]})
+    assert file.path.read_bytes() == before
+    assert CatalogFile(tmp_path).read() == {"format": FORMAT, "entries": [1]}
 
 
 def test_a_file_in_its_place(tmp_path: Path) -> None:
@@ -56,10 +59,11 @@ def test_a_file_in_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "error", "message"),
     [
-        ('{"format": 9, "entries": []}', DataDirError, "has format 9, this version reads 1"),
+        ('{"format": 9, "entries": []}', DataDirError, "has format 9, this version reads 2"),
         ("{", CorruptDataError, r"catalog\.json is damaged"),
         ("[]", CorruptDataError, r"catalog\.json is damaged"),
         ('{"format": 1}', CorruptDataError, r"catalog\.json is damaged"),
+        ('{"format": 2, "entries": []}', CorruptDataError, r"catalog\.json is damaged: it has no checksum"),
     ],
 )
 def test_a_catalogue_that_cannot_be_read(
@@ -88,9 +92,10 @@ def test_a_free_directory_is_free_while_others_look(tmp_path: Path) -> None:
 
 
 def test_only_the_owner_may_read_statements(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.json"
-    for value in (1, 2):
-        write_json(path, value)
+    file = CatalogFile(tmp_path)
+    for _ in range(2):
+        file.write({"entries": []})
+    for path in (file.path, *file.copies.iterdir()):
         assert path.stat().st_mode & 0o777 == 0o600
 
 

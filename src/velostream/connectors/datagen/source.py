@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,7 @@ import pyarrow as pa
 from velostream.connectors.base import Source, SourceContext
 from velostream.connectors.datagen.generators import generator
 from velostream.connectors.datagen.values import Mix, Moment, Values
-from velostream.errors import CorruptDataError
+from velostream.connectors.record import Record
 from velostream.model.changes import Located
 
 if TYPE_CHECKING:
@@ -113,21 +111,14 @@ class DatagenSource(Source):
 
     def _creation(self) -> datetime:
         """The instant of creation, made durable before the first row is handed out."""
-        path = self._context.spool / "created.json"
-        if path.exists():
-            try:
-                return datetime.fromisoformat(json.loads(path.read_text())["created_at"])
-            except (ValueError, KeyError) as exc:
-                raise CorruptDataError(f"{path} does not hold the generator's start") from exc
-        created = self._context.clock().astimezone(UTC)
-        self._context.spool.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        with partial.open("w") as out:
-            json.dump({"created_at": created.isoformat()}, out)
-            out.flush()
-            os.fsync(out.fileno())
-        partial.replace(path)
-        return created
+        context = self._context
+        record = Record(context.spool / "created.json", f"{context.owner} created", required=context.resumed)
+        found = record.load()
+        if found is None:
+            context.spool.mkdir(parents=True, exist_ok=True)
+            found = {"created_at": context.clock().astimezone(UTC).isoformat()}
+            record.save(found)
+        return datetime.fromisoformat(found["created_at"])
 
 
 def _micros(moment: datetime) -> int:

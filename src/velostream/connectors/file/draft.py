@@ -14,8 +14,9 @@ from velostream.connectors.file.instants import packed
 from velostream.connectors.file.layout import format_of
 from velostream.connectors.file.segment_text import SegmentText
 from velostream.connectors.file.segments import FileState, Piece, PieceId, Segment, SpooledBadRow
-from velostream.connectors.file.spool import Entry, Spool, resolve
+from velostream.connectors.file.spool import INDEX, INSTANTS, Entry, Spool, resolve
 from velostream.connectors.file.written import WrittenFiles
+from velostream.connectors.sealed import checksum
 from velostream.errors import SourceStorageError
 from velostream.formats.records import Records, record_positions, split_text
 
@@ -89,12 +90,13 @@ class Draft:
     ) -> PieceId:
         """A whole file in a binary format, which `write` puts at the path it is given."""
         name = self._spool.new_name(kind)
-        target = self._spool.segment_folder / name
+        target = self._spool.place(name)
         with _naming(target), self._written.writing(target):
             write(target)
         size = target.stat().st_size
         piece = Piece(path, 0, rows, size)
-        segment = Segment(name, kind, rows, size, self._at_micros, (piece,), columns)
+        sums = (checksum(target),)
+        segment = Segment(name, kind, rows, size, self._at_micros, (piece,), columns, sums=sums)
         self._known[name] = segment
         self._entry.added.append(segment)
         self.bytes_added += size
@@ -267,6 +269,13 @@ class Draft:
     def _write(self, buffer: _Buffer, at_micros: int) -> Segment:
         indexed = any(starts is not None for starts in buffer.starts)
         rows = sum(piece.rows for piece in buffer.pieces)
+        place = self._spool.place(buffer.name)
+        sums = [self._save(place, buffer.texts)]
+        if indexed:
+            sums.append(self._write_index(buffer))
+        if buffer.instants:
+            instants = [packed(np.concatenate(buffer.instants))]
+            sums.append(self._save(self._spool.place(buffer.name, INSTANTS), instants))
         segment = Segment(
             buffer.name,
             "text",
@@ -279,27 +288,24 @@ class Draft:
             indexed,
             timed=bool(buffer.instants),
             plain=buffer.plain,
+            sums=tuple(sums),
         )
-        self._save(self._spool.path(segment), buffer.texts)
-        if indexed:
-            self._write_index(segment, buffer)
-        if buffer.instants:
-            self._save(self._spool.instants_path(segment), [packed(np.concatenate(buffer.instants))])
         self._known[segment.name] = segment
         return segment
 
-    def _write_index(self, segment: Segment, buffer: _Buffer) -> None:
+    def _write_index(self, buffer: _Buffer) -> int:
         parts = []
         for text, piece, starts in zip(buffer.texts, buffer.pieces, buffer.starts, strict=True):
             if starts is None:
                 records = split_text(text, buffer.separator)
                 starts = piece.start + record_positions(records, piece.line_end)
             parts.append(starts)
-        self._save(self._spool.index_path(segment), [np.concatenate(parts).astype("<i8").tobytes()])
+        text = np.concatenate(parts).astype("<i8").tobytes()
+        return self._save(self._spool.place(buffer.name, INDEX), [text])
 
-    def _save(self, path: Path, parts: Iterable[bytes]) -> None:
+    def _save(self, path: Path, parts: Iterable[bytes]) -> int:
         with _naming(path):
-            self._written.save(path, parts)
+            return self._written.save(path, parts)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from velostream.connectors.file.instants import packed
 from velostream.connectors.file.layout import format_of
 from velostream.connectors.file.segment_text import SegmentText
 from velostream.connectors.file.segments import Piece, PieceId, Segment
+from velostream.connectors.file.spool import INDEX, INSTANTS
 from velostream.connectors.file.written import WrittenFiles
 from velostream.formats.records import join_records
 
@@ -119,7 +120,13 @@ class _Merge:
                 if self._indexed:
                     starts.append(reader.starts(number))
         texts = [text for run in self._runs for text in run.texts]
-        segment = Segment(
+        sums = [self._written.save(self._spool.place(self._name), texts)]
+        if self._indexed:
+            text = np.concatenate(starts).astype("<i8").tobytes()
+            sums.append(self._written.save(self._spool.place(self._name, INDEX), [text]))
+        packed_instants = [packed(np.concatenate(instants))]
+        sums.append(self._written.save(self._spool.place(self._name, INSTANTS), packed_instants))
+        return Segment(
             self._name,
             "text",
             sum(member.rows for member in self._members),
@@ -131,14 +138,8 @@ class _Merge:
             self._indexed,
             timed=True,
             plain=all(member.plain for member in self._members),
+            sums=tuple(sums),
         )
-        self._written.save(self._spool.path(segment), texts)
-        self._written.save(self._spool.instants_path(segment), [packed(np.concatenate(instants))])
-        if self._indexed:
-            self._written.save(
-                self._spool.index_path(segment), [np.concatenate(starts).astype("<i8").tobytes()]
-            )
-        return segment
 
     def abandon(self) -> None:
         """Delete what was written."""

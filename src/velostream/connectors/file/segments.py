@@ -48,6 +48,8 @@ class Segment:
     """Whether its records were read at several instants, which lie beside it; `at_micros` is the first."""
     plain: bool = False
     """See `Records.plain`."""
+    sums: tuple[int, ...] = ()
+    """Checksums of the file, then of its index and its instants if it has them; earlier versions had none."""
 
     @property
     def path(self) -> str:
@@ -68,6 +70,7 @@ class Segment:
             "x": self.indexed,
             "i": self.timed,
             "d": self.plain,
+            "z": list(self.sums),
         }
 
     @classmethod
@@ -85,6 +88,7 @@ class Segment:
             data["x"],
             data.get("i", False),
             data.get("d", False),
+            tuple(data.get("z", ())),
         )
 
 

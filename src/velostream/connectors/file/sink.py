@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from contextlib import suppress
@@ -13,14 +12,15 @@ from zlib import crc32
 
 from velostream.connectors.base import Sink, SinkContext
 from velostream.connectors.file.layout import format_of
-from velostream.connectors.journal import sync_folder
+from velostream.connectors.record import Record
+from velostream.connectors.sealed import sync_folder
 from velostream.errors import SinkChangedError, SinkError, SourceConfigError, UnsupportedError
 from velostream.formats.csv_text import CsvDialect
 from velostream.formats.csv_writing import csv_header, csv_lines
 from velostream.formats.json_text import json_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -122,8 +122,7 @@ class GrowingSink(Sink):
         self._intent = Intent(context.state / "intent")
         header = encoder.header(context.schema)
         begin = _remember(
-            context.state / "begin.json",
-            lambda: {"length": _appendable(path, header), "columns": self._schema.names},
+            context, lambda: {"length": _appendable(path, header), "columns": self._schema.names}
         )
         if header and begin["columns"] != context.schema.names:
             raise UnsupportedError(
@@ -260,9 +259,7 @@ class PartsSink(Sink):
         self._encoder = encoder
         self._schema = context.schema
         types = {field.name: str(field.type) for field in context.schema}
-        begin = _remember(
-            context.state / "begin.json", lambda: {"id": uuid.uuid4().hex[:8], "columns": types}
-        )
+        begin = _remember(context, lambda: {"id": uuid.uuid4().hex[:8], "columns": types})
         self._id = begin["id"]
         for name, kind in begin["columns"].items():
             if encoder.form == "parquet" and types.get(name, kind) != kind:
@@ -298,28 +295,32 @@ class PartsSink(Sink):
             return
         for path in self._folder.glob(f".part-{self._id}-*.partial"):
             path.unlink(missing_ok=True)
-        for path in self._folder.glob(f"part-{self._id}-*"):
-            number = path.name.removeprefix(f"part-{self._id}-").partition(".")[0]
-            if number.isdigit() and int(number) > last:
-                path.unlink(missing_ok=True)
+        found = ((p.name.removeprefix(f"part-{self._id}-").partition(".")[0], p) for p in self._parts())
+        unrecorded = {int(number): path for number, path in found if number.isdigit() and int(number) > last}
+        steps = max(unrecorded, default=last) + 1
+        if steps > last + 2:
+            raise SinkChangedError(
+                f'"{self._folder}" holds {steps} steps of this job, and {last + 1} are known here',
+                detail="what the job recorded is older than what it wrote",
+                hint="put the data directory back as it was, or begin anew with CREATE OR REPLACE",
+            )
+        for path in unrecorded.values():
+            path.unlink(missing_ok=True)
+
+    def _parts(self) -> Iterator[Path]:
+        return self._folder.glob(f"part-{self._id}-*")
 
 
 def _size(path: Path) -> int | None:
     return path.stat().st_size if path.exists() else None
 
 
-def _remember(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _remember(context: SinkContext, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What was said the first time, durably."""
-    if path.exists():
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
-    value = make()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with partial.open("w") as out:
-        json.dump(value, out)
-        out.flush()
-        os.fsync(out.fileno())
-    partial.replace(path)
-    sync_folder(path.parent)
-    return value
+    record = Record(context.state / "begin.json", f"{context.job} begin", required=context.resumed)
+    found = record.load()
+    if found is None:
+        found = make()
+        context.state.mkdir(parents=True, exist_ok=True)
+        record.save(found)
+    return found

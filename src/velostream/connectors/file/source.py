@@ -53,7 +53,7 @@ class FileSource(Source):
         self.wait_timeout = options.file_wait_timeout
         self.retry_interval = options.file_retry_interval
         self._schema = context.schema
-        self._spool = Spool(context.spool)
+        self._spool = Spool(context.spool, context.owner, resumed=context.resumed)
         self._tracker = Tracker(
             self._files,
             self._spool,
@@ -110,6 +110,7 @@ class FileSource(Source):
         What an earlier start has copied but not committed may be what made it fail, and may have been put
         right in the file since: it is handed out together with that, once the file is quiet.
         """
+        self._spool.resume(self._position(after))
         if self._watch or not self._read_all:
             self._tracker.poll()
             self._read_all = not self._tracker.unread and self._tracker.outage is None
@@ -301,3 +302,4 @@ class FileSource(Source):
     def close(self) -> None:
         """See `Source`."""
         self._spark = None
+        self._spool.close()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.base import log
 from velostream.connectors.file.segments import FileState, PieceId, Segment, SpooledBadRow
-from velostream.connectors.journal import Journal, sync_folder
-from velostream.errors import CorruptDataError, InternalError
+from velostream.connectors.journal import Journal
+from velostream.connectors.sealed import checksum, damaged, sync_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _NAME_DIGITS = 9
 _COMPACT_ENTRIES = 200
 _COMPACT_BYTES = 64 * 1024 * 1024
-_BESIDE = (".index", ".instants")
+INDEX, INSTANTS = ".index", ".instants"
+"""Ends of the names of files beside a segment: where its records began, and when they were read."""
 
 
 Moves = Mapping[str, list[list[PieceId]]]
@@ -82,11 +83,15 @@ class Entry:
 class Spool:
     """Segments and journal of one source. Not for several threads."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, owner: str = "", *, resumed: bool = False) -> None:
         self.folder = folder
         self.segment_folder = folder / "segments"
         self.segment_folder.mkdir(parents=True, exist_ok=True)
-        self._journal = Journal(folder / "journal")
+        kept = resumed or any(self.segment_folder.iterdir())
+        self._journal = Journal(folder / "journal", f"{owner} journal", required=kept)
+        self._checked: set[Path] = set()
+        """Files that are known to be as they were written."""
+        self._tidy = False
         self._base_position = 0
         self._base: dict[str, Segment] = {}
         self._entries: list[Entry] = []
@@ -99,22 +104,55 @@ class Spool:
         """By name, oldest first."""
         self.files: dict[str, FileState] = {}
         self._load()
-        self._remove_orphans()
         self._next_name = self._highest_name() + 1
 
     # --- reading -------------------------------------------------------------------------------------
 
+    def place(self, name: str, beside: str = "") -> Path:
+        """Where a segment, or a file beside it, is written."""
+        return self.segment_folder / f"{name}{beside}"
+
     def path(self, segment: Segment) -> Path:
-        """Where a segment lies."""
-        return self.segment_folder / segment.name
+        """Where a segment lies, to be read; CorruptDataError when it is not as it was written."""
+        return self._as_written(self.place(segment.name), segment.sums[:1], segment.size)
 
     def index_path(self, segment: Segment) -> Path:
-        """Where the positions of an indexed segment's records lie."""
-        return self.segment_folder / f"{segment.name}.index"
+        """Where the positions of an indexed segment's records lie, likewise."""
+        return self._as_written(self.place(segment.name, INDEX), segment.sums[1:2], 8 * segment.rows)
 
     def instants_path(self, segment: Segment) -> Path:
-        """Where the instants of a merged segment's records lie."""
-        return self.segment_folder / f"{segment.name}.instants"
+        """Where the instants of a merged segment's records lie, likewise."""
+        last = 2 if segment.indexed else 1
+        return self._as_written(self.place(segment.name, INSTANTS), segment.sums[last : last + 1], None)
+
+    def _as_written(self, path: Path, sums: tuple[int, ...], size: int | None) -> Path:
+        """Looked at once: what an earlier start wrote may have been harmed since."""
+        if path in self._checked:
+            return path
+        if not path.is_file():
+            raise damaged(path, "is missing")
+        if size is not None and path.stat().st_size != size:
+            raise damaged(path, "is cut off", f"it has {path.stat().st_size} bytes, not {size}")
+        if sums and checksum(path) != sums[0]:
+            raise damaged(path, "is damaged: its checksum does not match")
+        self._checked.add(path)
+        return path
+
+    def resume(self, position: int) -> None:
+        """Go on after `position`, which the job has: only then is what nothing refers to deleted.
+
+        Raises CorruptDataError where the spool is not the one that the position is of.
+        """
+        if self._tidy:
+            return
+        if position > self.position:
+            raise damaged(
+                self._journal.path,
+                "is older than what was made of it",
+                f"it ends with position {self.position}, and position {position} was read",
+            )
+        self._remove_orphans()
+        self._tidy = True
 
     def settled(self, position: int) -> list[Segment | None]:
         """The segments that are live at `position`, oldest first; None for those that ended since."""
@@ -151,9 +189,10 @@ class Spool:
 
     def _require(self, position: int) -> None:
         if not self._base_position <= position <= self.position:
-            raise InternalError(
-                f"position {position} of {self.folder} is not kept; "
-                f"it keeps {self._base_position} to {self.position}"
+            raise damaged(
+                self._journal.path,
+                f"does not keep position {position}",
+                f"it keeps {self._base_position} to {self.position}: what was made of it is of another time",
             )
 
     # --- writing -------------------------------------------------------------------------------------
@@ -226,6 +265,10 @@ class Spool:
 
     # --- state ---------------------------------------------------------------------------------------
 
+    def close(self) -> None:
+        """Note how far the journal goes."""
+        self._journal.close()
+
     def _load(self) -> None:
         for data in self._journal.load():
             if "base" in data:
@@ -242,7 +285,7 @@ class Spool:
 
     def _take(self, entry: Entry) -> None:
         if entry.position != self.position + 1:
-            raise CorruptDataError(f"{self.folder}: entry {entry.position} follows {self.position}")
+            raise damaged(self._journal.path, f"is damaged: entry {entry.position} follows {self.position}")
         _apply(entry, self.live)
         if entry.moved:
             self._move_pieces(entry.moved)
@@ -276,7 +319,7 @@ class Spool:
         known = {*self._base, *(segment.name for entry in self._entries for segment in entry.segments())}
         for path in self.segment_folder.iterdir():
             name = path.name
-            for suffix in _BESIDE:
+            for suffix in (INDEX, INSTANTS):
                 name = name.removesuffix(suffix)
             if name not in known:
                 path.unlink(missing_ok=True)

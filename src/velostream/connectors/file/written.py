@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,13 +18,17 @@ class WrittenFiles:
     def __init__(self) -> None:
         self._paths: list[Path] = []
 
-    def save(self, path: Path, parts: Iterable[bytes]) -> None:
-        """Write a file durably."""
+    def save(self, path: Path, parts: Iterable[bytes]) -> int:
+        """Write a file durably; its checksum."""
         self._paths.append(path)
+        found = 0
         with path.open("wb") as out:
-            out.writelines(parts)
+            for part in parts:
+                out.write(part)
+                found = crc32(part, found)
             out.flush()
             os.fsync(out.fileno())
+        return found
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from velostream.connectors.journal import Journal
+from velostream.connectors.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,12 +37,14 @@ class _Remembered:
 class SourceMemory:
     """One small durable record, replaced as a whole."""
 
-    def __init__(self, folder: Path) -> None:
-        self._journal = Journal(folder / "kafka.jsonl")
+    def __init__(self, folder: Path, owner: str = "", *, resumed: bool = False) -> None:
+        self._record = Record(
+            folder / "kafka.json", f"{owner} kafka", required=resumed, before=folder / "kafka.jsonl"
+        )
         self._now = _Remembered()
-        for entry in self._journal.load():
-            gaps = [Gap(**gap) for gap in entry.pop("gaps")]
-            self._now = _Remembered(gaps=gaps, **entry)
+        found = self._record.load()
+        if found is not None:
+            self._now = _Remembered(**{**found, "gaps": [Gap(**gap) for gap in found["gaps"]]})
 
     @property
     def start(self) -> Mapping[str, int] | None:
@@ -89,4 +91,4 @@ class SourceMemory:
             self._write()
 
     def _write(self) -> None:
-        self._journal.rewrite([asdict(self._now)])
+        self._record.save(asdict(self._now))

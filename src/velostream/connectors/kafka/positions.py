@@ -41,7 +41,7 @@ class Positions:
         self._topics = Topics(options, cluster)
         self._known: dict[str, TopicInfo] = {}
         self._looked_at = 0.0
-        self.memory = SourceMemory(context.spool)
+        self.memory = SourceMemory(context.spool, context.owner, resumed=context.resumed)
         self.newest: Mapping[str, int] = {}
         """Where each partition ended when that was last asked."""
         self.final: dict[str, int] | None = None

@@ -7,12 +7,12 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.base import Delivery, Sink, wait_while_missing
-from velostream.connectors.journal import Journal
 from velostream.connectors.kafka.cluster import Cluster, Part, Recorded
 from velostream.connectors.kafka.encoding import Encoder, Records
 from velostream.connectors.kafka.failures import as_sink_errors
 from velostream.connectors.kafka.producing import OVERHEAD, Producer, Transactions
 from velostream.connectors.kafka.topics import Topics
+from velostream.connectors.record import Record
 from velostream.errors import SinkChangedError, SinkConfigError, SinkMissingError
 from velostream.formats.json_writing import json_bytes
 from velostream.formats.packed import packed
@@ -235,9 +235,14 @@ class KafkaSink(Sink):
 
 def _identity(context: SinkContext) -> str:
     """An id of this job's own, made once: two data directories have jobs of the same name."""
-    journal = Journal(context.state / "identity")
-    entries = journal.load()
-    if not entries:
-        entries = [{"id": uuid.uuid4().hex[:12]}]
-        journal.append(entries[0])
-    return str(entries[0]["id"])
+    record = Record(
+        context.state / "identity.json",
+        f"{context.job} identity",
+        required=context.resumed,
+        before=context.state / "identity",
+    )
+    found = record.load()
+    if found is None:
+        found = {"id": uuid.uuid4().hex[:12]}
+        record.save(found)
+    return str(found["id"])

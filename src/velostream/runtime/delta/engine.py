@@ -34,8 +34,10 @@ SETTINGS = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.vacuum.logging.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    "parquet.page.verify-checksum.enabled": "true",
 }
-"""Delta is set up for large clusters: fifty tasks to read its log, ten thousand to list a folder."""
+"""Delta is set up for large clusters: fifty tasks to read its log, ten thousand to list a folder. Parquet has
+a checksum for each page, and looks at it only when told."""
 
 PROPERTIES = {
     "delta.enableChangeDataFeed": "true",

@@ -18,7 +18,7 @@ from velostream.model.changes import WEIGHT, Commit
 from velostream.model.lifetime import Lifetime
 from velostream.model.tables import SHOWN, TableSpec
 from velostream.plan.spark import checked_cast, nullable, translated
-from velostream.runtime.delta import engine, state
+from velostream.runtime.delta import closing, engine, state
 from velostream.runtime.delta.log import DeltaLog
 from velostream.runtime.delta.maintenance import Maintenance
 from velostream.runtime.delta.version import DeltaVersion, quoted
@@ -79,7 +79,8 @@ class DeltaReading(Table):
     ) -> None:
         self.folder = folder
         self._path = folder / ROWS
-        self._spec, _ = description.read_spec(folder)
+        self._description = description.read_spec(folder)
+        self._spec = self._description.spec
         self._log = DeltaLog(self._path)
         self._delta = delta
         self._questions = questions
@@ -96,7 +97,10 @@ class DeltaReading(Table):
         self._maintenance = Maintenance(folder, self._path, self._log)
         if not read_only:
             self._maintenance.remove(folder / STAGING)
-        self._show(state.load(folder, self._log))
+        noted = closing.check(folder, self._description, self._log)
+        found = state.load(folder, self._log)
+        closing.check_reached(folder, noted, found, self._log)
+        self._show(found)
 
     def _show(self, at: State) -> None:
         version = DeltaVersion(self._spec, at, self._path, self._delta)

@@ -6,12 +6,12 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from velostream.connectors.sealed import sync_folder
 from velostream.runtime.delta import maintenance
 from velostream.runtime.delta.log import DeltaLog
 from velostream.runtime.delta.reading import ROWS
 from velostream.runtime.delta.table import DeltaTable, refuse_types
 from velostream.serving import description
-from velostream.serving.log import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
+from velostream.connectors.sealed import sync_folder
 from velostream.errors import InternalError, TableError, TableStorageError
 from velostream.model.lifetime import Ended
 from velostream.model.nested_keys import grouped
-from velostream.runtime.delta import engine, state
+from velostream.runtime.delta import closing, engine, state
 from velostream.runtime.delta.engine import ROW
 from velostream.runtime.delta.reading import STAGING, DeltaReading, in_types
 from velostream.runtime.delta.stage import Stage
@@ -22,7 +23,6 @@ from velostream.runtime.delta.version import quoted
 from velostream.serving import changes, description
 from velostream.serving.ending import End
 from velostream.serving.index import KeyIndex, Link
-from velostream.serving.log import sync_folder
 from velostream.serving.reader import FOUND
 from velostream.serving.ready import ReadyRows
 from velostream.serving.rows import key_exists, to_table
@@ -227,7 +227,7 @@ class DeltaTable(DeltaReading):
                 after = replace(before, sequence=before.sequence + 1, floor=before.number)
                 engine.overwrite(old.selectExpr(*columns, ROW), self._path, after.text(), after.sequence)
                 self._make_durable()
-            description.write_spec(self.folder, wider)
+            self._description = description.write_spec(self.folder, wider, self._description)
             self._spec = wider
             self._show(state.load(self.folder, self._log))
 
@@ -337,6 +337,8 @@ class DeltaTable(DeltaReading):
         """Nothing is read or written any more."""
         with self._lock:
             if not self.lifetime.ended:
+                if end is End.CLOSED and not self._read_only:
+                    closing.note(self.folder, self._description, self._version.state, self._log)
                 message, hint = end.told(self.name)
                 self._maintenance = cast("Maintenance", Ended(self.lifetime))
                 self._log = cast("DeltaLog", Ended(self.lifetime))

@@ -1,0 +1,93 @@
+"""A small value of a job that must not be lost: in two files, so that each is put right by the other."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from velostream.connectors.journal import entries_of
+from velostream.connectors.sealed import Sealed, damaged, replace_file, seal, unseal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+log = logging.getLogger("velostream.connectors")
+
+
+class Record:
+    """A value that is replaced as a whole, durably, with a copy beside it.
+
+    `of` says whose it is: a file of another job, or an older version, is not taken for it. `required`: it was
+    written when the job was made, so that it must be there. `before` is where an earlier version kept it.
+    """
+
+    def __init__(self, path: Path, of: str, *, required: bool = False, before: Path | None = None) -> None:
+        self._path = path
+        self._copy = path.with_name(f"{path.stem}.copy{path.suffix}")
+        self._of = of
+        self._required = required
+        self._before = before
+        self._number = 0
+
+    def load(self) -> dict[str, Any] | None:
+        """The value, None where none was saved yet; CorruptDataError when neither file can be believed."""
+        found = {path: self._read(path) for path in (self._path, self._copy)}
+        good = [content for content in found.values() if isinstance(content, Sealed)]
+        if not good:
+            return self._without(found)
+        newest = max(good, key=lambda content: (content.checked, content.number))
+        self._number = newest.number
+        if not newest.checked:
+            self.save(newest.value)
+            return newest.value
+        for path, content in found.items():
+            if content != newest:
+                self._put_right(path, content if isinstance(content, str) else "was older", newest)
+        return newest.value
+
+    def _put_right(self, path: Path, why: str, newest: Sealed) -> None:
+        """Nothing is lost without the second file but its help, so what the disk refuses is only told."""
+        try:
+            replace_file(path, seal(newest.value, self._of, newest.number))
+        except OSError as exc:
+            log.warning('file "%s" %s, and cannot be written again: %s', path, why, exc.strerror)
+        else:
+            log.warning('file "%s" %s; it was written again from the other of the two', path, why)
+
+    def _without(self, found: Mapping[Path, Sealed | str]) -> dict[str, Any] | None:
+        if self._before is not None and self._before.exists():
+            entries = entries_of(self._before)
+            if entries:
+                self.save(entries[-1])
+            return entries[-1] if entries else None
+        there = [(path, why) for path, why in found.items() if path.exists()]
+        if there:
+            path, why = there[0]
+            raise damaged(path, str(why))
+        if self._required:
+            raise damaged(self._path, "is missing")
+        return None
+
+    def save(self, value: Mapping[str, Any]) -> None:
+        """Replace the value; a crash leaves the old or the new one."""
+        text = seal(dict(value), self._of, self._number + 1)
+        replace_file(self._path, text)
+        self._number += 1
+        replace_file(self._copy, text)
+        if self._before is not None:
+            self._before.unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> Sealed | str:
+        """What a file says, or why it cannot be believed."""
+        try:
+            content = unseal(path.read_bytes())
+        except FileNotFoundError:
+            return "was missing"
+        except (OSError, ValueError) as exc:
+            return f"is damaged: {exc}"
+        if content.of not in (None, self._of):
+            return f"belongs to {content.of}"
+        if content.of is None and "of" in content.value:
+            return "is damaged: it has no checksum"
+        return content
