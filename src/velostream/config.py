@@ -7,6 +7,8 @@ names:
     master = "spark://host:7077"
     memory_total = "8GB"
     dead_letters_retention = "30d"
+    allowed.roots = ["/data", "in"]    # folders that statements may read and write; without it, all
+    allowed.hosts = ["*.internal"]     # hosts that statements may name; without it, all
 
     [conf]                             # Spark's own settings
     spark.executor.memory = "4g"
@@ -33,11 +35,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from velostream.errors import ConfigError, did_you_mean
 from velostream.model.durations import Duration  # noqa: TC001 - pydantic needs it
+from velostream.model.reach import Reach
 
 FILE_NAME = "velostream.toml"
 ENV_PREFIX = "VELOSTREAM_"
@@ -106,6 +109,17 @@ Properties = Annotated[
 Size = Annotated[int, BeforeValidator(lambda size: parse_size(size) if isinstance(size, str) else size)]
 
 
+class Allowed(BaseModel):
+    """Bounds of what statements may reach; None where there is none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    roots: tuple[Path, ...] | None = Field(None, description="folders, with all that is in them")
+    hosts: tuple[str, ...] | None = Field(
+        None, description="hosts, host:port, or patterns such as *.internal"
+    )
+
+
 class Settings(BaseSettings):
     """Everything that can be configured, validated; made by `load`."""
 
@@ -128,6 +142,9 @@ class Settings(BaseSettings):
         256 << 20, gt=0, description="most bytes for dead letters; the oldest leave first"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level to log")
+    allowed: Allowed = Field(
+        default_factory=Allowed, description="which files and hosts statements may reach"
+    )
     connections: dict[str, Properties] = Field(default_factory=dict, description="named connections")
     defaults: Properties = Field(default_factory=dict, description="properties of every source and statement")
     connectors: dict[str, Properties] = Field(
@@ -145,6 +162,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags, then environment, then the file that `load` has read."""
         return init_settings, env_settings, _FileSource(settings_cls)
+
+    @property
+    def reach(self) -> Reach:
+        """What `allowed` says, for those who have to ask."""
+        return Reach(self.allowed.roots, self.allowed.hosts)
 
     def properties(self, connector: str) -> dict[str, str]:
         """What the environment and the file say about a connector's properties, by property name."""
@@ -218,6 +240,9 @@ def _read(path: Path) -> dict[str, Any]:
         content["connectors"] = connectors
     if "data_dir" in content:
         content["data_dir"] = path.parent / str(content["data_dir"])
+    allowed = content.get("allowed")
+    if isinstance(allowed, Mapping) and isinstance(allowed.get("roots"), list):
+        content["allowed"] = {**allowed, "roots": [path.parent / str(root) for root in allowed["roots"]]}
     return content
 
 

@@ -2,7 +2,8 @@
 
 Each class says, once, what a caller needs to decide: a stable `code`, who is to blame, whether trying
 again can help, and the exit code of the command line. Each instance carries a message (lowercase, no
-final period, the object named), optionally a detail, a hint, and the place in the user's SQL.
+final period, the object named), optionally a detail, a hint, and the place in the user's SQL. None of them
+holds a secret.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from velostream.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,10 +44,11 @@ class VelostreamError(Exception):
         hint: str | None = None,
         location: Location | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.detail = detail
-        self.hint = hint
+        # Whatever an error quotes is shown, logged and sent from here on.
+        self.message = redact(message)
+        super().__init__(self.message)
+        self.detail = redact(detail) if detail else detail
+        self.hint = redact(hint) if hint else hint
         self.location = location
 
     def at(self, location: Location | None) -> VelostreamError:

@@ -1,5 +1,7 @@
 """A standalone Spark cluster on this machine: a master and two workers in processes of their own.
 
+Its ports answer only who knows its secret, which sessions are given.
+
 Its executors must not see the driver's files, or a test could pass by reading them directly. Where the
 machine allows it they run in a mount namespace with an empty folder over the tests' temporary one, or as
 another user; `Cluster.isolation` says which.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -150,8 +153,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, wait_until) -> Iterator[Cl
     folder.chmod(0o777)
     processes = _Processes(isolation, folder)
     package = "org.apache.spark.deploy"
+    secret = {"spark.authenticate.secret": secrets.token_hex(16)}
+    properties = folder / "cluster.properties"
+    properties.write_text("".join(f"{k} {v}\n" for k, v in {"spark.authenticate": "true", **secret}.items()))
     try:
-        ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        ports = [
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--webui-port",
+            "0",
+            "--properties-file",
+            str(properties),
+        ]
         log = processes.start("master", f"{package}.master.Master", *ports)
         found = wait_until(lambda: re.search(r"Starting Spark master at (spark://\S+)", log.read_text()), 60)
         size = ["--cores", "1", "--memory", "1g"]
@@ -159,7 +174,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, wait_until) -> Iterator[Cl
             work = ["--work-dir", str(folder / f"work{number}")]
             processes.start(f"worker{number}", f"{package}.worker.Worker", *ports, *size, *work, found[1])
         wait_until(lambda: log.read_text().count("Registering worker") == WORKERS, 60)
-        yield Cluster(found[1], isolation.name, {**CONF, **isolation.conf})
+        yield Cluster(found[1], isolation.name, {**CONF, **secret, **isolation.conf})
     finally:
         processes.stop()
         shutil.rmtree(folder, ignore_errors=True)

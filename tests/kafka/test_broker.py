@@ -89,6 +89,8 @@ def test_what_was_acknowledged_outlives_stop_and_kill(tmp_path: Path) -> None:
             broker.start()
             assert running(broker.folder) == broker.pid
             assert [record.json for record in clients.consume(broker.address, "t")] == list(range(number + 1))
+        for path in (broker.folder, *broker.folder.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0, f"others can get at {path}"
     finally:
         broker.kill()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import kafka_clients as clients
 import pytest
@@ -27,7 +29,6 @@ from velostream.runtime.broker import HOST, BrokerProcess, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from velostream.runtime.database import Database
 
@@ -224,3 +225,20 @@ def test_what_a_user_may_not_do_is_told(secured: Secured, database: Database) ->
     database.sql("INSERT INTO some VALUES (1)")
     with pytest.raises(SinkAuthError, match='does not let us write to topic "guarded"'):
         database.sql(f"INSERT INTO {uri} SELECT id FROM some WITH ({properties})")
+
+
+def test_no_password_is_in_any_file_but_the_catalogue(spark, secured: Secured, database: Database) -> None:
+    """Of statements with passwords written out: Spark's log and checkpoints, journals, tables and our log."""
+    secured.topic("discreet")
+    _copied(database, f"{HOST}:{secured.port}", "discreet", secured.properties("alice", "alice's secret"))
+    assert "alice's secret" not in str(database.sql("SHOW CREATE discreet").rows())
+    data = database.directory.root
+    session = Path(urlsplit(spark.conf.get("spark.sql.warehouse.dir")).path).parent
+    passwords = (b"alice's secret", b"guessed", b"bob's secret")
+    assert passwords[0] in (data / "catalog.json").read_bytes()
+    for path in (*data.rglob("*"), *session.rglob("*")):
+        if path.is_file() and path.name != "catalog.json":
+            content = path.read_bytes()
+            assert not [
+                said for said in (b"alice's secret", b"guessed", b"bob's secret") if said in content
+            ], path

@@ -20,6 +20,7 @@ from velostream.cli.diagnostics import whisper
 from velostream.cli.invocation import Invocation, common
 from velostream.cli.run import closing, stopped_by_signals
 from velostream.errors import DeadlineError, VelostreamError
+from velostream.model.private import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +62,7 @@ def _folder(invocation: Invocation) -> Path:
     if held(folder / "data"):
         return Path(tempfile.mkdtemp(prefix="velostream-demo-"))
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, mode=0o700)
+    make_folder(folder)
     return folder
 
 
@@ -84,7 +85,7 @@ class Demo:
         from velostream.runtime.database import Database
 
         settings = self._invocation.settings(data_dir=self._data)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         story.write_reference(self._folder)
         started = time.monotonic()
         with self._trades() as trades:

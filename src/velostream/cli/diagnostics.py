@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from velostream.errors import VelostreamError, did_you_mean
+from velostream.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -150,7 +151,7 @@ def paint(text: str, style: str) -> str:
 
 
 def _write(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(redact(line), file=sys.stderr, flush=True)
 
 
 def _discard_output() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -23,6 +22,8 @@ from velostream.cli.listings import brief
 from velostream.cli.output import Output
 from velostream.cli.session import Session
 from velostream.cli.sql import print_events
+from velostream.model.private import make_folder
+from velostream.secrets import redact_draft
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyPressEvent
@@ -49,7 +50,6 @@ STYLE = Style.from_dict(
     }
 )
 
-_SECRET = re.compile(r"password|secret|token|credential", re.IGNORECASE)
 _QUIT = {"\\q", "quit", "exit", "quit;", "exit;"}
 
 
@@ -150,7 +150,7 @@ class DiscreetHistory(FileHistory):
 
     def store_string(self, string: str) -> None:
         """See prompt_toolkit."""
-        if not _SECRET.search(string):
+        if redact_draft(string) == string:
             super().store_string(string)
 
 
@@ -160,7 +160,7 @@ def history() -> History:
     home = Path(given) if given and Path(given).is_absolute() else Path.home() / ".local" / "state"
     path = home / "velostream" / "history"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(path.parent)
         path.touch(mode=0o600)
     except OSError:
         return InMemoryHistory()

@@ -17,6 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from velostream.errors import InternalError, UnsupportedError, VelostreamError
+from velostream.model.reach import Reach
 from velostream.model.uri import Uri
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class SourceContext:
     """The job and its input: files in `spool` say that they are theirs."""
     resumed: bool = False
     """Whether the job was made by an earlier start: what a source keeps in `spool` from then on is there."""
+    reach: Reach = field(default_factory=Reach)
+    """Which files and addresses may be read: its properties were checked, what they lead to was not."""
 
 
 class Source(ABC):

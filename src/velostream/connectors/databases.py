@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from velostream.model.durations import Duration
-from velostream.model.options import Options
+from velostream.model.options import ADDRESS, Options
 
 
 class DatabaseOptions(Options):
@@ -18,7 +18,7 @@ class DatabaseOptions(Options):
         None, description="a connection of the configuration ([connections.name]), or a driver's own address"
     )
     driver: str | None = Field(None, description="name of a registered driver")
-    host: str | None = Field(None, description="server")
+    host: str | None = Field(None, description="server", json_schema_extra=ADDRESS)
     port: int | None = Field(None, gt=0, lt=65536, description="port of the server")
     database: str | None = Field(None, description="database on the server")
     username: str | None = Field(None, description="user")

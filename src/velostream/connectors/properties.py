@@ -16,7 +16,8 @@ from pydantic_core import PydanticUndefined
 from velostream.errors import ConfigError, PropertyError, UnknownNameError, did_you_mean
 from velostream.model.durations import format_duration
 from velostream.model.options import Options
-from velostream.model.secrets import HIDDEN_VALUE, REFERENCE, secret
+from velostream.model.reach import Reach
+from velostream.secrets import HIDDEN_VALUE, REFERENCE, learn_value, secret
 
 if TYPE_CHECKING:
     import re
@@ -54,6 +55,21 @@ def build_options(model: type[_OptionsT], properties: Mapping[str, str], owner: 
         raise PropertyError(message) from None
 
 
+def check_reach(model: type[Options], said: Mapping[str, str], reach: Reach) -> None:
+    """Raise UnsafeError where what a statement says would reach a file or an address that it may not."""
+    if reach == Reach():
+        return
+    kinds = model.reaching()
+    for name, value in said.items():
+        for kind, place in REFERENCE.findall(value):
+            if kind == "file":
+                reach.check_file(place)
+        if kinds.get(name) == "file":
+            reach.check_file(resolve_secrets(value))
+        elif kinds.get(name) == "address":
+            reach.check_addresses(resolve_secrets(value))
+
+
 def _explain(exc: ValidationError, properties: Mapping[str, str]) -> str:
     parts = []
     for error in exc.errors(include_url=False, include_context=False):
@@ -82,12 +98,15 @@ def resolve_secrets(value: str) -> str:
                 raise ConfigError(
                     f'environment variable "{name}" is not set', hint=f"{match[0]} refers to it"
                 )
+            learn_value(os.environ[name])
             return os.environ[name]
         try:
-            return Path(name).expanduser().read_text().rstrip("\r\n")
+            content = Path(name).expanduser().read_text().rstrip("\r\n")
         except OSError as exc:
             reason = exc.strerror or "unreadable"
             raise ConfigError(f'secret file "{name}" cannot be read: {reason.lower()}') from exc
+        learn_value(content)
+        return content
 
     return REFERENCE.sub(replace, value)
 

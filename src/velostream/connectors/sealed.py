@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import CorruptDataError
+from velostream.model.private import open_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,8 +64,7 @@ def replace_file(path: Path, text: bytes, *, durable: bool = True, named: bool =
     try:
         aside.unlink(missing_ok=True)
         # Statements may hold passwords, and a file may be copied out of its private folder with its mode.
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
+        with open_file(aside, "xb") as file:
             file.write(text)
             if durable:
                 file.flush()

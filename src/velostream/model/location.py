@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from velostream.model.secrets import redact
+from velostream.secrets import redact_draft
 
 
 @dataclass(frozen=True)
@@ -14,11 +14,24 @@ class SourceText:
 
     text: str
     name: str = "<sql>"
+    _hidden: set[tuple[int, int]] = field(default_factory=set, repr=False, compare=False)
 
     @cached_property
     def line_starts(self) -> tuple[int, ...]:
         """Offset of the first character of each line."""
         return (0, *(i + 1 for i, c in enumerate(self.text) if c == "\n"))
+
+    def hide(self, start: int, end: int) -> None:
+        """Never show these characters, which may be a secret though nothing in the text says so."""
+        self._hidden.add((start, end))
+
+    @property
+    def shown(self) -> str:
+        """The text without its secrets, everything else in its place."""
+        shown = redact_draft(self.text)
+        for start, end in self._hidden:
+            shown = f"{shown[:start]}{'*' * (end - start)}{shown[end:]}"
+        return shown
 
     def location(self, start: int, end: int | None = None) -> Location:
         """The place of the characters from `start` up to, not including, `end`."""
@@ -56,11 +69,19 @@ class Location:
         """The characters themselves."""
         return self.source.text[self.start : self.end]
 
+    @property
+    def shown(self) -> str:
+        """The characters, without secrets."""
+        return self.source.shown[self.start : self.end]
+
+    def hide(self) -> None:
+        """Never show the characters."""
+        self.source.hide(self.start, self.end)
+
     def caret(self) -> str:
         """The line with a caret under the range; passwords in it are hidden."""
         first = self.source.line_starts[self.line - 1]
-        shown = redact(self.source.text, same_length=True)
-        line = shown[first:].split("\n", 1)[0].rstrip("\r")
+        line = self.source.shown[first:].split("\n", 1)[0].rstrip("\r")
         width = max(1, min(self.end, first + len(line)) - self.start)
         lead = "".join("\t" if c == "\t" else " " for c in line[: self.column - 1])
         gutter = f"{self.line} | "

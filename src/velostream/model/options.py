@@ -7,12 +7,20 @@ validation, `SHOW PROPERTIES` and the reference documentation follow from it.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from velostream.model.durations import Duration
+
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
+
+FILE: JsonDict = {"reaches": "file"}
+"""Marks a property that names a file or folder, which `allowed.roots` bounds."""
+ADDRESS: JsonDict = {"reaches": "address"}
+"""Marks a property that names hosts, which `allowed.hosts` bounds."""
 
 
 class Options(BaseModel):
@@ -24,6 +32,16 @@ class Options(BaseModel):
     def property_names(cls) -> tuple[str, ...]:
         """Every name that a user may write."""
         return tuple(field.alias or name for name, field in cls.model_fields.items())
+
+    @classmethod
+    def reaching(cls) -> dict[str, str]:
+        """The properties that name files or addresses, and which of the two."""
+        extras = {field.alias or name: field.json_schema_extra for name, field in cls.model_fields.items()}
+        return {
+            name: str(extra["reaches"])
+            for name, extra in extras.items()
+            if isinstance(extra, dict) and "reaches" in extra
+        }
 
 
 class CommonOptions(Options):

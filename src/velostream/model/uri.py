@@ -6,13 +6,18 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from velostream.secrets import redact_uri
+
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _PARAMETER = re.compile(r"""([^=&]+)(?:=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^&]*))?(?:&|$)""")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Uri:
-    """A URI, split leniently: topics, globs and quoted SQL need no percent-encoding."""
+    """A URI, split leniently: topics, globs and quoted SQL need no percent-encoding.
+
+    `text` is what was written; `str` is for people and hides passwords.
+    """
 
     text: str
 
@@ -50,4 +55,7 @@ class Uri:
         return before, after
 
     def __str__(self) -> str:
-        return self.text
+        return redact_uri(self.text)
+
+    def __repr__(self) -> str:
+        return f"Uri({str(self)!r})"

@@ -19,6 +19,7 @@ from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING
 
 from velostream.errors import ConfigError, DeadlineError, JavaError
+from velostream.model.private import OTHERS, make_folder, open_file
 from velostream.runtime.broker_folder import STOP_SECONDS, running
 from velostream.runtime.broker_java import class_archive, java_command
 from velostream.runtime.jars import broker_jars, fetched
@@ -193,7 +194,7 @@ class BrokerProcess:
                 self.folder,
                 *(self.folder / name for name in ("data", "logs", "tmp")),
             ):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_folder(folder)
             controller = free_port()
             settings = {
                 **SETTINGS,
@@ -205,7 +206,8 @@ class BrokerProcess:
                 **self._settings,
             }
             lines = (f"{name}={_escaped(value)}\n" for name, value in settings.items())
-            self._properties.write_text("".join(lines), encoding="utf-8")
+            with open_file(self._properties, "w", encoding="utf-8") as file:
+                file.writelines(lines)
         except OSError as exc:
             raise ConfigError(
                 f"cannot use {self.folder}: {(exc.strerror or str(exc)).lower()}",
@@ -235,7 +237,9 @@ class BrokerProcess:
         )
         options, _ = class_archive(jars, None)
         command = java_command(self.folder, jars, *options, "kafka.tools.StorageTool", *arguments)
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, umask=OTHERS
+        )
         if done.returncode != 0:
             raise JavaError(
                 f"the broker's folder {self.folder} cannot be set up",
@@ -249,13 +253,14 @@ class BrokerProcess:
             command = ["/bin/sh", "-c", _TIED, "sh", *command]
         self._logged = self.log.stat().st_size if self.log.exists() else 0
         # A session of its own: Ctrl-C in the terminal is for us, who then stop the broker in order.
-        with (self.folder / "logs" / "broker.out").open("wb") as output:
+        with open_file(self.folder / "logs" / "broker.out", "wb") as output:
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL if background else subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                umask=OTHERS,
             )
 
     def _await_started(self, process: subprocess.Popen[bytes], timeout: float) -> None:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import structlog
 
 from velostream.errors import ConnectionFailedError, InternalError, VelostreamError
+from velostream.model.private import open_file
 from velostream.runtime.answers import Answer, AnswerEvent, Changes, Following, answers
 from velostream.serving.values import to_python
 
@@ -129,8 +130,8 @@ class ControlServer:
         listener.listen(32)
         self._path = path
         if self._private is not None:
-            pointer.touch(mode=0o600)
-            pointer.write_text(str(path), encoding="utf-8")
+            with open_file(pointer, "w", encoding="utf-8") as file:
+                file.write(str(path))
         return listener
 
     def _accept(self) -> None:
@@ -275,5 +276,5 @@ def _described(error: VelostreamError, text: str) -> dict[str, Any]:
     if place is not None:
         described |= {"start": place.start, "end": place.end, "name": place.source.name}
         if place.source.text != text:
-            described["text"] = place.source.text
+            described["text"] = place.source.shown
     return described

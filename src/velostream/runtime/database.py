@@ -69,9 +69,20 @@ def connect(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     config: str | os.PathLike[str] | None = None,
+    allowed_roots: Iterable[str | os.PathLike[str]] | None = None,
+    allowed_hosts: Iterable[str] | None = None,
 ) -> Database:
-    """Open a data directory and resume what runs in it; Spark starts when it is first needed."""
+    """Open a data directory and resume what runs in it; Spark starts when it is first needed.
+
+    With `allowed_roots`, statements read and write files in these folders alone; with `allowed_hosts` they
+    name these hosts alone (`broker:9092`, `*.internal`). Both replace what the configuration file says.
+    """
     flags: dict[str, Any] = {"data_dir": data_dir, "master": master, "conf": dict(conf) if conf else None}
+    if allowed_roots is not None or allowed_hosts is not None:
+        flags["allowed"] = {
+            "roots": None if allowed_roots is None else [Path(root).absolute() for root in allowed_roots],
+            "hosts": None if allowed_hosts is None else list(allowed_hosts),
+        }
     settings = load(
         Path(config) if config else None,
         **{name: value for name, value in flags.items() if value is not None},

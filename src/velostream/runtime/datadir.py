@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from velostream.errors import DataDirError
+from velostream.model.private import FOLDER, close_to_others, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,8 +99,8 @@ class DataDirectory:
     def hold(self) -> None:
         """Become the one writer; DataDirError names the holder if there is one."""
         try:
-            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.root.chmod(0o700)
+            make_folder(self.root)
+            self.root.chmod(FOLDER)
         except OSError as exc:
             raise self._unusable(exc) from exc
         try:
@@ -118,7 +119,9 @@ class DataDirectory:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
             for folder in (self.tables, self.logs):
-                folder.mkdir(exist_ok=True, mode=0o700)
+                make_folder(folder)
+            # What an earlier version left, or a copy that lost its modes.
+            close_to_others(self.root)
         except OSError as exc:
             self.release()
             raise self._unusable(exc) from exc

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from velostream.errors import SinkConfigError, SourceDataError
 from velostream.model.changes import BadRow, Commit
 from velostream.runtime.letters import BATCH, EDITION, KEY, NAME, POSITION, ROW, SCHEMA, letters_table
+from velostream.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -141,7 +142,18 @@ class DeadLetters:
     ) -> tuple[Any, ...]:
         kind = row.kind or KINDS.get(stage, stage)
         where = (row.source, row.partition, row.offset, row.raw, row.event_time, at)
-        return (number, job, kind, row.reason, *where, self._edition, row.input, row.position, row.row, batch)
+        return (
+            number,
+            job,
+            kind,
+            redact(row.reason),
+            *where,
+            self._edition,
+            row.input,
+            row.position,
+            row.row,
+            batch,
+        )
 
     def _batch(self, job: str, stage: str, start: str) -> int:
         told = f"{self._edition}\0{self._part}\0{job}\0{stage}\0{start}"

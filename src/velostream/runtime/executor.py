@@ -24,7 +24,6 @@ from velostream.errors import (
 from velostream.model import statements as model
 from velostream.model.jobs import JobState
 from velostream.model.lifetime import while_open
-from velostream.model.secrets import redact
 from velostream.model.tables import TableSpec
 from velostream.runtime import listing
 from velostream.runtime.dml import Dml, Params
@@ -35,6 +34,7 @@ from velostream.runtime.results import Result
 from velostream.runtime.retainer import LEAVING
 from velostream.runtime.retention import retention_of, stored
 from velostream.runtime.select import LiveSelect
+from velostream.secrets import redact_statement
 from velostream.serving.store import STORAGE
 from velostream.sql.dependencies import used_names
 from velostream.sql.generator import generate
@@ -117,7 +117,7 @@ class Executor:
             with self._claimed(name, statement):
                 result = self._do(statement)
             self._made()
-            return result
+            return replace(result, warnings=(*result.warnings, *_written_out(name, statement)))
         return self._do(statement)
 
     # --- what makes something ---------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Executor:
             return None
         raise ChangedStatementError(
             f'"{name}" was created by another statement in this data directory',
-            detail=difference(redact(entry.text), redact(statement.text)),
+            detail=difference(redact_statement(entry.text), redact_statement(statement.text)),
             hint=f"write CREATE OR REPLACE to build it anew, or DROP {kind_of(entry.statement)} {name} first",
             location=statement.location,
         )
@@ -354,7 +354,7 @@ class Executor:
 
     @_do.register
     def _(self, statement: model.ShowCreate) -> Result:
-        return Result(pa.table({"statement": [redact(self._catalog.require(statement.name).text)]}))
+        return Result(pa.table({"statement": [redact_statement(self._catalog.require(statement.name).text)]}))
 
     @_do.register
     def _(self, statement: model.Describe) -> Result:
@@ -431,6 +431,16 @@ class Executor:
         users = [e.name for e in self._catalog if name in used_names(e.statement) and e.name != name]
         if users:
             raise DuplicateNameError(f'"{name}" is used by {", ".join(users)}', hint=f"drop {users[0]} first")
+
+
+def _written_out(name: str, statement: model.Statement) -> tuple[str, ...]:
+    """What to say of a secret that the catalogue keeps as it was written, so that the job can resume."""
+    if redact_statement(statement.text) == statement.text:
+        return ()
+    return (
+        f'the statement of "{name}" holds a secret, which stays in catalog.json, a file for you alone: '
+        "write ${env:NAME} or ${file:path} instead",
+    )
 
 
 def _loaded(job: Job) -> bool:

@@ -29,6 +29,7 @@ from velostream.runtime.realtime_rules import refusal
 from velostream.runtime.realtime_rules import told as realtime
 from velostream.runtime.retention import told
 from velostream.runtime.timing import timed
+from velostream.secrets import redact_statement
 from velostream.sql.usage import column_usage
 
 if TYPE_CHECKING:
@@ -45,10 +46,16 @@ def explain(
     columns: Mapping[str, Sequence[str]] | None = None,
     in_delta: Collection[str] = (),
 ) -> list[str]:
-    """Lines of text: inputs, steps with kind, reason and state, emission, output.
+    """Lines of text: inputs, steps with kind, reason and state, emission, output; without secrets.
 
     `columns` are those of tables, where they are known; `in_delta` are tables that are not in memory.
     """
+    return [redact_statement(line) for line in _explained(statement, columns, in_delta)]
+
+
+def _explained(
+    statement: model.Statement, columns: Mapping[str, Sequence[str]] | None, in_delta: Collection[str]
+) -> list[str]:
     query = getattr(statement, "query", None)
     if not isinstance(query, model.Query):
         return [f"{type(statement).__name__}: carried out at once, nothing is kept running"]

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import JavaError
-from velostream.model.secrets import secret
+from velostream.model.private import OTHERS, open_file
+from velostream.secrets import secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +38,8 @@ def _pyspark_folder() -> Path:
 SPARK_HOME = _pyspark_folder()
 START_TIMEOUT = 120.0
 STOP_TIMEOUT = 15.0
+_CALL_CONNECTION_SECONDS = 30
+"""What py4j takes by default; its client for pinned threads has no use for it."""
 
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -141,7 +144,7 @@ def _with_secrets(command: Sequence[str], conf: Mapping[str, str], file: Path) -
     secrets = {key: value for key, value in conf.items() if secret(key)}
     if not secrets:
         return list(command)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+    with open_file(file, "x", encoding="utf-8") as out:
         out.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in secrets.items())
     *arguments, resource = command
     return [*arguments, "--load-spark-defaults", "--properties-file", str(file), resource]
@@ -173,9 +176,15 @@ def launch(
         env |= {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(handshake)}
         env.setdefault("PYTHONHASHSEED", "0")
         whole = _with_secrets(command, conf, Path(folder) / "secrets.properties")
-        with output.open("wb") as sink:
+        with open_file(output, "wb") as sink:
             process = subprocess.Popen(
-                whole, stdin=subprocess.PIPE, stdout=sink, stderr=sink, env=env, start_new_session=True
+                whole,
+                stdin=subprocess.PIPE,
+                stdout=sink,
+                stderr=sink,
+                env=env,
+                start_new_session=True,
+                umask=OTHERS,
             )
         try:
             _import_pyspark()
@@ -216,10 +225,47 @@ def _connect(port: int, token: str) -> Any:
     keys = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": token}
     os.environ.update(keys)
     try:
-        return launch_gateway()  # type: ignore[no-untyped-call]
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
         for key in keys:
             del os.environ[key]
+    _take_calls(gateway, token)
+    return gateway
+
+
+def _take_calls(gateway: Any, token: str) -> None:
+    """Listen for calls from Java, and take them only from who knows the gateway's token.
+
+    pyspark would listen without one when the first streaming query starts, and anybody on the machine could
+    call methods of our objects. When py4j tells Java our port, Java forgets the token that it must send: so
+    it is given a client that has it.
+    """
+    from py4j.java_gateway import JavaObject
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway.callback_server_parameters.auth_token = token
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    server = JavaObject("GATEWAY_SERVER", gateway._gateway_client)  # noqa: SLF001
+    inner, without = server.getGateway(), server.getCallbackClient()
+    jvm = gateway.jvm
+    seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
+    sockets = jvm.javax.net.SocketFactory.getDefault()
+    client = jvm.py4j.PythonClient(
+        inner,
+        None,
+        without.getPort(),
+        without.getAddress(),
+        _CALL_CONNECTION_SECONDS,
+        seconds,
+        sockets,
+        server,
+        True,
+        0,
+        token,
+    )
+    field = inner.getClass().getDeclaredField("cbClient")
+    field.setAccessible(True)
+    field.set(inner, client)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from velostream.model.uri import Uri
 from velostream.sql.check import queries_of
 from velostream.sql.generator import generate
 from velostream.sql.places import locate
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 def sink_name(statement: model.InsertIntoSink) -> str:
     """The name of a job that has none: what it writes to; a few digits tell places of equal name apart."""
-    tail = statement.uri.rest.rstrip("/").rsplit("/", 1)[-1] or statement.uri.scheme
-    digits = blake2b(str(statement.uri).encode(), digest_size=3).hexdigest()
+    tail = Uri(str(statement.uri)).rest.rstrip("/").rsplit("/", 1)[-1] or statement.uri.scheme
+    digits = blake2b(statement.uri.text.encode(), digest_size=3).hexdigest()
     return f"insert-{''.join(c if c.isalnum() or c in '_-.' else '-' for c in tail)}-{digits}"
 
 

@@ -17,6 +17,7 @@ from xml.sax.saxutils import quoteattr
 
 from velostream.config import cache_home
 from velostream.errors import JavaError
+from velostream.model.private import FOLDER, OTHERS, make_folder, open_file
 from velostream.runtime.java import JavaHome, find_java
 
 if TYPE_CHECKING:
@@ -148,8 +149,10 @@ def fetched(
 @contextmanager
 def only_one(home: Path) -> Iterator[None]:
     """One process at a time changes the cache."""
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as lock:
+    make_folder(home)
+    # Java runs what lies there: nobody else may put something in its place.
+    home.chmod(FOLDER)
+    with open_file(home / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -180,13 +183,18 @@ def fetch(
         return
     names = ", ".join(jar.artifact for jar in missing)
     say(f"fetching {missing[0] if len(missing) == 1 else f'{len(missing)} jars'}")
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
     with tempfile.TemporaryDirectory(dir=target) as folder:
         command = _ivy(missing, Path(folder), home, java, settings)
         timeout = FETCH_SECONDS + FETCH_SECONDS_PER_JAR * len(missing)
         try:
             subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=True
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout,
+                check=True,
+                umask=OTHERS,
             )
         except subprocess.SubprocessError:
             say(f"{names} cannot be downloaded{consequence}")

@@ -13,6 +13,7 @@ from typing import Literal
 
 from velostream.config import cache_home
 from velostream.errors import JavaError
+from velostream.model.private import make_folder
 
 MINIMUM = 17
 """The oldest Java that Spark 4 runs on."""
@@ -164,10 +165,10 @@ def _write_wrapper(path: Path, text: str) -> None:
     try:
         if path.is_file() and os.access(path, os.X_OK) and path.read_text(encoding="utf-8") == text:
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         draft = path.with_name(f"java.{os.getpid()}")
         draft.write_text(text, encoding="utf-8")
-        draft.chmod(0o755)
+        draft.chmod(0o700)
         draft.replace(path)
     except OSError as exc:
         raise JavaError(

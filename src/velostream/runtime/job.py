@@ -24,6 +24,7 @@ from velostream.runtime.realtime_work import RealtimeStream, RealtimeWork
 from velostream.runtime.statistics import Statistics
 from velostream.runtime.stream import Stream
 from velostream.runtime.work import ColumnsWidenedError
+from velostream.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -237,6 +238,7 @@ class Job:
     def _become(self, state: JobState, reason: str | None = None) -> None:
         if state is not self._state and not self._state.may_become(state):
             raise InternalError(f"job {self.id} cannot go from {self._state} to {state}")
+        reason = redact(reason) if reason else reason
         changed = state is not self._state or reason != self._reason
         with self._moved:
             self._state, self._reason = state, reason

@@ -12,7 +12,6 @@ import structlog
 
 from velostream.errors import DataDirError, DuplicateNameError, JobError, UnknownNameError, did_you_mean
 from velostream.model.jobs import JobState
-from velostream.model.secrets import redact
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Query
 from velostream.runtime.blueprint import Site, open_kept, open_query, open_retained
 from velostream.runtime.job import Job, Work
@@ -25,6 +24,7 @@ from velostream.runtime.realtime_rules import refusal, wants_realtime
 from velostream.runtime.realtime_work import RealtimeWork, realtime_output
 from velostream.runtime.retention import retention_of, stored, untouched
 from velostream.runtime.sinks import keeps_result, only_added, outgoing, shown, sink_output, target
+from velostream.secrets import redact_statement
 from velostream.serving.store import STORAGE
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Jobs:
             job_id,
             entry.name,
             _kind(statement),
-            redact(statement.text),
+            redact_statement(statement.text),
             self._directory.job(job_id),
             self.site.spark,
             open_work,

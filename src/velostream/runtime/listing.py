@@ -10,9 +10,9 @@ import pyarrow as pa
 from velostream.connectors.registry import default_registry
 from velostream.model import statements as model
 from velostream.model.jobs import JobInfo, JobState, JobStats
-from velostream.model.secrets import redact
 from velostream.runtime.catalog import Catalog, Entry, schema_text
 from velostream.runtime.letters import NAME
+from velostream.secrets import redact_statement
 from velostream.sql.functions import functions
 from velostream.sql.types import spark_ddl
 
@@ -45,7 +45,7 @@ def show(statement: model.Show, catalog: Catalog, store: TableStore, jobs: Jobs 
         {
             "name": pa.array([e.name for e in entries], pa.string()),
             "columns": pa.array([schema_text(e.result) if e.result else None for e in entries], pa.string()),
-            "statement": pa.array([redact(e.text) for e in entries], pa.string()),
+            "statement": pa.array([redact_statement(e.text) for e in entries], pa.string()),
         }
     )
 
@@ -136,7 +136,9 @@ def _asleep(entry: Entry) -> JobInfo:
     state = JobState.PAUSED if entry.paused else JobState.STOPPED
     kind = type(entry.statement).__name__.removeprefix("Create").lower()
     kind = "insert" if isinstance(entry.statement, model.InsertIntoSink) else kind
-    return JobInfo(entry.job or "", entry.name, kind, state, None, redact(entry.text), None, JobStats())
+    return JobInfo(
+        entry.job or "", entry.name, kind, state, None, redact_statement(entry.text), None, JobStats()
+    )
 
 
 def connectors() -> pa.Table:

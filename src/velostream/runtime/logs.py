@@ -4,27 +4,52 @@ from __future__ import annotations
 
 import logging
 from logging.handlers import RotatingFileHandler
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
+from velostream.model.private import make_folder, open_file
+from velostream.secrets import redact
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    from io import TextIOWrapper
+
+    from structlog.typing import EventDict
 
 NAME = "velostream.log"
 _MOST_BYTES = 10_000_000
 
 
+def _without_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
+    return {name: _cleared(value) for name, value in event.items()}
+
+
+def _cleared(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, dict):
+        return {str(name): _cleared(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleared(each) for each in value]
+    return redact(str(value))
+
+
+class _PrivateLog(RotatingFileHandler):
+    def _open(self) -> TextIOWrapper:
+        file = open_file(Path(self.baseFilename), self.mode, encoding=self.encoding)
+        return cast("TextIOWrapper", file)
+
+
 def log_to(folder: Path, level: str) -> logging.Handler:
     """Send what we log to a file of the folder, and nothing to the terminal. Returns what `stop` takes."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handler = RotatingFileHandler(
-        folder / NAME, maxBytes=_MOST_BYTES, backupCount=3, encoding="utf-8", delay=True
-    )
+    make_folder(folder)
+    handler = _PrivateLog(folder / NAME, maxBytes=_MOST_BYTES, backupCount=3, encoding="utf-8", delay=True)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _without_secrets,
                 structlog.processors.JSONRenderer(),
             ],
             foreign_pre_chain=[

@@ -10,7 +10,6 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.errors import SqlError
-from velostream.model.secrets import redact_uri
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.messages import message_key
 from velostream.plan.planner import NeedsColumns, plan_query, recompute_plan
@@ -168,7 +167,7 @@ def described(query: Query, name: str) -> tuple[str, str]:
     """What an input is called in messages, and which kind of source it is."""
     for ref in query.sources:
         if ref.id == name:
-            return redact_uri(str(ref.uri)), connector_for(ref.uri).name
+            return str(ref.uri), connector_for(ref.uri).name
     return name, "table"
 
 

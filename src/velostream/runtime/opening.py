@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.connectors.base import Delivery, Sink, SinkContext, Source, SourceContext, wait_while_missing
-from velostream.connectors.properties import build_options
+from velostream.connectors.properties import build_options, check_reach
 from velostream.connectors.realtime import RealtimeConnector
 from velostream.connectors.registry import Registered, default_registry
 from velostream.errors import (
@@ -20,6 +20,7 @@ from velostream.errors import (
     did_you_mean,
 )
 from velostream.model.options import CommonOptions, Options
+from velostream.model.private import make_folder
 from velostream.runtime.class_path import load_kafka
 
 if TYPE_CHECKING:
@@ -63,8 +64,11 @@ def connector_for(uri: Uri) -> Registered:
 def _options(connector: Registered, uri: Uri, properties: Properties, settings: Settings) -> Options:
     accepted = set(connector.options.property_names())
     merged: dict[str, str] = {}
-    for layer in (settings.properties(connector.name), connector.parse(uri), properties):
+    written = {**connector.parse(uri), **properties}
+    for layer in (settings.properties(connector.name), written):
         merged.update({key: value for key, value in layer.items() if key in accepted})
+    # What the configuration itself names is the operator's choice.
+    check_reach(connector.options, {key: merged[key] for key in written if key in accepted}, settings.reach)
     return build_options(connector.options, merged, connector.name)
 
 
@@ -84,7 +88,7 @@ def open_source(
     """Open one source of a statement. `known` are columns that an earlier start discovered."""
     connector = connector_for(ref.uri)
     declared = declared_columns(ref)
-    spool.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(spool)
     context = SourceContext(
         spool=spool,
         schema=declared if declared is not None else known,
@@ -96,6 +100,7 @@ def open_source(
         most_rows=common_options(ref.properties).max_rows_per_batch,
         owner=f"{owner} {ref.id}",
         resumed=resumed,
+        reach=settings.reach,
     )
     options = _options(connector, ref.uri, ref.properties, settings)
     return connector.connector.source(ref.uri, options, context)
@@ -126,7 +131,7 @@ _SCHEMA_IS_A_NAMESPACE = {"postgres", "postgresql", "mysql", "mariadb", "clickho
 def open_sink(uri: Uri, properties: Properties, settings: Settings, context: SinkContext) -> Sink:
     """Open where a statement writes to; what its properties say is added to the context."""
     connector = connector_for(uri)
-    context.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(context.state)
     common = common_options(properties)
     wanted = Delivery(common.delivery) if common.delivery is not None else None
     sink = connector.connector.sink(

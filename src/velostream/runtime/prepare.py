@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from velostream.config import cache_home
 from velostream.errors import JavaError
+from velostream.model.private import OTHERS
 from velostream.runtime.jars import IVY_SETTINGS, JARS, digest, fetch, only_one
 from velostream.runtime.java import JavaHome, find_java
 
@@ -119,7 +120,13 @@ def _archive(cache: Path, java: JavaHome, found: Prepared, say: Callable[[str], 
 
 def _run(command: list[str]) -> None:
     subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WARM_UP_TIMEOUT, check=True
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WARM_UP_TIMEOUT,
+        check=True,
+        umask=OTHERS,
     )
 
 

@@ -23,6 +23,7 @@ from velostream.errors import (
 )
 from velostream.model.changes import BadRow, Commit
 from velostream.model.jobs import BatchFigures
+from velostream.model.private import make_folder
 from velostream.plan.planner import POSITION
 from velostream.plan.realtime import row_expression
 from velostream.plan.spark import empty_frame, error_text, translated
@@ -75,7 +76,7 @@ def realtime_output(
     """What a statement writes to, and how far it is; raises what Spark cannot do row by row."""
     uri, properties = target(statement)
     key = key_of(properties, ()) or opened.row_key
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(folder)
     context = SinkContext(state=folder, schema=shown(opened.shape.visible), key=key, job=job)
     try:
         written_to = realtime_target(uri, properties, settings, context)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from velostream.errors import JobError
 from velostream.model.jobs import JobState
 from velostream.model.lifetime import Lifetime
+from velostream.model.private import make_folder
 from velostream.plan.plans import OverPlan, RowsPlan
 from velostream.runtime.blueprint import Site, open_query
 from velostream.runtime.dead_letters import DeadLetters
@@ -59,7 +60,7 @@ class LiveSelect:
             raise refused
         self.lifetime = Lifetime(within=site.lifetime)
         if site.tmp is not None:
-            site.tmp.mkdir(exist_ok=True, mode=0o700)
+            make_folder(site.tmp)
         self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=site.tmp))
         self._store = TableStore(self._folder / "tables")
         self._site = replace(site, once=once)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from velostream.config import cache_home, machine_memory
 from velostream.errors import ConfigError, JavaError, did_you_mean
+from velostream.model.private import OTHERS, make_folder
 from velostream.runtime.java import JavaHome, find_java
 from velostream.runtime.prepare import Prepared, prepared
 
@@ -73,6 +75,7 @@ BARE_FILES = {
 """Local files without a forked shell command per file: a micro-batch's log costs 2 ms instead of 60."""
 
 CLUSTER_PARTITIONS = 16
+_SPARK_SECRETS = frozenset({"spark.authenticate.secret", "spark.authenticate.secret.file"})
 _LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?")
 _MASTER = re.compile(r"spark://.+|yarn|k8s://.+|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
 
@@ -143,8 +146,20 @@ def _start(master: str, conf: Mapping[str, str], data_dir: Path) -> SparkSession
             detail=next(iter(str(exc).splitlines()), None),
             hint=f"Spark's log is {data_dir / 'logs' / 'spark.log'}",
         ) from exc
+    _warn_of_open_ports(spark, master)
     _engines.append(_Engine(master, dict(conf), jvm, [spark]))
     return spark
+
+
+def _warn_of_open_ports(spark: SparkSession, master: str) -> None:
+    if spark.sparkContext.getConf().get("spark.authenticate") != "true":
+        import structlog
+
+        structlog.get_logger("velostream.session").warning(
+            "Spark's ports are not authenticated: whoever reaches them can read and change rows",
+            master=master,
+            hint="set spark.authenticate and spark.authenticate.secret on the cluster and for velostream",
+        )
 
 
 def _share(master: str, conf: Mapping[str, str]) -> SparkSession:
@@ -166,7 +181,10 @@ def _open(jvm: Jvm, settings: Mapping[str, str]) -> SparkSession:
     from velostream.runtime.gateway import own_interrupts
 
     with own_interrupts():
-        SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())), gateway=jvm.gateway)
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        context: Any = SparkContext(conf=conf, gateway=jvm.gateway)
+        # What others send to this port is refused, and pyspark would print it to our screen.
+        context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
         return SparkSession.builder.getOrCreate()
 
 
@@ -230,6 +248,9 @@ def session_conf(master: str, user: Mapping[str, str], data_dir: Path, found: Pr
         "spark.sql.shuffle.partitions": str(cores or CLUSTER_PARTITIONS),
         **STREAMING,
         **QUIET,
+        **_authentication(master, user),
+        # Hadoop gives each file it makes a mode by this, whatever the umask of the process is.
+        "spark.hadoop.fs.permissions.umask-mode": f"{OTHERS:03o}",
     }
     if cores is not None:
         settings |= {
@@ -246,6 +267,20 @@ def session_conf(master: str, user: Mapping[str, str], data_dir: Path, found: Pr
     given = user.get("spark.driver.extraJavaOptions", "")
     settings["spark.driver.extraJavaOptions"] = f"{_java_options(folder, found)} {given}".rstrip()
     return settings
+
+
+def _authentication(master: str, user: Mapping[str, str]) -> dict[str, str]:
+    """Spark's ports answer only who knows a secret of this session.
+
+    Spark makes the secret itself and hands it to its executors, except for a cluster within this process
+    (ours). The master and the workers of a standalone cluster have to know it as well: there it is the
+    user's to set, on both sides; the log says where it is missing.
+    """
+    if master.strip().startswith("spark://"):
+        return {"spark.authenticate": "true"} if _SPARK_SECRETS & user.keys() else {}
+    own = master.strip().startswith("local-cluster")
+    made = {"spark.authenticate.secret": secrets.token_hex(32)} if own else {}
+    return {"spark.authenticate": "true", **made}
 
 
 def _java_options(folder: Path, found: Prepared) -> str:
@@ -305,9 +340,9 @@ def _environment(java: JavaHome, local: bool, settings: Mapping[str, str], data_
 def _make_folders(data_dir: Path) -> None:
     """The data directory, private to its owner, without what a killed predecessor left in `tmp`."""
     try:
-        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(data_dir)
         for name in ("logs", "tmp"):
-            (data_dir / name).mkdir(exist_ok=True, mode=0o700)
+            make_folder(data_dir / name)
         for left in (data_dir / "tmp").iterdir():
             if left.is_dir() and left.name.startswith(("spark-", "blockmgr-", "hsperf", "artifacts-")):
                 shutil.rmtree(left, ignore_errors=True)

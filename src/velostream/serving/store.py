@@ -20,6 +20,7 @@ from velostream.errors import (
     did_you_mean,
 )
 from velostream.model.lifetime import Lifetime
+from velostream.model.private import make_folder
 from velostream.serving import description
 from velostream.serving.ending import End
 from velostream.serving.folders import ASIDE, folder_name, name_and_edition
@@ -90,7 +91,7 @@ class TableStore:
         self.storages: dict[str, Storage] = {}
         """Where tables live that are not in memory, by the name of the storage; lent by the runtime."""
         if not read_only:
-            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(root)
             for folder in root.glob(f"{ASIDE}*"):
                 shutil.rmtree(folder)
 

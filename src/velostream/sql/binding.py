@@ -127,5 +127,5 @@ class StatementBinder:
         valid = props.names_of(connector.options) | props.COMMON
         for name in [name for name in written if name not in valid]:
             if connector.options.model_config.get("extra") != "allow":
-                self.context.report(props.unknown(name, sorted(valid), checked.places[name].location))
+                self.context.report(props.unknown(name, sorted(valid), checked.places[name]))
                 del written[name]

@@ -275,7 +275,7 @@ class CreateBinder(StatementBinder):
         checked = props.Checked(self.context.report)
         written = props.as_mapping(with_, checked)
         for name in [name for name in written if name not in props.COMMON]:
-            self.context.report(props.unknown(name, sorted(props.COMMON), checked.places[name].location))
+            self.context.report(props.unknown(name, sorted(props.COMMON), checked.places[name]))
             del written[name]
         props.validate(CommonOptions, written, checked, fallback=self.context.location, about="the table")
         return written

@@ -16,6 +16,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from velostream.errors import SqlSyntaxError
+from velostream.secrets import learn_value, secret
 from velostream.sql.functions import WINDOW_TABLES
 from velostream.sql.syntax import RawEmit, RawProperty, RawWindow, RawWith
 from velostream.sql.windows import WINDOW_WORDS, parse_emit, parse_window, parse_window_table
@@ -298,9 +299,12 @@ class VelostreamParser(SparkParser):
         value = self._curr
         if value.token_type not in (TokenType.STRING, TokenType.RAW_STRING):
             raise self.syntax_error(
-                f'the value of "{key.text}" stands in quotes', hint=f'write "{key.text}" = "{value.text}"'
+                f'the value of "{key.text}" stands in quotes', hint=f'write "{key.text}" = "…"'
             )
         self._advance()
+        if secret(key.text):
+            # Without the escapes that it was written with.
+            learn_value(value.text)
         return RawProperty(key.text, value.text, self.token_location(key), self.token_location(value))
 
     def _parse_named_placeholder(self) -> exp.Expr | None:

@@ -50,10 +50,11 @@ def tokenize(piece: Piece) -> list[Token]:
     """The tokens, without their comments."""
     try:
         tokens = _DIALECT.tokenize(piece.text)
-    except TokenError as exc:
+    except TokenError:
+        # What sqlglot says quotes the text around, passwords and all.
         raise SqlSyntaxError(
             "the text cannot be read as SQL", location=piece.location(0, max(1, len(piece.text)))
-        ) from exc
+        ) from None
     end = Token(TokenType.SENTINEL, "")
     for token, after, later in zip(tokens, [*tokens[1:], end], [*tokens[2:], end, end], strict=False):
         token.comments.clear()
@@ -88,7 +89,8 @@ class StatementParser:
             if self.parser.current:
                 raise self._unexpected()
         except ParseError as exc:
-            raise self._translated(exc) from exc
+            # What sqlglot says quotes the text around, passwords and all.
+            raise self._translated(exc) from None
         except RecursionError as exc:
             raise SqlSyntaxError("the statement is nested too deeply", location=self._whole()) from exc
         except (
@@ -109,7 +111,7 @@ class StatementParser:
         try:
             schema = self._schema(kind)
         except ParseError as exc:
-            raise self._translated(exc) from exc
+            raise self._translated(exc) from None
         if self._current:
             raise self._unexpected()
         return schema
@@ -435,7 +437,7 @@ class StatementParser:
         return SqlSyntaxError(message, hint=hint, location=self._place())
 
     def _show_token(self, token: Token) -> str:
-        return self.parser.token_location(token).text
+        return self.parser.token_location(token).shown
 
     def _translated(self, exc: ParseError) -> SqlSyntaxError:
         token = getattr(exc, "token", None) or self._current or self.tokens[-1]

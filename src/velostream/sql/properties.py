@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import AliasChoices, ValidationError
 
-from velostream.errors import PropertyError, SqlError, UnknownNameError, did_you_mean
+from velostream.errors import PropertyError, SqlError, UnknownNameError, nearest
 from velostream.model.options import CommonOptions, Options
+from velostream.secrets import HIDDEN_VALUE, secret
+from velostream.sql.syntax import RawProperty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from velostream.model.location import Location
     from velostream.sql.catalog import ConnectorInfo
-    from velostream.sql.syntax import RawProperty, RawWith
+    from velostream.sql.syntax import RawWith
 
 _LATER = ("${env:", "${file:")
-_SECRETS = ("password", "secret", "token", "auth", "key.password", "sasl.jaas.config")
 
 
 def names_of(options: type[Options]) -> frozenset[str]:
@@ -68,14 +69,31 @@ def as_mapping(with_: RawWith | None, checked: Checked) -> dict[str, str]:
     return found
 
 
-def unknown(name: str, valid: Iterable[str], location: Location | None, about: str = "") -> UnknownNameError:
-    """The error for a property that nothing takes."""
+def unknown(
+    name: str, valid: Iterable[str], place: RawProperty | Location | None, about: str = ""
+) -> UnknownNameError:
+    """The error for a property that nothing takes.
+
+    What is like no other property may be a secret under a name of its own: the value is not shown.
+    """
+    location = place.location if isinstance(place, RawProperty) else place
+    meant = nearest(name, valid)
+    if meant is None or secret(meant):
+        _hide(name, place)
     suffix = f" of {about}" if about else ""
     return UnknownNameError(
         f'unknown property "{name}"{suffix}',
-        hint=did_you_mean(name, valid) or "SHOW PROPERTIES lists them all",
+        hint=f'did you mean "{meant}"?' if meant else "SHOW PROPERTIES lists them all",
         location=location,
     )
+
+
+def _hide(name: str, place: RawProperty | Location | None) -> None:
+    if isinstance(place, RawProperty):
+        place.value_location.hide()
+    elif place is not None and f"{name}=" in place.text:
+        value = place.start + place.text.index(f"{name}=") + len(name) + 1
+        place.source.hide(value, place.end)
 
 
 def validate(
@@ -114,11 +132,11 @@ def _friendly(
             f'{about} needs property "{name}"', hint=f'write WITH ("{name}" = "…")', location=fallback
         )
     if kind == "extra_forbidden":
-        return unknown(name, values, checked.location(name, fallback, value=False), about)
+        return unknown(name, values, checked.places.get(name) or fallback, about)
     text = _detail(kind, context, str(error["msg"]))
     if not name:
         return PropertyError(f"properties of {about} do not fit: {text}", location=fallback)
-    shown = "***" if any(secret in name for secret in _SECRETS) else values.get(name, "")
+    shown = HIDDEN_VALUE if secret(name) else values.get(name, "")
     return PropertyError(
         f'property "{name}" cannot be "{shown}"',
         hint=text,

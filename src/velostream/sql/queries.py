@@ -232,7 +232,7 @@ class QueryBinder:
                 valid |= props.names_of(source.connector.options)
         if self.sink is not None:
             valid |= props.names_of(self.sink.options)
-        self.context.report(props.unknown(name or item.key, sorted(valid), item.location))
+        self.context.report(props.unknown(name or item.key, sorted(valid), item))
 
     def _validate_sink(self, checked: props.Checked) -> None:
         if self.sink is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from velostream.errors import SqlError, SqlSyntaxError, UnknownNameError, VelostreamError, did_you_mean
 from velostream.model.location import Location, SourceText
+from velostream.secrets import learn
 from velostream.sql.lexemes import Kind, Lexeme, scan
 from velostream.sql.positions import Rewriter, Rewritten
 
@@ -56,6 +57,7 @@ def split(source: SourceText, environment: Mapping[str, str] | None = None) -> S
     """Replace variables, set URIs aside, and split at semicolons outside of strings, comments and URIs."""
     errors: list[VelostreamError] = []
     substituted = _substitute(source, os.environ if environment is None else environment, errors)
+    learn(substituted.text)
     inner = SourceText(substituted.text, source.name)
     lexical: list[SqlSyntaxError] = []
     lexemes = list(scan(inner, lexical))

@@ -12,6 +12,7 @@ from velostream.connectors.base import Connector, Sink, SinkContext, Source, Sou
 from velostream.errors import InternalError, SourceConfigError
 from velostream.model.changes import WEIGHT, BadRow
 from velostream.model.options import Options
+from velostream.model.private import make_folder, open_file
 from velostream.testing.cells import value_of
 from velostream.testing.given import GivenReader, Layout
 
@@ -196,9 +197,9 @@ class CaseSink(Sink):
 
     def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:
         """See `Sink`."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         with (
-            pa.OSFile(str(self._folder / f"{self._next:06d}.arrow"), "wb") as out,
+            open_file(self._folder / f"{self._next:06d}.arrow", "wb") as out,
             pa.ipc.new_file(out, rows.schema) as writer,
         ):
             writer.write_table(rows)

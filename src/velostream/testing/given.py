@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from velostream.errors import CaseError
+from velostream.model.private import make_folder, open_file
 from velostream.testing.cases import Advance, Given, Way
 from velostream.testing.cells import moment
 
@@ -123,8 +124,8 @@ class GivenLog:
 
     def append(self, entry: Entry) -> None:
         """Make an entry durable."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as out:
+        make_folder(self.path.parent)
+        with open_file(self.path, "a", encoding="utf-8") as out:
             out.write(entry.line() + "\n")
             out.flush()
             os.fsync(out.fileno())

@@ -17,8 +17,8 @@ from velostream.connectors.properties import build_options, resolve_secrets
 from velostream.connectors.registry import BUILT_IN, Registry
 from velostream.errors import ConfigError, PropertyError, UnknownNameError, UnsupportedError
 from velostream.model.options import Options
-from velostream.model.secrets import redact, redact_uri
 from velostream.model.uri import Uri
+from velostream.secrets import redact_statement, redact_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,7 +245,7 @@ def test_secrets_are_resolved_and_hidden(monkeypatch, tmp_path):
         "sink": "postgresql://u:s3cret@h/db?password=s3cret&table=t",
     }
     pairs = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-    shown = redact(
+    shown = redact_statement(
         f"CREATE SOURCE s FROM kafka://x WITH ({pairs}, \"headers\"=\"{{'Authorization': 's3cret'}}\")"
     )
     assert "s3cret" not in shown

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from velostream.errors import ConfigError, JavaError
-from velostream.runtime.gateway import MODULE_OPTIONS, SPARK_HOME, class_path, local_command
+from velostream.runtime.gateway import MODULE_OPTIONS, SPARK_HOME, class_path, cluster_command, local_command
 from velostream.runtime.java import JavaHome, find_java
 from velostream.runtime.prepare import Prepared
 from velostream.runtime.session import FIXED, local_cores, session_conf, start_session, stop_session
@@ -43,6 +43,25 @@ def test_settings_that_exact_results_rest_on_are_refused(key: str, tmp_path: Pat
 
 def test_saying_what_holds_anyway_is_no_error(tmp_path: Path):
     session_conf("local[2]", {"spark.sql.ansi.enabled": "TRUE"}, tmp_path, Prepared())
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[2,1,512]", "yarn", "k8s://https://h"])
+def test_sparks_ports_ask_for_a_secret(master: str, tmp_path: Path):
+    assert session_conf(master, {}, tmp_path, Prepared())["spark.authenticate"] == "true"
+
+
+def test_the_secret_of_a_cluster_in_this_process_is_new_each_time_and_on_no_command_line(tmp_path: Path):
+    one, other = (session_conf("local-cluster[2,1,512]", {}, tmp_path, Prepared()) for _ in range(2))
+    assert one["spark.authenticate.secret"] != other["spark.authenticate.secret"]
+    command = " ".join(cluster_command(one))
+    assert "spark.authenticate=true" in command
+    assert one["spark.authenticate.secret"] not in command
+
+
+def test_a_standalone_cluster_has_its_own_secret_or_none(tmp_path: Path):
+    assert "spark.authenticate" not in session_conf("spark://h:7077", {}, tmp_path, Prepared())
+    user = {"spark.authenticate.secret": "s"}
+    assert session_conf("spark://h:7077", user, tmp_path, Prepared())["spark.authenticate"] == "true"
 
 
 def test_what_is_no_setting_of_spark_is_refused(tmp_path: Path):

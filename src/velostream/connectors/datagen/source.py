@@ -13,6 +13,7 @@ from velostream.connectors.datagen.generators import generator
 from velostream.connectors.datagen.values import Mix, Moment, Values
 from velostream.connectors.record import Record
 from velostream.model.changes import Located
+from velostream.model.private import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -115,7 +116,7 @@ class DatagenSource(Source):
         record = Record(context.spool / "created.json", f"{context.owner} created", required=context.resumed)
         found = record.load()
         if found is None:
-            context.spool.mkdir(parents=True, exist_ok=True)
+            make_folder(context.spool)
             found = {"created_at": context.clock().astimezone(UTC).isoformat()}
             record.save(found)
         return datetime.fromisoformat(found["created_at"])

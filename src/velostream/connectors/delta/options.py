@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from velostream.model.options import Options
+from velostream.model.options import FILE, Options
 
 if TYPE_CHECKING:
     from velostream.model.uri import Uri
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class DeltaOptions(Options):
     """Where the Delta Lake table is and how it is written."""
 
-    path: str | None = Field(None, description="folder of the table")
+    path: str | None = Field(None, description="folder of the table", json_schema_extra=FILE)
     mode: Literal["append", "upsert"] | None = Field(
         None,
         description="append rows, or merge them by key",

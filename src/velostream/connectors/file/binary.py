@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from velostream.errors import SourceConfigError, SourceDataError
 from velostream.formats.avro import avro_batches, avro_schema
+from velostream.model.private import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,9 +77,10 @@ def _spark_type(kind: pa.DataType) -> pa.DataType:
 
 def _copy(content: bytes, form: str, schema: pa.Schema, target: Path) -> None:
     if form == "orc" or (form == "parquet" and _is_plain(content, schema)):
-        target.write_bytes(content)
+        with open_file(target, "wb") as file:
+            file.write(content)
         return
-    with pq.ParquetWriter(target, schema) as out:
+    with open_file(target, "wb") as file, pq.ParquetWriter(file, schema) as out:
         for batch in _batches(content, form):
             out.write_table(pa.Table.from_batches([batch]).cast(schema))
 

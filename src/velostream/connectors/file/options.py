@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, field_validator
 
 from velostream.model.durations import Duration
-from velostream.model.options import Options
+from velostream.model.options import FILE, Options
 
 if TYPE_CHECKING:
     from velostream.model.uri import Uri
@@ -19,7 +19,9 @@ FileFormat = Literal["csv", "tsv", "json", "jsonl", "parquet", "avro", "orc"]
 class FileOptions(Options):
     """Which files, how they are read or written, and how they are watched."""
 
-    path: str | None = Field(None, description="file, folder or pattern (*, ?, **, {a,b})")
+    path: str | None = Field(
+        None, description="file, folder or pattern (*, ?, **, {a,b})", json_schema_extra=FILE
+    )
     format: FileFormat | None = Field(
         None, description="form of the content", json_schema_extra={"default_text": "by name"}
     )

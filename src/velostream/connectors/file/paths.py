@@ -21,6 +21,7 @@ from velostream.errors import (
     nearest,
     numbered,
 )
+from velostream.model.reach import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,6 +45,7 @@ class FileSet:
     """The files that a path names at the moment of asking."""
 
     text: str
+    reach: Reach = field(default_factory=Reach)
 
     @cached_property
     def path(self) -> Path:
@@ -96,6 +98,7 @@ class FileSet:
     def look(self) -> Listing:
         """What is there; an error if that cannot be found out, which is not the same as nothing."""
         listing = Listing()
+        self.reach.check_file(self.path)
         if not self.several:
             found = self._single()
             listing.files = {} if found is None else {str(self.path): found}
@@ -104,9 +107,11 @@ class FileSet:
         recursive = not self.pattern or self._recursive
         seen: set[tuple[int, int]] = set()
         # Where a file has several names, one that leads through no link is preferred.
-        for _, path, identity in sorted(_scan(self.folder, recursive, listing.unreadable)):
+        for linked, path, identity in sorted(_scan(self.folder, recursive, listing.unreadable)):
             if self.pattern and not self._expression.fullmatch(path[prefix:]):
                 continue
+            if linked:
+                self.reach.check_file(path)
             if identity.inode and identity.place in seen:
                 continue
             seen.add(identity.place)
@@ -128,6 +133,7 @@ class FileSet:
         """Raise the SourceError that says what is wrong, if something is."""
         if not self.text:
             raise SourceConfigError("a file source needs a path", hint="write file:///folder/name.csv")
+        self.reach.check_file(self.path)
         if self.several:
             if not self.list():
                 raise self.missing()

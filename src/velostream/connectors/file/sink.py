@@ -18,6 +18,7 @@ from velostream.errors import SinkChangedError, SinkError, SourceConfigError, Un
 from velostream.formats.csv_text import CsvDialect
 from velostream.formats.csv_writing import csv_header, csv_lines
 from velostream.formats.json_text import json_lines
+from velostream.model.private import make_folder, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -211,7 +212,7 @@ class Intent:
         """Say what is about to be written, instead of what was said before."""
         body = f"{begin} {end} {inode}".encode()
         # One small line in place: half of it fails the checksum, and then nothing was written yet.
-        with self._path.open("wb") as out:
+        with open_file(self._path, "wb") as out:
             out.write(b"%08x %s" % (crc32(body), body))
             out.flush()
             os.fsync(out.fileno())
@@ -321,6 +322,6 @@ def _remember(context: SinkContext, make: Callable[[], dict[str, Any]]) -> dict[
     found = record.load()
     if found is None:
         found = make()
-        context.state.mkdir(parents=True, exist_ok=True)
+        make_folder(context.state)
         record.save(found)
     return found

@@ -46,7 +46,7 @@ class FileSource(Source):
     def __init__(self, options: FileOptions, context: SourceContext) -> None:
         self._options = options
         self._context = context
-        self._files = FileSet(options.path or "")
+        self._files = FileSet(options.path or "", context.reach)
         self._watch = options.watch is not False and not context.once
         self.only_grows = not context.table
         self.poll_interval = options.file_poll_interval

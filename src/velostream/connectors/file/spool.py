@@ -17,6 +17,7 @@ from velostream.connectors.base import log
 from velostream.connectors.file.segments import FileState, PieceId, Segment, SpooledBadRow
 from velostream.connectors.journal import Journal
 from velostream.connectors.sealed import checksum, damaged, sync_folder
+from velostream.model.private import make_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +87,7 @@ class Spool:
     def __init__(self, folder: Path, owner: str = "", *, resumed: bool = False) -> None:
         self.folder = folder
         self.segment_folder = folder / "segments"
-        self.segment_folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.segment_folder)
         kept = resumed or any(self.segment_folder.iterdir())
         self._journal = Journal(folder / "journal", f"{owner} journal", required=kept)
         self._checked: set[Path] = set()

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from velostream.model.private import open_file
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -22,7 +24,7 @@ class WrittenFiles:
         """Write a file durably; its checksum."""
         self._paths.append(path)
         found = 0
-        with path.open("wb") as out:
+        with open_file(path, "wb") as out:
             for part in parts:
                 out.write(part)
                 found = crc32(part, found)

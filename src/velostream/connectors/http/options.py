@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from velostream.model.durations import Duration
-from velostream.model.options import Options
+from velostream.model.options import ADDRESS, Options
 
 if TYPE_CHECKING:
     from velostream.model.uri import Uri
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class HttpOptions(Options):
     """What to request, how to page and poll, and where the rows are."""
 
-    url: str | None = Field(None, description="address, with its own parameters")
+    url: str | None = Field(None, description="address, with its own parameters", json_schema_extra=ADDRESS)
     format: Literal["json", "jsonl", "csv"] | None = Field(
         None, description="form of the body", json_schema_extra={"default_text": "by content type"}
     )

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from velostream.model.changes import Messages
 from velostream.model.durations import Duration, parse_duration
-from velostream.model.options import Options
+from velostream.model.options import ADDRESS, FILE, Options
 
 if TYPE_CHECKING:
     from velostream.model.uri import Uri
@@ -48,7 +48,7 @@ class KafkaOptions(Options):
         default_factory=lambda: _environment("VELOSTREAM_KAFKA_BROKERS", "localhost:9092"),
         alias="bootstrap.servers",
         description="brokers as host:port, separated by commas; environment VELOSTREAM_KAFKA_BROKERS",
-        json_schema_extra={"default_text": "localhost:9092"},
+        json_schema_extra={"default_text": "localhost:9092", **ADDRESS},
     )
     topic: str | None = Field(None, description="topic, several separated by commas, or a pattern with *")
     auto_offset_reset: Literal["earliest", "latest"] | None = Field(
@@ -78,10 +78,16 @@ class KafkaOptions(Options):
         "for one key column and json for several unless it is said",
     )
     schema_file: str | None = Field(
-        None, alias="schema.file", description="Avro or Protobuf schema of the values"
+        None,
+        alias="schema.file",
+        description="Avro or Protobuf schema of the values",
+        json_schema_extra=FILE,
     )
     schema_registry_url: str | None = Field(
-        None, alias="schema.registry.url", description="where the schemas of the values are registered"
+        None,
+        alias="schema.registry.url",
+        description="where the schemas of the values are registered",
+        json_schema_extra=ADDRESS,
     )
     changelog: Literal["append", "upsert"] | None = Field(
         None,
@@ -196,25 +202,31 @@ class KafkaOptions(Options):
         None, alias="sasl.oauthbearer.client.secret", description="OAuth client secret"
     )
     sasl_oauthbearer_token_endpoint_url: str | None = Field(
-        None, alias="sasl.oauthbearer.token.endpoint.url", description="where OAuth tokens are issued"
+        None,
+        alias="sasl.oauthbearer.token.endpoint.url",
+        description="where OAuth tokens are issued",
+        json_schema_extra=ADDRESS,
     )
     sasl_oauthbearer_scope: str | None = Field(
         None, alias="sasl.oauthbearer.scope", description="scope asked for with the token"
     )
     ssl_ca_location: str | None = Field(
-        None, alias="ssl.ca.location", description="PEM file of trusted authorities"
+        None, alias="ssl.ca.location", description="PEM file of trusted authorities", json_schema_extra=FILE
     )
     ssl_certificate_location: str | None = Field(
-        None, alias="ssl.certificate.location", description="PEM file of our certificate"
+        None,
+        alias="ssl.certificate.location",
+        description="PEM file of our certificate",
+        json_schema_extra=FILE,
     )
     ssl_key_location: str | None = Field(
-        None, alias="ssl.key.location", description="PEM file of our private key"
+        None, alias="ssl.key.location", description="PEM file of our private key", json_schema_extra=FILE
     )
     ssl_key_password: str | None = Field(
         None, alias="ssl.key.password", description="password of our private key"
     )
     ssl_truststore_location: str | None = Field(
-        None, alias="ssl.truststore.location", description="Java trust store"
+        None, alias="ssl.truststore.location", description="Java trust store", json_schema_extra=FILE
     )
     ssl_truststore_password: str | None = Field(
         None, alias="ssl.truststore.password", description="password of the trust store"
@@ -223,7 +235,7 @@ class KafkaOptions(Options):
         None, alias="ssl.truststore.type", description="kind of trust store"
     )
     ssl_keystore_location: str | None = Field(
-        None, alias="ssl.keystore.location", description="Java key store"
+        None, alias="ssl.keystore.location", description="Java key store", json_schema_extra=FILE
     )
     ssl_keystore_password: str | None = Field(
         None, alias="ssl.keystore.password", description="password of the key store"

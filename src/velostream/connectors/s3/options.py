@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from velostream.model.durations import Duration
-from velostream.model.options import Options
+from velostream.model.options import ADDRESS, Options
 
 if TYPE_CHECKING:
     from velostream.model.uri import Uri
@@ -20,7 +20,9 @@ class S3Options(Options):
     bucket: str | None = Field(None, description="bucket")
     path: str | None = Field(None, description="key, prefix or pattern inside the bucket")
     region: str | None = Field(None, description="region of the bucket")
-    endpoint: str | None = Field(None, description="address of an S3-compatible service")
+    endpoint: str | None = Field(
+        None, description="address of an S3-compatible service", json_schema_extra=ADDRESS
+    )
     access_key_id: str | None = Field(None, alias="access.key.id", description="access key, by reference")
     secret_access_key: str | None = Field(
         None, alias="secret.access.key", description="secret key, by reference"

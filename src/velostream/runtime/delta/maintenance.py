@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.errors import CorruptDataError, DataDirError
+from velostream.model.private import make_folder
 from velostream.runtime.delta import engine, state
 from velostream.serving import description
 from velostream.serving.verification import FileReport, FileState, TableReport
@@ -142,7 +143,7 @@ class Maintenance:
         """A folder for files that are needed for a while."""
         parent = None if read_only else self._folder / name
         if parent is not None:
-            parent.mkdir(exist_ok=True, mode=0o700)
+            make_folder(parent)
         with tempfile.TemporaryDirectory(dir=parent, prefix="velostream-") as folder:
             yield Path(folder)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from velostream.model.private import make_folder
 from velostream.plan.plans import GroupsPlan, RecomputePlan
 from velostream.plan.spark import nullable, translated
 from velostream.runtime.delta.reading import STAGING
@@ -92,7 +93,7 @@ class DeltaPipeline(Pipeline):
         if self._spill is not None:
             return step()
         parent = self._table.folder / STAGING
-        parent.mkdir(exist_ok=True, mode=0o700)
+        make_folder(parent)
         self._spill = Path(tempfile.mkdtemp(dir=parent))
         self._results, self._part, self._parts = {}, 0, 1
         rows_in = rows_out = 0

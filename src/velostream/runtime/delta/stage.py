@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.model.private import make_folder, open_file
 from velostream.model.tables import SHOWN
 from velostream.plan.spark import empty_frame, translated
 from velostream.runtime.delta import engine
@@ -35,7 +36,7 @@ class Stage:
     """Collects what one commit changes; `finish` makes it one commit of Delta's."""
 
     def __init__(self, folder: Path, spec: TableSpec, state: State) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
         self.folder = Path(tempfile.mkdtemp(dir=folder))
         self._spec = spec
         self._before = state
@@ -79,8 +80,9 @@ class Stage:
         import pyarrow.parquet as pq
 
         target = self.folder / kind
-        target.mkdir(exist_ok=True)
-        pq.write_table(rows, target / f"{self._files:06d}.parquet", compression="lz4")
+        make_folder(target)
+        with open_file(target / f"{self._files:06d}.parquet", "wb") as out:
+            pq.write_table(rows, out, compression="lz4")
         self._files += 1
 
     # --- committing ---------------------------------------------------------------------------------------

@@ -1,0 +1,63 @@
+"""Which files and addresses statements may reach: all, unless the configuration bounds them."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from velostream.errors import UnsafeError
+
+_WILDCARD = re.compile(r"[*?{\[]")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """`allowed.roots` and `allowed.hosts`; None allows everything, nothing in a list allows nothing."""
+
+    roots: tuple[Path, ...] | None = None
+    hosts: tuple[str, ...] | None = None
+
+    def check_file(self, given: str | Path) -> None:
+        """Raise UnsafeError unless a file, a folder or a pattern is in one of the roots, links followed."""
+        if self.roots is None:
+            return
+        written = Path(given).expanduser().absolute()
+        path = Path(os.path.abspath(written))  # noqa: PTH100 - resolve() would follow links
+        roots = [root.expanduser().resolve() for root in self.roots]
+        # Before or after a link is followed, `..` means different folders, and a pattern may look around.
+        for real in (path.resolve(), _without_wildcards(path).resolve(), written.resolve()):
+            if not any(real == root or root in real.parents for root in roots):
+                leads = f', which leads to "{real}",' if real not in (path, *path.parents) else ""
+                raise UnsafeError(
+                    f'"{path}"{leads} is outside of the folders that statements may reach',
+                    hint=f"allowed.roots has {', '.join(map(str, self.roots)) or 'no folder'}",
+                )
+
+    def check_addresses(self, given: str) -> None:
+        """Raise UnsafeError unless each address, `host:port` or a URL, is one of the hosts."""
+        if self.hosts is None:
+            return
+        for part in filter(None, (part.strip() for part in given.split(","))):
+            address = urlsplit(part if "://" in part else f"//{part}").netloc.rpartition("@")[2].lower()
+            host = re.sub(r":\d*$", "", address).strip("[]")
+            if not any(
+                fnmatchcase(one, pattern.lower()) for pattern in self.hosts for one in (host, address)
+            ):
+                raise UnsafeError(
+                    f'"{address}" is none of the hosts that statements may reach',
+                    hint=f"allowed.hosts has {', '.join(self.hosts) or 'no host'}",
+                )
+
+
+def _without_wildcards(path: Path) -> Path:
+    """The folder that a pattern looks in; a path without wildcards as it is."""
+    parts: list[str] = []
+    for part in path.parts:
+        if _WILDCARD.search(part) and not Path(*parts, part).exists():
+            break
+        parts.append(part)
+    return Path(*parts)
