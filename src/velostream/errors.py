@@ -34,6 +34,10 @@ class VelostreamError(Exception):
     code: ClassVar[str] = "internal"
     blame: ClassVar[Blame] = Blame.US
     retryable: ClassVar[bool] = False
+    attempts: ClassVar[int | None] = None
+    """How often in a row a job tries again what is retryable; None: until it works."""
+    health: ClassVar[str] = "degraded"
+    """What a table is whose job tries again because of it."""
     exit_code: ClassVar[int] = 1
 
     def __init__(
@@ -212,6 +216,13 @@ class SourceMissingError(SourceError):
 
     code = "source.missing"
     retryable = True
+    health = "disconnected"
+
+
+class FileMissingError(SourceMissingError):
+    """The file does not exist (yet), or no file matches."""
+
+    health = "file not found"
 
 
 class SourceNetworkError(SourceError):
@@ -219,7 +230,15 @@ class SourceNetworkError(SourceError):
 
     code = "source.network"
     retryable = True
+    health = "disconnected"
     exit_code = 3
+
+
+class SourceLostError(SourceError):
+    """Records were gone from the source before they were read: what is left can be read without them."""
+
+    code = "source.lost"
+    retryable = True
 
 
 class SourceUnreadableError(SourceError):
@@ -350,6 +369,14 @@ class JobError(VelostreamError):
 
     code = "job"
     blame = Blame.OUTSIDE
+
+
+class StepError(JobError):
+    """A step failed for a reason that may be over at the next attempt: memory, a disk, a lost process."""
+
+    code = "job.step"
+    retryable = True
+    attempts = 5
 
 
 class SparkEndedError(JobError):

@@ -129,17 +129,22 @@ def test_a_file_that_vanishes_is_an_outage_and_the_job_goes_on_after_it(database
     path = tmp_path / "x.csv"
     path.write_bytes(START)
     database.sql(f"CREATE TABLE {name} AS SELECT k, v FROM file://{path} WITH ({QUICK})")
+    database.sql(f"CREATE TABLE {name}_d AS SELECT COUNT(*) AS n FROM {name}")
     path.unlink()
     wait_until(lambda: database.job(name).state == "degraded", 60)
     assert str(path) in database.job(name).info.reason
     # The table is told right after the job.
     wait_until(lambda: database.table(name).stats().health == "file not found")
     assert rows(database, name) == ABC
-    assert {row.name: row.health for row in database.sql("SHOW TABLES")}[name] == "file not found"
+    shown = {row.name: row for row in database.sql("SHOW TABLES")}[name]
+    assert (shown.health, str(path) in shown.reason) == ("file not found", True)
+    wait_until(lambda: database.table(f"{name}_d").stats().health == "degraded")
+    assert f'table "{name}" has no file: ' in database.table(f"{name}_d").stats().health_reason
     path.write_bytes(START + b"d,4\n")
     wait_until(lambda: rows(database, name) == [*ABC, ("d", 4)], 60)
     wait_until(lambda: database.job(name).state == "running")
     wait_until(lambda: database.table(name).stats().health == "healthy")
+    wait_until(lambda: database.table(f"{name}_d").stats().health == "healthy")
 
 
 @pytest.mark.parametrize("pattern", ["late.csv", "late-*.csv"], ids=["file", "pattern"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ import pytest
 import trustme
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -25,10 +27,13 @@ from cryptography.hazmat.primitives import serialization
 import velostream
 from velostream.connectors.kafka.cluster import QUIET
 from velostream.errors import SinkAuthError, SourceAuthError, VelostreamError
+from velostream.model.jobs import JobState
 from velostream.runtime.broker import HOST, BrokerProcess, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.conftest import WaitUntil
 
     from velostream.runtime.database import Database
 
@@ -205,18 +210,7 @@ def test_what_a_user_may_not_do_is_told(secured: Secured, database: Database) ->
     secured.topic("guarded")
     uri = f"kafka://{HOST}:{secured.port}/guarded"
     properties = secured.properties("bob", "bob's secret")
-    rights = [
-        AclBinding(
-            ResourceType.TOPIC,
-            "guarded",
-            ResourcePatternType.LITERAL,
-            "User:bob",
-            "*",
-            operation,
-            AclPermissionType.ALLOW,
-        )
-        for operation in (AclOperation.DESCRIBE,)
-    ]
+    rights = [_allowed(ResourceType.TOPIC, "guarded", AclOperation.DESCRIBE)]
     for made in secured.admin.create_acls(rights).values():
         made.result()
     with pytest.raises(SourceAuthError, match=r"refuses us: .*(Topic|Group) authorization failed"):
@@ -225,6 +219,43 @@ def test_what_a_user_may_not_do_is_told(secured: Secured, database: Database) ->
     database.sql("INSERT INTO some VALUES (1)")
     with pytest.raises(SinkAuthError, match='does not let us write to topic "guarded"'):
         database.sql(f"INSERT INTO {uri} SELECT id FROM some WITH ({properties})")
+
+
+def test_a_right_that_is_taken_away_ends_the_job_with_plain_words(
+    secured: Secured, database: Database, wait_until: WaitUntil
+) -> None:
+    secured.topic("revoked")
+    reading = _allowed(ResourceType.TOPIC, "revoked", AclOperation.READ)
+    rights = [
+        reading,
+        _allowed(ResourceType.TOPIC, "revoked", AclOperation.DESCRIBE),
+        _allowed(ResourceType.GROUP, "*", AclOperation.READ),
+    ]
+    for made in secured.admin.create_acls(rights).values():
+        made.result()
+    properties = secured.properties("bob", "bob's secret")
+    uri = f"kafka://{HOST}:{secured.port}/revoked"
+    database.sql(f"CREATE TABLE revoked AS SELECT id FROM {uri} WITH ({properties})")
+    assert database.wait_idle(60)
+    gone = AclBindingFilter(
+        reading.restype,
+        reading.name,
+        reading.resource_pattern_type,
+        reading.principal,
+        reading.host,
+        reading.operation,
+        reading.permission_type,
+    )
+    for removed in secured.admin.delete_acls([gone]).values():
+        removed.result()
+    clients.produce(secured.broker.address, "revoked", [("k9", {"id": 9})])
+    wait_until(lambda: database.job("revoked").state is JobState.FAILED, 60)
+    reason = database.job("revoked").info.reason or ""
+    assert reason.startswith(f'kafka at "{HOST}:{secured.port}" refuses us: ')
+    assert "revoked" in reason
+    assert not re.search(r"py4j|Exception|org\.|calling", reason)
+    assert database.table("revoked").stats().health == "failed"
+    assert database.job("revoked").errors_by_code == {"source.auth": 1}
 
 
 def test_no_password_is_in_any_file_but_the_catalogue(spark, secured: Secured, database: Database) -> None:
@@ -242,3 +273,8 @@ def test_no_password_is_in_any_file_but_the_catalogue(spark, secured: Secured, d
             assert not [
                 said for said in (b"alice's secret", b"guessed", b"bob's secret") if said in content
             ], path
+
+
+def _allowed(kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
+    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    return AclBinding(kind, name, literal, "User:bob", "*", operation, allow)

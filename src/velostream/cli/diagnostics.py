@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from velostream.errors import VelostreamError, did_you_mean
+from velostream.errors import InternalError, VelostreamError, did_you_mean
 from velostream.secrets import redact
 
 if TYPE_CHECKING:
@@ -57,7 +57,13 @@ def _failure(exc: BaseException, *, debug: bool, as_json: bool) -> int:
         what = f'"{exc.filename}": ' if exc.filename else ""
         fail(f"{what}{(exc.strerror or str(exc)).lower()}")
         return USAGE if isinstance(exc, PermissionError | FileNotFoundError) else 1
-    fail(f"{type(exc).__name__}: {exc}", hint=None if debug else "--debug shows where; please report it")
+    from velostream.plan.spark import translate
+
+    error = translate(exc)
+    if not isinstance(error, InternalError):
+        report([error], as_json=as_json)
+        return error.exit_code
+    fail(error.message, hint=None if debug else "--debug shows where; please report it")
     return 1
 
 

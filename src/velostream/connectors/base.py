@@ -237,6 +237,13 @@ class Source(ABC):
         """The error for what Spark said when it read a frame; None when that was not about this source."""
         return None
 
+    def note_lost(self, start: Offset | None, end: Offset) -> bool:
+        """Find out which records of a range are gone: frames leave them out then, and `bad_rows` tells them.
+
+        Asked after `explained` gave a SourceLostError; False when no more are gone than was known.
+        """
+        return False
+
     def order(self, positions: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         """Values that sort as the rows with these `_position`s follow each other."""
         return positions

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from velostream.errors import SourceConfigError, SourceError, SourceMissingError
+from velostream.errors import FileMissingError, SourceConfigError, SourceError
 from velostream.formats.registry import Registered, Registry
 from velostream.formats.spark_frames import RECORD
 from velostream.formats.wire import schema_ids
@@ -111,7 +111,7 @@ def _readable(name: str) -> Path:
         if path.stat().st_size > _LARGEST_FILE:
             raise SourceConfigError(f'schema file "{name}" is larger than 8 MB')
     except FileNotFoundError as exc:
-        raise SourceMissingError(f'schema file "{name}" does not exist') from exc
+        raise FileMissingError(f'schema file "{name}" does not exist') from exc
     except OSError as exc:
         raise SourceError(f'schema file "{name}" cannot be read: {exc.strerror}') from exc
     return path

@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from velostream.errors import UnsupportedError
 from velostream.model.changes import SYSTEM_COLUMNS
 from velostream.plan.calls import has_aggregates
 from velostream.plan.derive import Derivation
 from velostream.plan.derived import groups_over, key_columns, scans
+from velostream.plan.detail import detail_sql
+from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.groups import groups_apply
 from velostream.plan.nodes import Keyed, Node, walk
 from velostream.plan.plans import POSITION_KEPT, Plan, RowsPlan
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from velostream.model.statements import Query
+    from velostream.plan.plans import GroupsPlan
     from velostream.plan.resolve import Joined
 
 SPARK = "spark"
@@ -100,7 +103,7 @@ def _plan(
             raise NoKeysError("its aggregates need all rows again, as they were joined when they came")
         if not only_grows:
             raise NoKeysError("its groups would have to take back rows as they were joined when they came")
-        return replace(plan, stream=stream)
+        return replace(plan, stream=stream, detail_sql=_detail(plan, joined))
     around = ("distinct", "limit", "offset", "order", "qualify")
     if has_aggregates(rest) or rest.find(exp.Window) or any(rest.args.get(name) for name in around):
         raise NoKeysError("it looks at other rows of the stream")
@@ -124,6 +127,20 @@ def _plan(
         stream=stream,
         steps=(*steps, _project(only_grows)),
     )
+
+
+def _detail(plan: GroupsPlan, joined: Joined) -> str:
+    """As `GroupsPlan.detail_sql` says, of the rows of the stream; empty where they have no event time."""
+    columns = next((each for each in joined.relations.values() if POSITION in each), {})
+    if EVENT_TIME not in columns:
+        return ""
+    tree = parse_one(plan.partial_sql, dialect=SPARK)
+    assert isinstance(tree, exp.Select)
+    own = ", ".join(f"`{name}`" for name in columns.values())
+    time, place = (
+        exp.column(columns[name], quoted=True).sql(dialect=SPARK) for name in (EVENT_TIME, POSITION)
+    )
+    return detail_sql(tree, tree.args["group"].expressions, time, place, f"to_json(struct({own}))")
 
 
 def _project(only_grows: bool) -> Step:

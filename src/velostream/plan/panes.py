@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp, parse_one
 
-from velostream.plan.windows import SLIDING
+from velostream.plan.detail import SLIDING
 
 if TYPE_CHECKING:
     from velostream.plan.plans import GroupsPlan

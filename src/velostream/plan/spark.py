@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.errors import InternalError, SparkEndedError, SqlError, UnknownNameError, VelostreamError
+from velostream.errors import (
+    InternalError,
+    JobError,
+    SparkEndedError,
+    SqlError,
+    StepError,
+    UnknownNameError,
+    VelostreamError,
+)
 from velostream.formats.spark_types import filled
+from velostream.model.failures import TRACEBACK, conditions, plain, root_cause, states
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
@@ -92,34 +101,77 @@ class translated:  # noqa: N801
         return None
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: object) -> None:
-        if exc is None or isinstance(exc, VelostreamError) or not isinstance(exc, Exception):
+        if not isinstance(exc, Exception):
             return
-        error = translate(exc)
+        error = _of_spark(exc)
         if error is not None:
             raise error from exc
 
 
-_CONDITION = re.compile(r"\[([A-Z0-9_.]+)\]\s*(.*)")
+def translate(exc: BaseException) -> VelostreamError:
+    """Our error for whatever went wrong: the one border between what others raise and what users read."""
+    if isinstance(exc, VelostreamError):
+        return exc
+    error = _of_spark(exc)
+    if error is not None:
+        return error
+    if isinstance(exc, OSError):
+        what = f'"{exc.filename}": ' if exc.filename else ""
+        return StepError(f"{what}{plain(exc.strerror or str(exc)) or type(exc).__name__}")
+    if isinstance(exc, MemoryError):
+        return StepError("this process has no memory left")
+    return InternalError(f"{type(exc).__name__}: {plain(str(exc))}")
+
+
+_STATEMENT = ("0A", "21", "22", "2F", "38", "39", "42", "54")
+"""Classes of SQLSTATE of what a statement, or a value that it meets, causes: trying again does not help."""
+
+
+def _of_spark(exc: BaseException) -> VelostreamError | None:
+    """Our error for one of Spark's, or None when the exception is not from there."""
+    if "pyspark" not in sys.modules or isinstance(exc, VelostreamError):
+        return None
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
+    if isinstance(exc, Py4JNetworkError):
+        return SparkEndedError()
+    if of_statement(exc):
+        assert isinstance(exc, PySparkException)
+        if (error_condition(exc) or "").startswith("UNRESOLVED_COLUMN"):
+            given = exc.getMessageParameters() or {}
+            name, known = (given.get(key, "").replace("`", "") for key in ("objectName", "proposal"))
+            return UnknownNameError(
+                f'unknown column "{name}"', hint=f"columns are {known}" if known else None
+            )
+        return SqlError(cause_of(exc))
+    if isinstance(exc, (PySparkException, Py4JError)):
+        if TRACEBACK in error_text(exc) or any(state[:2] in _STATEMENT for state in error_states(exc)):
+            return JobError(cause_of(exc))
+        cause = cause_of(exc)
+        return StepError(f"Spark failed: {cause}", hint=_hint(cause))
+    return None
+
+
+def _hint(cause: str) -> str | None:
+    if cause.startswith("out of memory"):
+        return "give Spark more memory: --conf spark.driver.memory=4g"
+    return None
 
 
 def error_condition(exc: BaseException) -> str | None:
     """Spark's name for the innermost error it reports, such as DIVIDE_BY_ZERO."""
-    found = None
-    for match in _CONDITION.finditer(error_text(exc)):
-        if match[1] not in {"FAILED_READ_FILE.NO_HINT", "INTERNAL_ERROR"}:
-            found = match[1]
-    if found is None and (given := getattr(exc, "getCondition", None)) is not None:
+    names = conditions(error_text(exc))
+    found = [name for name in names if name not in {"FAILED_READ_FILE.NO_HINT", "INTERNAL_ERROR"}]
+    if not found and (given := getattr(exc, "getCondition", None)) is not None:
         # What a Python function raised is told without Spark's name for it.
-        found = given()
-    return found
-
-
-_STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})\b")
+        return str(given()) if given() is not None else None
+    return found[-1] if found else None
 
 
 def error_states(exc: BaseException) -> set[str]:
     """The SQLSTATEs of all errors that Spark reports, the innermost and those around it."""
-    return set(_STATE.findall(error_text(exc)))
+    return states(error_text(exc))
 
 
 def of_statement(exc: BaseException) -> bool:
@@ -129,50 +181,31 @@ def of_statement(exc: BaseException) -> bool:
     return isinstance(exc, (AnalysisException, ParseException))
 
 
-def error_text(exc: BaseException) -> str:
-    """All that Spark says about an error."""
-    java = getattr(exc, "java_exception", None) or getattr(exc, "_origin", None)
-    return f"{exc}\n{java}" if java is not None else str(exc)
+def error_text(exc: BaseException | None) -> str:
+    """All that is said about an error: by itself, by what caused it, and by Java with its stack."""
+    parts: list[str] = []
+    seen: set[int] = set()
+    while exc is not None and id(exc) not in seen:
+        seen.add(id(exc))
+        # With a stack only where Spark is asked for it; the text that was taken when it was raised has all.
+        parts += [_own_text(exc), getattr(exc, "_stackTrace", None) or ""]
+        exc = getattr(exc, "_cause", None) or exc.__cause__
+    return "\n".join(part for part in parts if part)
 
 
-def translate(exc: Exception) -> VelostreamError | None:
-    """Our error for one of Spark's, or None when the exception is not from there."""
-    from py4j.protocol import Py4JError, Py4JNetworkError
-    from pyspark.errors import AnalysisException, ParseException, PySparkException
-
-    if isinstance(exc, Py4JNetworkError):
-        return SparkEndedError()
-    if isinstance(exc, (AnalysisException, ParseException)):
-        message = first_line(exc)
-        if (error_condition(exc) or "").startswith("UNRESOLVED_COLUMN"):
-            given = exc.getMessageParameters() or {}
-            name, known = (given.get(key, "").replace("`", "") for key in ("objectName", "proposal"))
-            return UnknownNameError(
-                f'unknown column "{name}"', hint=f"columns are {known}" if known else None
-            )
-        return SqlError(message)
-    if isinstance(exc, (PySparkException, Py4JError)):
-        from velostream.errors import JobError
-
-        return JobError(first_line(exc))
-    return None
+def _own_text(exc: BaseException) -> str:
+    try:
+        return str(getattr(exc, "_desc", None) or exc)
+    except Exception as unreachable:
+        # py4j asks Java for the text, which may be gone.
+        return f"{type(exc).__name__}: {type(unreachable).__name__}"
 
 
-_FROM_PYTHON = "An exception was thrown from the Python worker"
-"""How Spark begins the traceback of a Python function; its last line is what the function raised."""
-
-
-def first_line(exc: BaseException) -> str:
-    """What Spark says, without its codes, plans and stack."""
-    text = str(exc).strip()
-    if text.startswith(_FROM_PYTHON):
-        return text.splitlines()[-1].strip()
-    matches = list(_CONDITION.finditer(text))
-    if matches:
-        text = matches[-1][2] or matches[-1][1]
-    text = re.sub(r"\s*SQLSTATE: \w+.*", "", text.splitlines()[0] if text else type(exc).__name__)
-    text = text.strip().rstrip(".;")
-    return text[:1].lower() + text[1:] if text else type(exc).__name__
+def cause_of(exc: BaseException) -> str:
+    """What went wrong at the root, in plain words: no codes, plans or stacks."""
+    if isinstance(exc, VelostreamError):
+        return exc.message
+    return root_cause(error_text(exc)) or type(exc).__name__
 
 
 def checked_cast(table: pa.Table, schema: pa.Schema) -> pa.Table:

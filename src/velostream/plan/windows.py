@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 
 from velostream.errors import UnsupportedError
 from velostream.model.durations import format_duration
@@ -18,12 +18,12 @@ from velostream.model.statements import EmitMode, WindowKind, WindowSpec
 from velostream.model.windows import Windowing
 from velostream.plan.calendar import calendar_bounds
 from velostream.plan.calls import has_aggregates
+from velostream.plan.detail import SLIDING, detail_sql
 from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.groups import group_expressions
 from velostream.plan.over import closing_over
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan, OverPlan
-from velostream.plan.resolve import conjuncts
 from velostream.plan.steps import Step, StepKind
 from velostream.sql.functions import TIME_WINDOWS, WINDOW_BOUNDS
 from velostream.sql.shapes import WINDOW_COLUMNS
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from velostream.plan.plans import Plan
 
 START, END = "window_start", "window_end"
-SLIDING = "__window"
-"""The relation that gives every row once for each sliding window that it is in."""
 
 
 def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | None]:
@@ -120,7 +118,7 @@ def closing(
     detail = ""
     if windowing.bounded:
         windowing = replace(windowing, start=plan.keys[-2], end=plan.keys[-1])
-        detail = _detail(query.tree, windowing.time, inputs) if _of_one(plan, query) else ""
+        detail = _detail(query.tree, windowing.time, inputs) if _of_one(plan, query) else plan.detail_sql
     return replace(plan, windowing=windowing, detail_sql=detail, steps=(*plan.steps, _step(windowing)))
 
 
@@ -136,21 +134,9 @@ def _of_one(plan: Plan, query: Query) -> bool:
 def _detail(tree: exp.Expr, time: str, inputs: frozenset[str]) -> str:
     """The rows that the query groups, each with its keys and its time."""
     assert isinstance(tree, exp.Select)
-    keys = group_expressions(tree, inputs)
-    select = exp.Select().from_(tree.args["from_"].this.copy())
-    where = tree.args.get("where")
-    for each in conjuncts(where.this) if where is not None else ():
-        if not any(column.table == SLIDING for column in each.find_all(exp.Column)):
-            select = select.where(each.copy(), copy=False)
     alias = tree.args["from_"].this.alias_or_name
-    items = [exp.alias_(key.copy(), f"__k{number}") for number, key in enumerate(keys[:-2], start=1)]
-    for text, name in (
-        (time, "__time"),
-        (f"`{alias}`.`{POSITION}`", "__position"),
-        (f"to_json(struct(`{alias}`.*))", "__row"),
-    ):
-        items.append(exp.alias_(parse_one(text, dialect="spark"), name))
-    return str(select.select(*items).sql(dialect="spark"))
+    place, row = f"`{alias}`.`{POSITION}`", f"to_json(struct(`{alias}`.*))"
+    return detail_sql(tree, group_expressions(tree, inputs), time, place, row)
 
 
 def _step(windowing: Windowing) -> Step:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlglot import exp, parse_one
 
 from velostream.errors import TypeMismatchError, UnknownNameError
+from velostream.model.health import worst
 from velostream.model.jobs import BatchFigures
 from velostream.model.moments import micros, moment
 from velostream.model.tables import TableSpec
@@ -23,8 +24,10 @@ from velostream.plan.plans import RowsPlan, UpsertPlan
 from velostream.plan.spark import private_session, query_schema
 from velostream.runtime.cuts import VERSION
 from velostream.runtime.inputs import Input, Inputs
+from velostream.runtime.late_windows import LateWindows
 from velostream.runtime.live import ForgettingOutput, LiveOutput, live_schema
 from velostream.runtime.opening import load_needed
+from velostream.runtime.origin import Origin
 from velostream.runtime.outputs import TableOutput, table_of
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
@@ -214,6 +217,8 @@ class AgeingWork:
         self.forget_untouched()
         self._forget_rows(micros(at))
         figures = []
+        behind = self._result_behind()
+        origin = None
         for number, work in enumerate(self.live):
             target = end.get(str(number))
             if target is None:
@@ -223,6 +228,10 @@ class AgeingWork:
                 _output(work).age(step)
             else:
                 figures.append(work.advance(have, target, step))
+                origin = Origin(work.pipeline, have, target)
+        if isinstance(self.then[0].pipeline, LateWindows):
+            # After a crash the result may be several steps behind.
+            self.then[0].pipeline.rows_come_from(origin if not behind and len(self.live) == 1 else None)
         rows_out = 0
         for work in self.then:
             newest = _newest(work)
@@ -244,6 +253,18 @@ class AgeingWork:
             max((each.watermark for each in figures if each.watermark is not None), default=None),
             {part: at for each in figures for part, at in each.event_times.items()},
         )
+
+    def _result_behind(self) -> bool:
+        """Whether live rows came that the result does not contain."""
+        first = self.then[0]
+        have, newest = first.offsets(), _newest(first)
+        if have is None:
+            return any(work.offsets() is not None for work in self.live)
+        return newest is not None and not _only_forgot(first, have, newest)
+
+    def catch_up(self, commit: Commit) -> None:
+        """Bring the result to what the live rows are."""
+        self.advance(None, {CLOCK: {"at": self._time()}}, commit)
 
     def _forget_rows(self, now: int) -> None:
         """Forget rows that nothing is computed from any more."""
@@ -267,9 +288,8 @@ class AgeingWork:
         return still and not any(_due(work, self._time()) for work in self.live)
 
     def health(self) -> tuple[str, str | None]:
-        """The first input that is not healthy, or healthy."""
-        told = [work.health() for work in (*self.live, *self.then)]
-        return next((each for each in told if each[0] != "healthy"), told[0])
+        """The worst of the inputs."""
+        return worst(work.health() for work in (*self.live, *self.then))
 
     def finished(self, offsets: SourceOffsets) -> bool:
         """Whether nothing can come, and no row will come or go."""
@@ -320,9 +340,13 @@ def _newest(work: ContinuousWork) -> SourceOffsets | None:
         return None
     if have is None or isinstance(work.output, TableOutput):
         return newest
+    return None if _only_forgot(work, have, newest) else newest
+
+
+def _only_forgot(work: ContinuousWork, have: SourceOffsets, newest: SourceOffsets) -> bool:
+    """Whether nothing happened between two positions but that live rows were forgotten."""
     sources = [(key, item.source) for key, item in work.inputs.all.items()]
-    forgot = all(isinstance(s, LiveSource) and s.only_forgot(have[key], newest[key]) for key, s in sources)
-    return None if forgot else newest
+    return all(isinstance(s, LiveSource) and s.only_forgot(have[key], newest[key]) for key, s in sources)
 
 
 def _due(work: ContinuousWork, now: int) -> bool:

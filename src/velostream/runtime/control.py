@@ -22,6 +22,7 @@ import structlog
 
 from velostream.errors import ConnectionFailedError, InternalError, VelostreamError
 from velostream.model.private import open_file
+from velostream.plan.spark import translate
 from velostream.runtime.answers import Answer, AnswerEvent, Changes, Following, answers
 from velostream.serving.values import to_python
 
@@ -170,12 +171,11 @@ class ControlServer:
             self._execute(connection, request, text, tables)
         except OSError:
             raise
-        except VelostreamError as error:
-            send(connection, {"end": True, "error": _described(error, text)})
         except Exception as exc:
-            log.exception("request failed")
-            bug = InternalError(f"{type(exc).__name__}: {exc}")
-            send(connection, {"end": True, "error": _described(bug, text)})
+            error = translate(exc)
+            if isinstance(error, InternalError):
+                log.exception("request failed", reason=error.message)
+            send(connection, {"end": True, "error": _described(error, text)})
         else:
             send(connection, {"end": True})
 

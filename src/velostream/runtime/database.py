@@ -17,6 +17,7 @@ from velostream.config import Settings, load
 from velostream.connectors.registry import default_registry
 from velostream.errors import ClosedError, SparkEndedError, SqlError, TableError, UnknownNameError
 from velostream.model import statements as model
+from velostream.model.health import WELL
 from velostream.model.jobs import JobInfo, JobState
 from velostream.model.lifetime import Lifetime, while_open
 from velostream.model.location import SourceText
@@ -481,14 +482,5 @@ def _quiet_since(looks: int) -> Callable[[Job], bool]:
 
 
 def _health(job: Job) -> tuple[str, str | None]:
-    info = job.info
-    if info.state is JobState.DEGRADED:
-        missing = job.error is not None and job.error.code == "source.missing"
-        return ("file not found" if missing else _not_healthy(job)), info.reason
-    if info.state is JobState.FAILED:
-        return "failed", info.reason
-    return "healthy", None
-
-
-def _not_healthy(job: Job) -> str:
-    return job.health if job.health != "healthy" else "degraded"
+    unwell = (JobState.WAITING, JobState.DEGRADED, JobState.FAILED)
+    return job.health if job.state in unwell else WELL

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from velostream.config import cache_home, machine_memory
 from velostream.errors import VelostreamError
+from velostream.plan.spark import cause_of
 from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.java import JavaHome, find_java
 
@@ -208,6 +209,6 @@ def _session(master: str | None) -> Check:
             return Check("session", False, exc.message, exc.detail or exc.hint)
         except Exception as exc:
             # Whatever Spark throws at a first query is the finding, not a failure of the doctor.
-            return Check("session", False, f"Spark starts but does not answer: {str(exc).splitlines()[0]}")
+            return Check("session", False, f"Spark starts but does not answer: {cause_of(exc)}")
     took = f"up in {ready - started:.1f} s, first answer after {answered - started:.1f} s"
     return Check("session", count == 499500, took)

@@ -25,6 +25,7 @@ from velostream.model import statements as model
 from velostream.model.jobs import JobState
 from velostream.model.lifetime import while_open
 from velostream.model.tables import TableSpec
+from velostream.plan.spark import translated
 from velostream.runtime import listing
 from velostream.runtime.dml import Dml, Params
 from velostream.runtime.explain import explain, warned
@@ -97,7 +98,8 @@ class Executor:
     ) -> Result:
         """The statement's answer. `identity` marks a change that runs once per data directory."""
         try:
-            return self._run(statement, params, identity)
+            with translated():
+                return self._run(statement, params, identity)
         except UnknownNameError as error:
             # Some columns are known to their source alone.
             what, _, name = error.message.partition(' "')

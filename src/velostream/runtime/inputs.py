@@ -122,6 +122,11 @@ class Inputs:
         self.seen = Seen()
         """How far the event times of watched inputs have come."""
 
+    @property
+    def only(self) -> Input:
+        """The one input of a job that has one."""
+        return next(iter(self.all.values()))
+
     def changes(
         self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool
     ) -> dict[str, Halves]:

@@ -15,7 +15,7 @@ import structlog
 from velostream.errors import RowError
 from velostream.model.changes import BadRow
 from velostream.plan.planner import POSITION
-from velostream.plan.spark import first_line
+from velostream.plan.spark import cause_of
 from velostream.runtime.probing import Probe, divided, probe_of, unshared
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Search:
             with unshared(self._spark):
                 found = failing.selectExpr(POSITION, f"to_json(struct({columns})) AS row").toArrow()
         except Exception as exc:
-            log.debug("probe", reason=first_line(exc))
+            log.debug("probe", reason=cause_of(exc))
             return None
         culprits: list[Culprit] = []
         reasons: list[str] = []
@@ -81,7 +81,7 @@ class Search:
                 if failure is None:
                     # The attempt is stricter than the query: nothing that it found can be trusted.
                     return None
-                reasons.append(first_line(failure))
+                reasons.append(cause_of(failure))
             alike = len(set(reasons)) == 1
             reason = reasons[len(culprits)] if len(culprits) < len(reasons) else reasons[-1]
             if len(culprits) >= len(reasons) and not alike:
@@ -122,13 +122,13 @@ class Search:
     def _culprit(self, part: DataFrame, position: str, failure: Exception) -> Culprit:
         columns = [name for name in part.columns if name != POSITION]
         text = part.selectExpr(f"to_json(struct({', '.join(f'`{c}`' for c in columns)})) AS row").first()
-        return self._as_culprit(position, first_line(failure), text["row"] if text is not None else "")
+        return self._as_culprit(position, cause_of(failure), text["row"] if text is not None else "")
 
     def _as_culprit(self, position: str, reason: str, text: str) -> Culprit:
         return Culprit(position, BadRow(reason, self._source, self._source, position, text.encode()))
 
     def _hopeless(self, failure: Exception) -> RowError:
         return RowError(
-            f"too many rows of {self._source} cannot be computed: {first_line(failure)}",
+            f"too many rows of {self._source} cannot be computed: {cause_of(failure)}",
             hint="guard the expression: try_cast, try_divide, nullif, coalesce",
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from velostream.errors import InternalError, SparkEndedError, VelostreamError
+from velostream.model.health import HEALTHY, WELL
 from velostream.model.jobs import BatchFigures, JobInfo, JobState, JobStats
 from velostream.model.lifetime import Lifetime, while_open
 from velostream.plan.spark import translate
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.model.changes import Commit, SourceOffsets
+    from velostream.model.health import Health
     from velostream.serving.table import Table
 
 log = structlog.get_logger("velostream.job")
@@ -127,6 +129,8 @@ class Job:
         self.stopping = self._stop
         self._widened: set[str | None] = set()
         """Columns that the job was opened with again since its last batch."""
+        self._in_a_row = 0
+        """Failures since something worked that are tried again only so often."""
         self._idle = False
         self._well = False
         """Whether this start of the job has found its sources well."""
@@ -134,8 +138,8 @@ class Job:
         """What the thread is to do between two batches, for others."""
         self.quiet_looks = 0
         """How many looks at the sources, begun and ended, found everything taken in."""
-        self.health = "healthy"
-        """What the sources say of themselves."""
+        self.health: Health = WELL
+        """How the sources are, and why the job has to try again, if it has to."""
         self._state_at = 0.0
 
     # --- life -----------------------------------------------------------------------------------------
@@ -185,7 +189,7 @@ class Job:
                     self._become(JobState.STARTING)
                 return
             self._stop.clear()
-            self.error = None
+            self.error, self._in_a_row = None, 0
             self._become(JobState.STARTING)
             self._started_at = datetime.now(UTC)
             self._thread = threading.Thread(target=self._live_on, name=f"job {self.id}", daemon=True)
@@ -221,6 +225,8 @@ class Job:
 
     def tell(self, state: JobState, reason: str | None) -> None:
         """Say where the job is; used by what it opens, for example while it waits for a file."""
+        if state is JobState.WAITING:
+            self.health = ("degraded", reason)
         if state is not self._state or reason != self._reason:
             self._become(state, reason)
 
@@ -258,7 +264,7 @@ class Job:
                     self._thread = None
                     self._come_to_rest()
                     return
-                self._again, self._target, self.error = False, None, None
+                self._again, self._target, self.error, self._in_a_row = False, None, None, 0
                 self._started_at = datetime.now(UTC)
                 self._stop.clear()
 
@@ -268,12 +274,12 @@ class Job:
             try:
                 self._live(backoff)
                 return
-            except VelostreamError as exc:
-                if not self._try_again(exc, backoff):
-                    return
             except Exception as exc:
-                log.exception("job", job=self.name)
-                error = translate(exc) or InternalError(f"{type(exc).__name__}: {exc}")
+                error = translate(exc)
+                if isinstance(error, InternalError):
+                    log.exception("job", job=self.name, reason=error.message)
+                else:
+                    log.debug("job", job=self.name, reason=error.message, exc_info=True)
                 if not self._try_again(error, backoff):
                     return
 
@@ -291,14 +297,23 @@ class Job:
             error = gone
         self.error = error
         self._statistics.error(error.code)
-        if not error.retryable or self._once:
-            self._become(JobState.FAILED, error.message)
+        self._in_a_row = self._in_a_row + 1 if error.attempts is not None else 0
+        if not self._may_try_again(error):
+            tried = f"; tried {self._in_a_row} times" if self._in_a_row > 1 else ""
+            self.health = ("failed", error.message + tried)
+            self._become(JobState.FAILED, error.message + tried)
             return False
         delay = backoff.next()
+        self.health = (error.health, error.message)
         self._become(JobState.DEGRADED, f"{error.message}; trying again in {delay:.1f}s")
         self._stop.wait(delay)
         self._statistics.restart()
         return not self._stop.is_set()
+
+    def _may_try_again(self, error: VelostreamError) -> bool:
+        if error.attempts is None:
+            return error.retryable and not self._once
+        return error.retryable and self._in_a_row <= error.attempts
 
     def _live(self, backoff: Backoff) -> None:
         self._idle = False
@@ -349,6 +364,8 @@ class Job:
             with self._moved:
                 self.quiet_looks += self._idle
                 self._moved.notify_all()
+            if self._idle:
+                self._in_a_row = 0
             if self._once or (have is not None and work.finished(have)):
                 self._look_at_state(work, always=True)
                 return True
@@ -363,18 +380,20 @@ class Job:
             self._statistics.holds(sum(rows for rows, _ in held), sum(size for _, size in held), now)
 
     def _heal(self, work: Work) -> None:
-        self.health, reason = work.health()
-        if self.health == "healthy":
+        self.health = work.health()
+        health, reason = self.health
+        if health == HEALTHY:
             if not self._well:
                 self._well = True
                 self._statistics.success()
             self.tell(JobState.RUNNING, None)
         else:
-            self.tell(JobState.DEGRADED, reason or self.health)
+            self.tell(JobState.DEGRADED, reason or health)
 
     def counted(self, figures: BatchFigures, seconds: float) -> None:
         """One batch is done."""
         self._widened.clear()
+        self._in_a_row = 0
         self._statistics.batch(figures, seconds)
         with self._moved:
             self._moved.notify_all()

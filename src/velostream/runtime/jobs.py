@@ -338,7 +338,7 @@ class Jobs:
             )
 
         outputs = [output, *(each.output for each in opened.live)]
-        outputs += [TableOutput(opened.table)] if opened.table is not None else []
+        outputs += [TableOutput(each) for each in (opened.table, opened.state) if each is not None]
         pending.settle(outputs, self.site.clock())
         return whole_work(opened, output, options, self.site.clock, continuous)
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.model.changes import BadRow
 from velostream.model.moments import END_OF_TIME, moment
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan
 from velostream.plan.spark import arrow_frame, checked_cast, translated
 from velostream.runtime.grouping import micros_of, row_count
+from velostream.runtime.inputs import Halves
+from velostream.runtime.located import refused, rows_found
 from velostream.runtime.multisets import codes
 from velostream.runtime.outputs import table_of
 from velostream.runtime.pipeline import Pipeline
@@ -20,13 +21,15 @@ from velostream.runtime.sessions import continued
 from velostream.runtime.watermarks import FOREVER, Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-    from velostream.model.changes import SourceOffsets
+    from velostream.model.changes import BadRow, SourceOffsets
     from velostream.model.windows import Windowing
     from velostream.runtime.inputs import Inputs
+    from velostream.runtime.located import Row
+    from velostream.runtime.origin import Origin
     from velostream.runtime.outputs import JobOutput
     from velostream.runtime.shapes import ResultShape
 
@@ -50,6 +53,8 @@ class LateWindows(Pipeline):
         """Does with rows that were not taken in what the statement says."""
         self.late_rows = 0
         """Rows that came too late, since this was last asked."""
+        self._origin: Origin | None = None
+        """The step that brought the rows at hand, where they are kept beside the job and it is known."""
 
     @property
     def _forgotten_at(self) -> int | None:
@@ -84,6 +89,11 @@ class LateWindows(Pipeline):
     ) -> pa.Table:
         """The groups of a batch but those that are too late, or have no time: these are counted and kept."""
         windowing = self._windowing
+        if windowing.gap and self._timeless() and plan.detail_sql:
+            # A session has a time: no group shows rows without one.
+            rows = self._rows_without_time(plan, start, end)
+            if rows:
+                self.keep_late(self._as_known(rows, _TIMELESS, end), "timing")
         timeless, late = self._refused(plan, plus, minus)
         refused = pc.or_(timeless, late)
         if not pc.any(refused).as_py():
@@ -92,10 +102,10 @@ class LateWindows(Pipeline):
         too_late = plus.filter(late)
         count = row_count(too_late)
         if count and (windowing.late != "drop" or windowing.advance) and plan.detail_sql:
-            rows = list(self._rows_of_groups(plan, too_late, self._told_late, start, end, self._over_at))
+            rows = self._rows_of_groups(plan, too_late, start, end, self._over_at)
             count = len(rows)
             if windowing.late != "drop" and rows:
-                self.keep_late(rows, "late")
+                self.keep_late(self._as_known(rows, self._told_late, end), "late")
         self.late_rows += count
         return plus.filter(pc.invert(refused))
 
@@ -121,20 +131,40 @@ class LateWindows(Pipeline):
         return f"late: its window had closed, the watermark was {self._shown_mark}"
 
     def too_late(self, at: SourceOffsets) -> dict[str, str]:
-        """Of the records that are tried again, by position: why no window takes them."""
+        """See `Pipeline`."""
+        found = self._not_taken(self.feed.changes(at, at, (), careful=True), at)
+        # They have not come in yet.
+        self._inputs.seen.forget()
+        return found
+
+    def too_late_from(self, origin: Origin) -> dict[str, str]:
+        """The same, of records that are kept before windows are made of them."""
+        kept = origin.frame()
+        if kept is None:
+            return {}
+        self._origin = origin
+        try:
+            # From one session to the other, by the driver: letters are few.
+            rows = arrow_frame(self._spark, kept.drop(POSITION).toArrow())
+            return self._not_taken({self._inputs.only.id: Halves(rows, None)}, {})
+        finally:
+            self._origin = None
+
+    def _not_taken(self, changes: dict[str, Halves], at: SourceOffsets) -> dict[str, str]:
+        """Why no window takes rows, by position."""
         plan = self._plan
         assert isinstance(plan, GroupsPlan)
         if not plan.detail_sql:
             return {}
-        plus = self._plus(plan.partial_sql, self.feed.changes(at, at, (), careful=True))
-        # They have not come in yet.
-        self._inputs.seen.forget()
-        timeless, late = self._refused(plan, checked_cast(plus, self._shape.state), None)
+        plus = checked_cast(self._plus(plan.partial_sql, changes), self._shape.state)
+        timeless, late = self._refused(plan, plus, None)
         found: dict[str, str] = {}
+        if self._windowing.gap:
+            found |= {position: _TIMELESS for position, _ in self._rows_without_time(plan, at, at)}
         for groups, why in ((plus.filter(timeless), _TIMELESS), (plus.filter(late), self._told_late)):
             if groups.num_rows:
                 over = self._over_at if why != _TIMELESS else None
-                found |= {r.offset: why for r in self._rows_of_groups(plan, groups, why, at, at, over)}
+                found |= {position: why for position, _ in self._rows_of_groups(plan, groups, at, at, over)}
         return found
 
     def _meets_open(self, plan: GroupsPlan, plus: pa.Table, over: int) -> pa.Array:
@@ -153,20 +183,30 @@ class LateWindows(Pipeline):
         """Keep the rows of these groups as the statement says."""
         if groups.num_rows == 0 or not plan.detail_sql:
             return
-        self.keep_late(list(self._rows_of_groups(plan, groups, reason, start, end)), stage)
+        self.keep_late(self._as_known(self._rows_of_groups(plan, groups, start, end), reason, end), stage)
+
+    def _as_known(self, rows: list[Row], reason: str, end: SourceOffsets) -> list[BadRow]:
+        """Rows of the input, as their source knows them."""
+        if self._origin is not None:
+            return refused(self._origin.item, reason, rows, self._origin.end[self._origin.item.id])
+        item = self._inputs.all[self.stream] if self.stream is not None else self._inputs.only
+        return refused(item, reason, rows, end[item.id])
+
+    def rows_come_from(self, origin: Origin | None) -> None:
+        """Say which step brought the rows at hand, where they are kept beside the job."""
+        self._origin = origin
 
     def _rows_of_groups(
         self,
         plan: GroupsPlan,
         groups: pa.Table,
-        reason: str,
         start: SourceOffsets | None,
         end: SourceOffsets,
         over: int | None = None,
-    ) -> Iterable[BadRow]:
-        changes = self._inputs.changes(start, end, (POSITION,), careful=True)
-        self._inputs.register({key: halves.plus for key, halves in changes.items()})
-        arrow_frame(self._spark, groups.select(plan.keys)).createOrReplaceTempView("__refused")
+    ) -> list[Row]:
+        """The rows of a range that these groups are made of."""
+        spark = self._show_rows(start, end)
+        arrow_frame(spark, groups.select(plan.keys)).createOrReplaceTempView("__refused")
         windowing = self._windowing
         on = [f"r.__k{number} <=> g.`{name}`" for number, name in enumerate(plan.keys[:-2], start=1)]
         on.append(
@@ -180,12 +220,32 @@ class LateWindows(Pipeline):
             last = f"{time} - pmod({time}, {windowing.advance}L) + {windowing.size + windowing.grace}L"
             sql += f" WHERE r.__time IS NULL OR {last} <= {over}L"
         with translated():
-            found = self._spark.sql(sql).toArrow()
-        source = ", ".join(self._inputs.descriptions.values())
-        for position, row in zip(
-            found.column("__position").to_pylist(), found.column("__row").to_pylist(), strict=True
-        ):
-            yield BadRow(reason, source, source, position or "", (row or "").encode())
+            found = spark.sql(sql).toArrow()
+        return rows_found(found)
+
+    def _rows_without_time(
+        self, plan: GroupsPlan, start: SourceOffsets | None, end: SourceOffsets
+    ) -> list[Row]:
+        spark = self._show_rows(start, end)
+        with translated():
+            return rows_found(spark.sql(f"SELECT * FROM ({plan.detail_sql}) WHERE __time IS NULL").toArrow())
+
+    def _timeless(self) -> bool:
+        """Whether rows without a time were seen in the batch in hand."""
+        return False
+
+    def _show_rows(self, start: SourceOffsets | None, end: SourceOffsets) -> SparkSession:
+        """Make the rows of a range visible with their positions; the session that sees them."""
+        if self._origin is not None:
+            kept = self._origin.frame()
+            if kept is not None:
+                kept.createOrReplaceTempView(f"`{self._inputs.only.id}`")
+                return self._origin.pipeline.spark
+            self._origin = None
+        feed = self.feed if self.stream is not None else self._inputs
+        changes = feed.changes(start, end, () if self.stream is not None else (POSITION,), careful=True)
+        feed.register({key: halves.plus for key, halves in changes.items()})
+        return self._spark
 
 
 def among(rows: pa.Table, names: tuple[str, ...], keys: pa.Table) -> pa.Array:

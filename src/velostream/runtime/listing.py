@@ -63,6 +63,7 @@ def tables(store: TableStore) -> pa.Table:
             "version": pa.array([s and s.version for s in stats], pa.int64()),
             "source": pa.array([s and s.datasource_type for s in stats], pa.string()),
             "health": pa.array([s.health if s is not None else "failed" for s in stats], pa.string()),
+            "reason": pa.array([s and s.health_reason for s in stats], pa.string()),
             "last_updated": pa.array([s and s.last_updated for s in stats], pa.timestamp("us", tz="UTC")),
             "bytes": pa.array([s and s.bytes for s in stats], pa.int64()),
         }

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, StateSetMetricFamily
 
 from velostream.errors import ConfigError
+from velostream.model.health import HEALTHS
 from velostream.model.jobs import JobInfo, JobState
 
 if TYPE_CHECKING:
@@ -175,6 +176,10 @@ def _tables(stats: dict[str, TableStats]) -> Iterator[Metric]:
     for table, figures in stats.items():
         healthy.add_metric([table], 1.0 if figures.health == "healthy" else 0.0)
     yield healthy
+    states = StateSetMetricFamily("velostream_table_health", "How a table's source is", labels=["table"])
+    for table, figures in stats.items():
+        states.add_metric([table], {health: health == figures.health for health in HEALTHS})
+    yield states
 
 
 def serve(database: Database, port: int) -> str:

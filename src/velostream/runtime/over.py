@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.model.changes import BadRow
 from velostream.model.moments import END_OF_TIME, moment
 from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.over import SEQUENCE, TIME
 from velostream.plan.planner import POSITION
 from velostream.plan.spark import checked_cast, rows_of
 from velostream.runtime.grouping import distinct_keys
+from velostream.runtime.located import refused, rows_found
 from velostream.runtime.multisets import codes
 from velostream.runtime.over_results import Horizons, OverResults
 from velostream.runtime.over_rows import StepRows, needed
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from velostream.model.changes import Commit, SourceOffsets
+    from velostream.model.changes import BadRow, Commit, SourceOffsets
     from velostream.plan.plans import OverPlan
     from velostream.runtime.inputs import Inputs
+    from velostream.runtime.located import Row
     from velostream.runtime.outputs import JobOutput
     from velostream.runtime.over_state import Flags, Kept, Numbers
     from velostream.runtime.shapes import ResultShape
     from velostream.serving.table import Table
 
+_TIMELESS = f"{TIME} IS NULL"
 STEP = "__over"
 """Beside the positions of inputs: the number of the step that the result contains."""
 
@@ -316,7 +318,7 @@ class OverPipeline(Pipeline):
             return new
         times = new.column(TIME)
         if times.null_count:
-            self.keep_late(self._told(f"{TIME} IS NULL", "the event time is null", end), "timing")
+            self.keep_late(self._told(_TIMELESS, "the event time is null", self._start, end), "timing")
             new = new.filter(pc.is_valid(times))
         horizon = self._horizon(self.marks.at)
         if horizon is None or corrects or windowing.late == "update":
@@ -327,22 +329,39 @@ class OverPipeline(Pipeline):
             return new
         self.late_rows += count
         if windowing.late == "dead_letter":
-            assert self.marks.at is not None
-            at = self.marks.at
-            shown = "at the end" if at >= END_OF_TIME else f"{moment(at):%Y-%m-%d %H:%M:%S.%fZ}"
-            told = f"late: the watermark was {shown}"
-            self.keep_late(self._told(f"unix_micros({TIME}) < {horizon}L", told, end), "late")
+            told = self._told(f"unix_micros({TIME}) < {horizon}L", self._told_late, self._start, end)
+            self.keep_late(told, "late")
         return new.filter(pa.array(~late))
 
-    def _told(self, condition: str, reason: str, end: SourceOffsets) -> list[BadRow]:
-        """The rows of the batch that a condition is true of, read again."""
-        changes = self.feed.changes(self._start, end, (POSITION, EVENT_TIME), careful=True)
+    @property
+    def _told_late(self) -> str:
+        at = self.marks.at
+        assert at is not None
+        shown = "at the end" if at >= END_OF_TIME else f"{moment(at):%Y-%m-%d %H:%M:%S.%fZ}"
+        return f"late: the watermark was {shown}"
+
+    def too_late(self, at: SourceOffsets) -> dict[str, str]:
+        """See `Pipeline`."""
+        windowing, horizon = self._over.windowing, self._horizon(self.marks.at)
+        if windowing is None:
+            return {}
+        found = {position: "the event time is null" for position, _ in self._rows_where(_TIMELESS, at, at)}
+        if horizon is not None and windowing.late != "update":
+            late = self._rows_where(f"unix_micros({TIME}) < {horizon}L", at, at)
+            found |= {position: self._told_late for position, _ in late}
+        return found
+
+    def _told(
+        self, condition: str, reason: str, start: SourceOffsets | None, end: SourceOffsets
+    ) -> list[BadRow]:
+        """The rows of the batch that a condition is true of, as their source knows them."""
+        item = self._inputs.only
+        return refused(item, reason, self._rows_where(condition, start, end), end[item.id])
+
+    def _rows_where(self, condition: str, start: SourceOffsets | None, end: SourceOffsets) -> list[Row]:
+        changes = self.feed.changes(start, end, (POSITION, EVENT_TIME), careful=True)
         self.feed.register({key: halves.plus for key, halves in changes.items()})
         found = rows_of(self._spark, f"SELECT * FROM ({self._over.detail_sql}) WHERE {condition}")
         for inputs in self._watched:
             inputs.seen.forget()
-        source = ", ".join(self.feed.descriptions.values())
-        return [
-            BadRow(reason, source, source, row["__position"] or "", (row["__row"] or "").encode())
-            for row in found.to_pylist()
-        ]
+        return rows_found(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from velostream.runtime.over import STEP, OverPipeline
@@ -11,7 +11,7 @@ from velostream.runtime.window_work import WindowWork
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from velostream.model.changes import SourceOffsets
+    from velostream.model.changes import Commit, SourceOffsets
     from velostream.serving.store import TableStore
     from velostream.serving.table import Table
 
@@ -40,6 +40,17 @@ class OverWork(WindowWork):
         if end is None or end == plain:
             return after
         return {**end, STEP: {"n": self._windows.next_step}}
+
+    def replay_end(self, have: SourceOffsets) -> SourceOffsets:
+        """The next step, from where the inputs are."""
+        return {**have, STEP: {"n": self._windows.next_step}}
+
+    def catch_up(self, commit: Commit) -> None:
+        """Bring the result to what the kept rows are."""
+        have = self.offsets()
+        behind = self._windows.unfinished(have)
+        if behind is not None:
+            self.advance(have, behind, replace(commit, offsets=behind))
 
     def state(self) -> Sequence[Table]:
         """The kept rows, in chunks by key."""

@@ -63,7 +63,7 @@ class Pipeline:
         self._spark = self.spark = spark
         self._plan = self.plan = plan
         self._shape = shape
-        self._inputs = inputs
+        self._inputs = self.inputs = inputs
         self._output = output
         self._finisher = Finisher(spark, shape)
         self.feed: Inputs | DerivedFeed = inputs
@@ -197,6 +197,10 @@ class Pipeline:
         told = replace(commit, extra={**commit.extra, "lost": sorted(lost)})
         self._commit_groups(plan, upserts, deletes, told)
         return Progress(row_count(plus), state.num_rows)
+
+    def too_late(self, at: SourceOffsets) -> dict[str, str]:
+        """Of the records that are tried again, by position: why they come too late to be taken in."""
+        return {}
 
     def culprits(
         self,

@@ -11,17 +11,18 @@ from __future__ import annotations
 import shutil
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from velostream.errors import InternalError, JobError, SparkEndedError, VelostreamError
+from velostream.errors import InternalError, SparkEndedError, StepError, VelostreamError
 from velostream.plan.realtime import ROW
-from velostream.plan.spark import private_session, translate, translated
+from velostream.plan.spark import private_session, translated
+from velostream.runtime.failures import explained
 from velostream.runtime.outputs import JobOutput
 from velostream.runtime.probing import SHARED, attempted
 from velostream.runtime.slots import give_back_slots, take_slots
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import timedelta
     from pathlib import Path
 
@@ -210,14 +211,5 @@ class RealtimeQuery:
         assert self._query is not None
         exception = self._query.exception()
         if exception is None:
-            return JobError(f'the stream of "{self._name}" ended by itself')
-        explained = self._source.explained("\n".join(_causes(self._query)))
-        return explained or translate(exception) or JobError(str(exception))
-
-
-def _causes(query: StreamingQuery) -> Iterator[str]:
-    """What Java says of the end of a query, from outside in: Python is told the outermost only."""
-    cause: Any = query._jsq.exception().get()  # noqa: SLF001
-    while cause is not None:
-        yield str(cause.toString())
-        cause = cause.getCause()
+            return StepError(f'the stream of "{self._name}" ended by itself')
+        return explained(exception, [self._source])

@@ -15,6 +15,8 @@ from sqlglot import exp
 from velostream.connectors.base import SinkContext
 from velostream.connectors.record import Record
 from velostream.errors import (
+    SourceError,
+    SourceLostError,
     SourceMissingError,
     SourceNetworkError,
     SqlError,
@@ -26,9 +28,11 @@ from velostream.model.jobs import BatchFigures
 from velostream.model.private import make_folder
 from velostream.plan.planner import POSITION
 from velostream.plan.realtime import row_expression
-from velostream.plan.spark import empty_frame, error_text, translated
+from velostream.plan.spark import empty_frame, translated
 from velostream.runtime.dead_letters import keep_as_told
+from velostream.runtime.failures import explained
 from velostream.runtime.isolation import Search
+from velostream.runtime.located import located
 from velostream.runtime.opened import expand_stars, with_system_columns
 from velostream.runtime.opening import key_of, realtime_target
 from velostream.runtime.probing import unshared
@@ -43,7 +47,7 @@ from velostream.runtime.realtime import (
 )
 from velostream.runtime.realtime_rules import cadence
 from velostream.runtime.sinks import shown, target
-from velostream.runtime.work import data_error, located
+from velostream.runtime.work import data_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -136,7 +140,7 @@ class RealtimeWork:
         )
         self._looked_at = 0.0
         self._all_seen = False
-        self._outside: str | None = None
+        self._outside: SourceError | None = None
         self.close_inputs = opened.close
 
     # --- the query --------------------------------------------------------------------------------------
@@ -172,7 +176,7 @@ class RealtimeWork:
         try:
             newest = self._source.latest(have)
         except (SourceNetworkError, SourceMissingError) as exc:
-            self._outside, self._all_seen = exc.message, False
+            self._outside, self._all_seen = exc, False
             return after
         self._outside = None
         if self._query.outdated:
@@ -199,10 +203,13 @@ class RealtimeWork:
         try:
             return self.advance(self.offsets(), end, commit)
         except Exception as exc:
-            outside = self._source.explained(error_text(exc))
-            if outside is None:
-                raise
-            self._outside = outside.message
+            error = explained(exc, [self._source])
+            if not isinstance(error, SourceError) or not error.retryable:
+                if error is exc:
+                    raise
+                raise error from exc
+            # What was deleted meanwhile is found by the next look.
+            self._outside = None if isinstance(error, SourceLostError) else error
             return None
 
     def _look(self, start: Offset | None, end: Offset) -> tuple[int, int]:
@@ -219,7 +226,7 @@ class RealtimeWork:
         undecoded, failed, sent, refused = (column[0].as_py() for column in counts.columns)
         bad = 0
         if undecoded or self._source.has_bad_rows(start, end):
-            rows = [replace(row, input=self._id) for row in self._source.bad_rows(start, end)]
+            rows = [replace(self._lost(row), input=self._id) for row in self._source.bad_rows(start, end)]
             bad += self._keep("decoding", rows, start)
         if failed:
             search = Search(self._spark, self._conversion.sql, self._id, self._item.description)
@@ -229,6 +236,16 @@ class RealtimeWork:
         if refused:
             bad += self._keep("writing", self._refused(judged), start)
         return sent, bad
+
+    def _lost(self, row: BadRow) -> BadRow:
+        """Records that are gone: the query may have written those that could be."""
+        if row.kind != "lost" or int(row.offset.rpartition("-")[2]) >= self._written.get(row.partition, 0):
+            return row
+        return replace(row, reason="deleted by the broker before it was looked at; what could be written was")
+
+    @property
+    def _written(self) -> Offset:
+        return self._output.written or {}
 
     def _refused(self, judged: DataFrame) -> list[BadRow]:
         key = "substring(key, 1, 100)" if "key" in judged.columns else "CAST(NULL AS BINARY)"
@@ -264,7 +281,7 @@ class RealtimeWork:
     def health(self) -> tuple[str, str | None]:
         """Of the source; and whether every partition has a task."""
         if self._outside is not None:
-            return "disconnected", self._outside
+            return self._outside.health, self._outside.message
         missing, seconds = self._query.waiting()
         if missing and seconds > _PATIENCE:
             return "degraded", f"{missing} partitions wait for a free task slot of Spark's"

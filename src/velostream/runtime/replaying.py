@@ -12,22 +12,23 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from velostream.errors import JobError, UnsupportedError, VelostreamError
+from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model.changes import FORGETS, Commit
 from velostream.model.moments import moment
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import RowsPlan
-from velostream.plan.spark import error_text, first_line, translate
-from velostream.runtime.ageing import CLOCK, AgeingWork
+from velostream.plan.spark import cause_of
+from velostream.runtime.ageing import AgeingWork
 from velostream.runtime.asking import ReplayInterruptedError
+from velostream.runtime.failures import explained
 from velostream.runtime.inputs import BAD, records_at
 from velostream.runtime.late_windows import LateWindows
 from velostream.runtime.letters import Letter
+from velostream.runtime.origin import Origin
 from velostream.runtime.outputs import REPLAY, SinkOutput, TableOutput
 from velostream.runtime.over_work import OverWork
 from velostream.runtime.rewriting import to_write
-from velostream.runtime.timed_live import TimedLiveWork
-from velostream.runtime.window_work import WindowWork
+from velostream.runtime.timed_live import TimedWork
 from velostream.runtime.work import ContinuousWork, data_error
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 _STEP = 5000
 """Letters that one step takes at most: what goes wrong in it is tried again in halves."""
 _GONE = "its record is gone from {}"
-_LATE = "it came too late, and its window is closed; CREATE OR REPLACE with a longer grace reads it anew"
 _JOINED = "it failed after it was joined, and its record is not known any more"
+_UNPLACED = "it came too late, and where its record is was not kept; CREATE OR REPLACE reads everything anew"
 _OLD = "it was kept by an earlier version, which did not keep where its record is"
 
 Place = tuple[str, str]
@@ -77,18 +78,16 @@ def replay(
             "dead letters of a statement in real-time mode cannot be replayed",
             hint='run the statement without "latency", into another topic, to have them tried there',
         )
-    kept = isinstance(work, AgeingWork) and bool(work.live)
-    if any(isinstance(x, OverWork | TimedLiveWork) or (kept and isinstance(x, WindowWork)) for x in pieces):
-        raise UnsupportedError(
-            "dead letters of OVER over a source, of joined streams, and of windows that keep their rows, "
-            "as for COUNT(DISTINCT), cannot be replayed",
-            hint="CREATE OR REPLACE reads everything anew",
-        )
-    at = moment(work._time()) if isinstance(work, AgeingWork) else clock()  # noqa: SLF001
+    at = clock()
+    if isinstance(work, AgeingWork) and not isinstance(work, TimedWork):
+        at = moment(work._time())  # noqa: SLF001
+    if isinstance(work, OverWork | TimedWork):
+        # What a crash left half done comes first.
+        work.catch_up(Commit(job_id, 0, {}, at))
     outcome = Outcome()
     left = list(letters)
     for part in pieces:
-        one = _Replay(part, job_id, pending, at, outcome)
+        one = _Replay(part, job_id, pending, at, outcome, _taking(work))
         mine = [letter for letter in left if one.knows(letter)]
         left = [letter for letter in left if letter not in mine]
         try:
@@ -99,8 +98,14 @@ def replay(
             raise _explained(part, exc) from exc
     outcome.impossible |= {letter.number: _unknown(letter) for letter in left}
     if isinstance(work, AgeingWork) and outcome.taken:
-        work.advance(None, {CLOCK: {"at": work._time()}}, Commit(job_id, 0, {}, at))  # noqa: SLF001
+        work.catch_up(Commit(job_id, 0, {}, at))
     return outcome
+
+
+def _taking(work: Work) -> LateWindows | None:
+    """The windows that are made of rows that the job keeps; None where it keeps none for windows."""
+    first = work.then[0].pipeline if isinstance(work, AgeingWork) and work.live else None
+    return first if isinstance(first, LateWindows) else None
 
 
 def _unknown(letter: Letter) -> str:
@@ -108,32 +113,35 @@ def _unknown(letter: Letter) -> str:
         return _OLD
     if letter.kind == "lost":
         return "its records were gone before they were read"
+    if letter.kind in ("late", "timing") and letter.position is None:
+        return _UNPLACED
     return _JOINED if letter.kind == "compute" else "the job does not read its source any more"
 
 
 def _explained(work: ContinuousWork, exc: Exception) -> VelostreamError:
     """What went wrong before anything was done."""
-    if isinstance(exc, VelostreamError):
-        return exc
-    said = error_text(exc)
-    for item in work.inputs.all.values():
-        explained = item.source.explained(said)
-        if explained is not None:
-            return explained
-    return translate(exc) or JobError(f"dead letters were not tried: {first_line(exc)}")
+    return explained(exc, [item.source for item in work.inputs.all.values()])
 
 
 class _Replay:
     """Letters of one job, on their way through one piece of its work."""
 
     def __init__(
-        self, work: ContinuousWork, job_id: str, pending: Pending, at: datetime, outcome: Outcome
+        self,
+        work: ContinuousWork,
+        job_id: str,
+        pending: Pending,
+        at: datetime,
+        outcome: Outcome,
+        windows: LateWindows | None,
     ) -> None:
         self._work = work
         self._job_id = job_id
         self._pending = pending
         self._at = at
         self._outcome = outcome
+        self._windows = windows
+        """Windows that are made of what this work, or one beside it, keeps."""
 
     def knows(self, letter: Letter) -> bool:
         """Whether this work is where the letter's row goes in."""
@@ -146,7 +154,7 @@ class _Replay:
         if letter.position is not None:
             item = self._work.inputs.all.get(letter.input or "")
             return item is not None and item.source.positioned
-        return letter.kind == "compute" and self._over_tables
+        return letter.kind == "compute" and self._over_tables and self._windows is None
 
     @property
     def _over_tables(self) -> bool:
@@ -165,10 +173,9 @@ class _Replay:
         waiting = self._work.dead_letters.uncommitted(self._work.job, f"{have}")
         self._impossible([x for x in letters if x.number in waiting], "its batch has not been committed yet")
         letters = [letter for letter in letters if letter.number not in waiting]
-        self._impossible([letter for letter in letters if letter.kind == "late"], _LATE)
         groups = [letter for letter in letters if letter.kind == "overflow"]
         writes = [letter for letter in letters if letter.kind == "write"]
-        placed = [x for x in letters if x.position is not None and x.kind not in ("late", "write")]
+        placed = [x for x in letters if x.position is not None and x.kind != "write"]
         contents = [x for x in letters if x.position is None and x.kind == "compute"]
         if self._work.pipeline.stream is not None:
             # A stream meets tables as they are now.
@@ -299,12 +306,17 @@ class _Replay:
                 if place in good:
                     failing |= dict.fromkeys(good.pop(place), culprit.row.reason)
             work.inputs.again = _by_input(good)
-        if good and isinstance(work.pipeline, LateWindows):
-            late = work.pipeline.too_late(have)
+        if good:
+            late = self._too_late(have)
             for place in [place for place in good if place[1] in late]:
                 failing |= dict.fromkeys(good.pop(place), late[place[1]])
             work.inputs.again = _by_input(good)
         return good, failing
+
+    def _too_late(self, have: SourceOffsets) -> dict[str, str]:
+        if self._windows is not None:
+            return self._windows.too_late_from(Origin(self._work.pipeline, have, have))
+        return self._work.pipeline.too_late(have)
 
     def _step(self, good: dict[Place, list[int]], failing: dict[int, str], have: SourceOffsets) -> str | None:
         """Put records into the result and take their letters away; gives the reason when that cannot be."""
@@ -313,7 +325,7 @@ class _Replay:
             self._answer((), failing)
             return None
         taken = {number for numbers in good.values() for number in numbers}
-        commit = self._intend(taken, failing, have)
+        commit = self._intend(taken, failing, work.replay_end(have))
         try:
             if work.pipeline.lost:
                 keep = lambda groups: work._keep("summing", groups, have, have)  # noqa: E731, SLF001
@@ -325,7 +337,7 @@ class _Replay:
                 raise self._interrupted(exc) from exc
             self._pending.done()
             self._answer((), failing)
-            return exc.message if isinstance(exc, VelostreamError) else first_line(exc)
+            return cause_of(exc)
         self._done(taken, failing)
         return None
 
@@ -333,12 +345,12 @@ class _Replay:
         """As one careful step; rows of long ago that it meets and cannot compute are left out."""
         work = self._work
         try:
-            work.pipeline.advance(have, have, commit, careful=True)
+            work.pipeline.advance(have, commit.offsets, commit, careful=True)
         except Exception as exc:
             rows = isinstance(work.pipeline.plan, RowsPlan)
             if not data_error(exc) or rows or not work._set_aside(None, have)[1]:  # noqa: SLF001
                 raise
-            work.pipeline.advance(have, have, commit, careful=True)
+            work.pipeline.advance(have, commit.offsets, commit, careful=True)
 
     def _intend(self, taken: set[int], failing: Mapping[int, str], have: SourceOffsets) -> Commit:
         token = uuid.uuid4().hex

@@ -12,6 +12,7 @@ import structlog
 from velostream.errors import VelostreamError
 from velostream.model.moments import micros
 from velostream.model.statements import CreateTable
+from velostream.plan.spark import translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ class Retainer:
                 try:
                     self._expire(name)
                 except (VelostreamError, OSError) as exc:
-                    log.warning("retention", table=name, reason=str(exc))
+                    log.warning("retention", table=name, reason=translate(exc).message)
 
     def _expire_letters(self) -> None:
         if self._letters is None:
@@ -78,7 +79,7 @@ class Retainer:
             # Letters are stamped with the time of the machine, whatever the clock of the statements is.
             self._letters.expire(datetime.now(UTC))
         except (VelostreamError, OSError) as exc:
-            log.warning("retention", table="dead_letters", reason=str(exc))
+            log.warning("retention", table="dead_letters", reason=translate(exc).message)
 
     def _expire(self, name: str) -> None:
         table = self._store.readable(name)

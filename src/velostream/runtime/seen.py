@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MOST_NAMED = 64
 """Beyond so many partitions, what each of them had last is found by grouping instead of naming them."""
 _METRIC = "__seen_"
+_TIMELESS = f"count_if({{came}}{EVENT_TIME} IS NULL)"
 
 
 class Seen:
@@ -28,6 +29,8 @@ class Seen:
         self._unread: dict[str, tuple[DataFrame, list[str], list[Column]]] = {}
         """Frames that nothing has read yet, the names of their partitions and what is asked of each."""
         self._found: dict[str, dict[str, int | None]] = {}
+        self.timeless = 0
+        """Rows without an event time in the same frames."""
         self.named: set[str] = set()
         """Inputs whose partitions are known whether they have rows or not."""
 
@@ -45,11 +48,11 @@ class Seen:
         if partitions is None or len(partitions) > MOST_NAMED:
             self._grouped(name, frame.where(f"{WEIGHT} > 0") if came else frame, named)
             return frame
-        figures = [
+        figures = [expr(_TIMELESS.format(came=came)).alias("timeless")] + [
             expr(f"max(CASE WHEN {came}{condition} THEN unix_micros({EVENT_TIME}) END)").alias(f"p{number}")
             for number, condition in enumerate(partitions.values())
         ]
-        if not figures:
+        if not partitions:
             return frame
         self._unread[name] = frame, list(partitions), figures
         return frame.observe(f"{_METRIC}{name}", *figures)
@@ -67,12 +70,13 @@ class Seen:
             if row.isEmpty():
                 continue
             values = row.get()
-            found = [None if values.isNullAt(n) else values.getLong(n) for n in range(len(parts))]
+            found = [None if values.isNullAt(n) else values.getLong(n) for n in range(len(parts) + 1)]
             self._take(name, parts, found)
 
     def _take(self, name: str, parts: list[str], found: Sequence[int | None]) -> None:
         del self._unread[name]
-        for part, at in zip(parts, found, strict=True):
+        self.timeless += found[0] or 0
+        for part, at in zip(parts, found[1:], strict=True):
             if at is not None:
                 self.note(name, part, at)
 
@@ -88,7 +92,7 @@ class Seen:
             # Spark saw that the query needs no row of it, for example of a join with nothing.
             row = frame.agg(*figures).toArrow().to_pylist()[0]
             self._take(name, parts, list(row.values()))
-        found, self._found = self._found, {}
+        found, self._found, self.timeless = self._found, {}, 0
         return found
 
     def forget(self) -> None:
@@ -98,7 +102,9 @@ class Seen:
     def _grouped(self, name: str, frame: DataFrame, named: str) -> None:
         from pyspark.sql.functions import expr
 
-        found = frame.groupBy(expr(named)).agg(expr(f"max(unix_micros({EVENT_TIME}))").alias("at")).toArrow()
-        for part, at in zip(*(column.to_pylist() for column in found.columns), strict=True):
+        latest = expr(f"max(unix_micros({EVENT_TIME}))").alias("at")
+        found = frame.groupBy(expr(named)).agg(latest, expr(_TIMELESS.format(came=""))).toArrow()
+        for part, at, timeless in zip(*(column.to_pylist() for column in found.columns), strict=True):
+            self.timeless += timeless
             if at is not None:
                 self.note(name, part, at)

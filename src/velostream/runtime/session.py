@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from velostream.config import cache_home, machine_memory
 from velostream.errors import ConfigError, JavaError, did_you_mean
 from velostream.model.private import OTHERS, make_folder
+from velostream.plan.spark import cause_of
 from velostream.runtime.java import JavaHome, find_java
 from velostream.runtime.prepare import Prepared, prepared
 
@@ -143,7 +144,7 @@ def _start(master: str, conf: Mapping[str, str], data_dir: Path) -> SparkSession
             raise
         raise JavaError(
             f'no Spark session on master "{master}"',
-            detail=next(iter(str(exc).splitlines()), None),
+            detail=cause_of(exc),
             hint=f"Spark's log is {data_dir / 'logs' / 'spark.log'}",
         ) from exc
     _warn_of_open_ports(spark, master)

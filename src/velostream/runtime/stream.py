@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from velostream.errors import JobError, SparkEndedError, VelostreamError
+from velostream.errors import SparkEndedError, StepError, VelostreamError
 from velostream.model.changes import Commit, SourceOffsets
 from velostream.plan.spark import translate, translated
 
@@ -78,8 +78,9 @@ class Stream:
 
     def _ended(self) -> VelostreamError:
         exception = self._query.exception() if self._query is not None else None
-        translated = translate(exception) if exception is not None else None
-        return translated or JobError(f'the stream of "{self._name}" ended by itself')
+        if exception is not None:
+            return translate(exception)
+        return StepError(f'the stream of "{self._name}" ended by itself')
 
     def _batch(self, counter: DataFrame, batch: int) -> None:
         """One micro-batch. The frame that Spark hands over is its counter, and is not looked at."""

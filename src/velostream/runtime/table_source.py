@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from velostream.connectors.base import Source
 from velostream.errors import InternalError
+from velostream.model.health import HEALTHY, WELL
 from velostream.runtime.cuts import BASES, VERSION, bases_of
 from velostream.runtime.multisets import among, by_nulls, fitting
 from velostream.runtime.opening import loaded
@@ -83,6 +84,14 @@ class TableSource(Source):
         version = self._at(offset[PARTITION])
         found = [_where(version, columns, some) for some in by_nulls(keys.rename_columns(list(columns)))]
         return pa.concat_tables(found) if found else version.spec.visible_schema.empty_table()
+
+    def health(self) -> tuple[str, str | None]:
+        """See `Source`: a table whose own source is not well is there, and may be behind."""
+        health, reason = self._table.health
+        if health == HEALTHY:
+            return WELL
+        told = {"failed": "has failed", "file not found": "has no file"}.get(health, f"is {health}")
+        return "degraded", f'table "{self._table.name}" {told}' + (f": {reason}" if reason else "")
 
     @property
     def loaded(self) -> bool:

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import InternalError
-from velostream.model.changes import BadRow
 from velostream.model.jobs import BatchFigures
 from velostream.model.moments import END_OF_TIME, moment
 from velostream.plan.ageing import TIME, UNTIL
@@ -24,6 +23,7 @@ from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.planner import POSITION
 from velostream.plan.spark import translated
 from velostream.runtime.ageing import AgeingWork, LiveSource
+from velostream.runtime.located import refused, rows_found
 from velostream.runtime.pipeline import Pipeline, Progress, row_sql
 from velostream.runtime.table_source import LookedUpSource
 from velostream.runtime.timed_output import TimedOutput
@@ -35,11 +35,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from velostream.model.changes import Commit, SourceOffsets
+    from velostream.model.changes import BadRow, Commit, SourceOffsets
     from velostream.model.options import CommonOptions
     from velostream.plan.plans import RowsPlan
     from velostream.runtime.inputs import Halves
+    from velostream.runtime.located import Row
     from velostream.serving.table import Table
+
+
+_TIMELESS = f"{EVENT_TIME} IS NULL"
 
 
 class TimedPipeline(Pipeline):
@@ -113,7 +117,7 @@ class TimedPipeline(Pipeline):
         """The rows but those that are too late, or have no time: these are counted and kept."""
         times = added.column(TIME)
         if times.null_count:
-            self._tell(f"{EVENT_TIME} IS NULL", "timing", "the event time is null", end)
+            self._tell(_TIMELESS, "timing", "the event time is null", end)
             added = added.filter(pc.is_valid(times))
         if self.at is None:
             return added
@@ -125,10 +129,23 @@ class TimedPipeline(Pipeline):
             return self._kept_for_once(added)
         self.late_rows += count
         if self._late == "dead_letter":
-            shown = "at the end" if self.at >= END_OF_TIME else f"{moment(self.at):%Y-%m-%d %H:%M:%S.%fZ}"
-            told = f"late: the watermark was {shown}"
-            self._tell(f"unix_micros({EVENT_TIME}) < {self.at - self._grace}L", "late", told, end)
+            self._tell(self._is_late(self.at), "late", self._told_late(self.at), end)
         return added.filter(pc.invert(late))
+
+    def _is_late(self, at: int) -> str:
+        return f"unix_micros({EVENT_TIME}) < {at - self._grace}L"
+
+    def _told_late(self, at: int) -> str:
+        shown = "at the end" if at >= END_OF_TIME else f"{moment(at):%Y-%m-%d %H:%M:%S.%fZ}"
+        return f"late: the watermark was {shown}"
+
+    def too_late(self, at: SourceOffsets) -> dict[str, str]:
+        """See `Pipeline`."""
+        found = {position: "the event time is null" for position, _ in self._rows_where(_TIMELESS, at, at)}
+        if self.at is not None and self._late != "update":
+            late = self._rows_where(self._is_late(self.at), at, at)
+            found |= {position: self._told_late(self.at) for position, _ in late}
+        return found
 
     def _kept_for_once(self, added: pa.Table) -> pa.Table:
         """Late rows meet what is still there, and are forgotten with the next step."""
@@ -140,22 +157,17 @@ class TimedPipeline(Pipeline):
 
     def _tell(self, condition: str, stage: str, reason: str, end: SourceOffsets) -> None:
         """Hand over the rows of the batch that a condition is true of, read again."""
-        source = ", ".join(self.feed.descriptions.values())
-        changes = self._inputs.changes(self._start, end, (POSITION, EVENT_TIME), careful=True)
+        item = self._inputs.only
+        rows = self._rows_where(condition, self._start, end)
+        self._keep(refused(item, reason, rows, end[item.id]), stage, self._start)
+
+    def _rows_where(self, condition: str, start: SourceOffsets | None, end: SourceOffsets) -> list[Row]:
+        (halves,) = self._inputs.changes(start, end, (POSITION, EVENT_TIME), careful=True).values()
         with translated():
-            parts = [
-                halves.plus.where(condition)
-                .selectExpr(f"{POSITION} AS position", "to_json(struct(*)) AS row")
-                .toArrow()
-                for halves in changes.values()
-            ]
+            chosen = halves.plus.where(condition)
+            found = chosen.selectExpr(f"{POSITION} AS __position", "to_json(struct(*)) AS __row").toArrow()
         self._inputs.seen.forget()
-        rows = [
-            BadRow(reason, source, source, row["position"] or "", (row["row"] or "").encode())
-            for part in parts
-            for row in part.to_pylist()
-        ]
-        self._keep(rows, stage, self._start)
+        return rows_found(found)
 
 
 @dataclass
@@ -258,6 +270,10 @@ class TimedWork(AgeingWork):
             watermark=self.watermark(),
             event_times={p: t for work in self.live for p, t in _pipeline(work).marks.times().items()},
         )
+
+    def catch_up(self, commit: Commit) -> None:
+        """Bring the result to what the tables of the inputs hold, and these to the watermark."""
+        self.advance(None, {}, commit)
 
     def _results(self, commit: Commit) -> BatchFigures:
         """Bring the result to what the tables of the inputs hold."""

@@ -317,6 +317,9 @@ class WindowPipeline(LateWindows):
         for inputs in self._watched:
             inputs.seen.read(frame)
 
+    def _timeless(self) -> bool:
+        return any(inputs.seen.timeless for inputs in self._watched)
+
     def _move(self) -> None:
         """Where the watermark is once the batch is in."""
         now = self.now()

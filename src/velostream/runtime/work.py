@@ -12,27 +12,31 @@ from velostream.errors import (
     JobError,
     LaggingReaderError,
     RowError,
+    SourceLostError,
     VelostreamError,
 )
+from velostream.model.health import worst
 from velostream.model.jobs import BatchFigures
 from velostream.plan.merge import SumOverflowError
 from velostream.plan.plans import RowsPlan
-from velostream.plan.spark import error_condition, error_states, error_text, of_statement
+from velostream.plan.spark import cause_of, error_condition, error_states, of_statement
 from velostream.runtime.cuts import VERSION, newest_cut
 from velostream.runtime.dead_letters import keep_as_told
+from velostream.runtime.failures import explained
+from velostream.runtime.located import located
 from velostream.runtime.outputs import TableOutput
-from velostream.runtime.partitioning import FAILED, strategy_failed
+from velostream.runtime.partitioning import FAILED
 from velostream.runtime.table_source import TableSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
     from velostream.model.changes import BadRow, Commit, Offset, SourceOffsets
     from velostream.model.options import CommonOptions
     from velostream.runtime.dead_letters import DeadLetters
-    from velostream.runtime.inputs import Input, Inputs
+    from velostream.runtime.inputs import Inputs
     from velostream.runtime.isolation import Culprit
     from velostream.runtime.outputs import JobOutput
     from velostream.runtime.pipeline import Pipeline, Progress
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("velostream.job")
 
+_MOST_LOSSES = 10
+"""How often a step is done again at once because the records that it reads are deleted meanwhile."""
 _DATA_EXCEPTION = "22"
 """Class of SQLSTATE of all that a value can cause; the standard's own word for it is data exception."""
 _OF_ROWS = (
@@ -53,6 +59,8 @@ _OF_ROWS = (
     "COLLECTION_SIZE_LIMIT_EXCEEDED",
 )
 """Beginnings of the names of Spark's other errors that a row can cause, by itself or in a user's function."""
+_OF_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER")
+"""Names that begin so and are about a file as a whole."""
 
 
 class ColumnsWidenedError(JobError):
@@ -107,19 +115,28 @@ class ContinuousWork:
         return cut if cut is not None else {key: offsets[0] for key, offsets in candidates.items()}
 
     def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
-        """Fast first; when a row cannot be decoded or computed, again and with care for that row."""
-        try:
-            return self._advance(start, end, commit)
-        except Exception as exc:
-            said = error_text(exc)
-            failed = strategy_failed(said)
-            if failed is not None:
-                raise failed from exc
-            for item in self.inputs.all.values():
-                explained = item.source.explained(said)
-                if explained is not None:
-                    raise explained from exc
-            raise
+        """Fast first; when a row cannot be decoded or computed, again and with care for that row.
+
+        Records that are gone by the time they are read are told, and the rest of the range is read anew.
+        """
+        sources = [item.source for item in self.inputs.all.values()]
+        for attempt in range(_MOST_LOSSES):
+            try:
+                return self._advance(start, end, commit)
+            except Exception as exc:
+                error = explained(exc, sources)
+                again = isinstance(error, SourceLostError) and attempt + 1 < _MOST_LOSSES
+                if not again or not self._note_lost(start, end):
+                    if error is exc:
+                        raise
+                    raise error from exc
+                log.info("again", job=self.job, reason=error.message)
+        raise InternalError("an attempt at a step neither worked nor failed")
+
+    def _note_lost(self, start: SourceOffsets | None, end: SourceOffsets) -> bool:
+        """Whether a source finds that more of the range is gone than it knew."""
+        found = [item.source.note_lost(_of(start, key), end[key]) for key, item in self.inputs.all.items()]
+        return any(found)
 
     def _advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
         passed = self.pipeline.stream is not None and self.options.join_on_timeout == "skip"
@@ -223,7 +240,7 @@ class ContinuousWork:
                 aside += len(came)
             if since is None and not found and not self.pipeline.groups:
                 raise RowError(
-                    f"a row cannot be computed: {_message(cause)}",
+                    f"a row cannot be computed: {cause_of(cause)}",
                     hint="guard the expression: try_cast, try_divide, nullif, coalesce",
                 ) from cause
             if since is None and not found:
@@ -290,6 +307,10 @@ class ContinuousWork:
         else:
             self._keep(stage, rows, start, {})
 
+    def replay_end(self, have: SourceOffsets) -> SourceOffsets:
+        """Where a step goes that takes records in anew, and nothing that is new."""
+        return have
+
     def lags(self) -> dict[str, int]:
         """How far each partition of the inputs is ahead of the output, as far as sources can tell."""
         have = self.offsets() or {}
@@ -312,12 +333,8 @@ class ContinuousWork:
         return not self._apart and all(item.source.settled() for item in self.inputs.all.values())
 
     def health(self) -> tuple[str, str | None]:
-        """The first input that is not healthy, or healthy."""
-        for item in self.inputs.all.values():
-            health, reason = item.source.health()
-            if health != "healthy":
-                return health, reason
-        return "healthy", None
+        """The worst of the inputs."""
+        return worst(item.source.health() for item in self.inputs.all.values())
 
     def finished(self, offsets: SourceOffsets) -> bool:
         """Whether every input but the tables that a stream is joined to is bounded and read to its end."""
@@ -351,21 +368,6 @@ def _of(offsets: SourceOffsets | None, key: str) -> Offset | None:
     return offsets.get(key) if offsets is not None else None
 
 
-def located(item: Input, culprits: Iterable[Culprit], end: Offset) -> list[BadRow]:
-    """Rows that cannot be computed, with the place and the bytes that their source knows of them."""
-    found = {culprit.position: culprit for culprit in culprits}
-    places = item.source.located(found.keys(), end)
-    rows = []
-    for position, culprit in found.items():
-        row, place = replace(culprit.row, position=position, input=item.id), places.get(position)
-        if place is not None:
-            raw = row.raw if place.raw is None else place.raw
-            where = {"partition": place.partition, "offset": place.offset, "event_time": place.event_time}
-            row = replace(row, raw=raw, **where)  # type: ignore[arg-type]
-        rows.append(row)
-    return rows
-
-
 def data_error(exc: BaseException) -> bool:
     """Whether a row of the input, rather than the machine or the program, made Spark fail."""
     if isinstance(exc, SumOverflowError):
@@ -374,13 +376,10 @@ def data_error(exc: BaseException) -> bool:
     while cause is not None:
         if of_statement(cause) or FAILED in str(cause):
             return False
-        if (error_condition(cause) or "").startswith(_OF_ROWS):
+        condition = error_condition(cause) or ""
+        if condition.startswith(_OF_ROWS) and condition not in _OF_FILES:
             return True
         if any(state.startswith(_DATA_EXCEPTION) for state in error_states(cause)):
             return True
         cause = cause.__cause__
     return False
-
-
-def _message(exc: Exception) -> str:
-    return exc.message if isinstance(exc, VelostreamError) else str(exc).splitlines()[0]

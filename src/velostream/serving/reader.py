@@ -120,6 +120,11 @@ class TableReader:
             for field in spec.visible_schema
         ]
 
+    @property
+    def health(self) -> tuple[str, str | None]:
+        """How the table's source is, and the reason."""
+        return self._health
+
     def set_health(self, health: str, reason: str | None = None) -> None:
         """Say how the table's source is: healthy, degraded, disconnected, "file not found", failed."""
         self._health = (health, reason)

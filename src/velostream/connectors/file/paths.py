@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from velostream.connectors.file.segments import Identity
 from velostream.errors import (
+    FileMissingError,
     SourceAuthError,
     SourceConfigError,
-    SourceMissingError,
     SourceUnreadableError,
     nearest,
     numbered,
@@ -143,11 +143,11 @@ class FileSet:
         if not os.access(self.path, os.R_OK):
             raise SourceAuthError(f'file "{self.path}" may not be read', hint="check its permissions")
 
-    def missing(self) -> SourceMissingError:
+    def missing(self) -> FileMissingError:
         """The error for what is not there, with what can be done."""
         return self._missing_pattern() if self.several else self._missing_file()
 
-    def _missing_file(self) -> SourceMissingError:
+    def _missing_file(self) -> FileMissingError:
         options = [
             "check the path",
             'wait for it:         WITH ("file.wait.timeout" = "30s")',
@@ -158,9 +158,9 @@ class FileSet:
         close = nearest(self.path.name, _names(self.path.parent))
         if close is not None:
             options.append(f'did you mean "{self.path.parent / close}"?')
-        return SourceMissingError(f'file "{self.path}" does not exist', detail=numbered(options))
+        return FileMissingError(f'file "{self.path}" does not exist', detail=numbered(options))
 
-    def _missing_pattern(self) -> SourceMissingError:
+    def _missing_pattern(self) -> FileMissingError:
         what = f'no file matches "{self.path}"' if self.pattern else f'folder "{self.path}" holds no file'
         if not self.folder.is_dir():
             looked = f'check the path: the folder "{self.folder}" does not exist'
@@ -171,7 +171,7 @@ class FileSet:
             )
             looked = f'check the pattern: looked in "{self.folder}", which holds {there or "nothing"}'
         wait = 'wait for a match:    WITH ("file.wait.timeout" = "30s")'
-        return SourceMissingError(what, detail=numbered([looked, wait]))
+        return FileMissingError(what, detail=numbered([looked, wait]))
 
 
 def _names(folder: Path) -> list[str]:

@@ -18,6 +18,7 @@ from velostream.errors import (
     SourceMissingError,
     SourceNetworkError,
 )
+from velostream.model.failures import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,6 +70,15 @@ _NO_COORDINATOR = frozenset(
         "UNSTABLE_OFFSET_COMMIT",
     }
 )
+_AWAY = {
+    "_TRANSPORT": "no connection",
+    "_ALL_BROKERS_DOWN": "no broker answers",
+    "_TIMED_OUT": f"no answer within {TIMEOUT:.0f} s",
+    "_TIMED_OUT_QUEUE": f"no answer within {TIMEOUT:.0f} s",
+    "REQUEST_TIMED_OUT": f"no answer within {TIMEOUT:.0f} s",
+    "_RESOLVE": "its name is not known",
+}
+"""What the client's names mean for brokers that are away."""
 _MOMENT = 0.05
 
 QUIET = logging.getLogger("velostream.kafka.client")
@@ -357,8 +367,10 @@ class Cluster:
         if category is Category.CONFIG:
             return SourceConfigError(f'kafka at "{self.brokers}": {text} ({name})')
         # All else is for a while: brokers that are away, start, or hand partitions over.
+        why = _AWAY.get(name) or plain(text.replace("Local: ", ""))
+        why = "no broker leads its partitions" if "leaders" in text else why
         return SourceNetworkError(
-            f'kafka at "{self.brokers}" cannot be reached: {text}',
+            f'kafka at "{self.brokers}" cannot be reached: {why}',
             hint='is it running? its address is "bootstrap.servers" or VELOSTREAM_KAFKA_BROKERS; '
             "velo broker starts one for development",
         )

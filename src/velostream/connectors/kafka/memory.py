@@ -78,9 +78,10 @@ class SourceMemory:
         self._write()
 
     def lost(self, gap: Gap) -> None:
-        """Remember what cannot be read any more."""
+        """Remember what cannot be read any more; a gap that begins where a known one does has grown."""
         if gap not in self._now.gaps:
-            self._now.gaps.append(gap)
+            others = [g for g in self._now.gaps if (g.partition, g.first) != (gap.partition, gap.first)]
+            self._now.gaps = [*others, gap]
             self._write()
 
     def forget_gaps(self, upto: Mapping[str, int]) -> None:

@@ -48,6 +48,10 @@ class Positions:
         """With `--once`, where each partition ended when the source was opened."""
         self.settled = True
         """Whether the last look left nothing to a later one."""
+        self.under_way = False
+        """Whether a step was done: what is read from the beginning then has been read before."""
+        self.losses = 0
+        """How often records were found to be gone since the source was opened."""
         self.reader = _reader_name()
         """Under which name Spark keeps its consumers; another one when a topic was made again."""
 
@@ -82,6 +86,7 @@ class Positions:
     def latest(self, after: Offset | None) -> Offset:
         """The newest position of each partition, at most `max.rows.per.batch` records further."""
         start = self.begin()
+        self.under_way = after is not None
         have = dict(start if after is None else after)
         self._look_at_topics(have)
         for text in start:
@@ -90,8 +95,7 @@ class Positions:
         if after is not None and all(ends.get(text, 0) <= have[text] for text in have):
             self.settled = True
             return after
-        self._find_gaps(have, ends)
-        reached = self.bounded(have, ends)
+        reached = self.bounded(self._find_gaps(have, ends), ends)
         self.settled = all(reached[text] >= ends.get(text, 0) for text in reached)
         return reached
 
@@ -155,23 +159,41 @@ class Positions:
             raise
         return {part.text: offset + self.memory.shift(part.text) for part, offset in found.items()}
 
-    def _find_gaps(self, have: dict[str, int], ends: Mapping[str, int]) -> None:
-        """Records that were deleted before they were read are passed over, and said to be lost."""
+    def note_lost(self, start: Offset | None, end: Offset) -> bool:
+        """Look again which records of a range are gone; whether there are more than were known."""
+        have = {text: (start or {}).get(text, self.begin().get(text, 0)) for text in end}
+        before = list(self.memory.gaps)
+        self._find_gaps(have, end)
+        return self.memory.gaps != before
+
+    def _find_gaps(self, have: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
+        """Where reading goes on: records that were deleted before they were read are said to be lost."""
+        there = {text: self._after_gap(text, at) for text, at in have.items()}
         behind = [Part.of(text) for text, at in have.items() if ends.get(text, 0) > at]
         for part, offset in self._cluster.earliest(behind).items():
-            first = offset + self.memory.shift(part.text)
-            if first > have[part.text]:
+            text, first = part.text, offset + self.memory.shift(part.text)
+            if first > there[text]:
                 log.warning(
-                    "%s: records %d to %d were deleted before they were read",
-                    part.text,
-                    have[part.text],
-                    first - 1,
+                    "%s: records %d to %d were deleted before they were read", text, there[text], first - 1
                 )
                 reason = "deleted by the broker before it was read (retention)"
-                self.memory.lost(Gap(part.text, have[part.text], first, reason))
+                # What the step that begins here has not told yet is one gap with what was deleted since.
+                untold = any(gap.partition == text and gap.first == have[text] for gap in self.memory.gaps)
+                begins = have[text] if untold else there[text]
+                self.memory.lost(Gap(text, begins, first, reason))
+                self.losses += 1
+                there[text] = first
+        return there
+
+    def _after_gap(self, text: str, at: int) -> int:
+        """The first position from `at` on that was not lost, as far as is known."""
+        for gap in sorted(self.memory.gaps, key=lambda gap: gap.first):
+            if gap.partition == text and gap.first <= at < gap.last:
+                at = gap.last
+        return at
 
     def bounded(self, have: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
-        """As far as one batch goes, each partition by its share."""
+        """As far as one batch goes from positions that can be read, each partition by its share."""
         most = self._context.most_rows or _STEP
         left = {text: max(ends.get(text, 0) - at, 0) for text, at in have.items()}
         total = sum(left.values())
@@ -184,10 +206,7 @@ class Positions:
         begin = self.memory.start or {}
         found = {}
         for text, last in end.items():
-            first = (start or {}).get(text, begin.get(text, 0))
-            for gap in self.memory.gaps:
-                if gap.partition == text and gap.first <= first < gap.last:
-                    first = gap.last
+            first = self._after_gap(text, (start or {}).get(text, begin.get(text, 0)))
             shift = self.memory.shift(text)
             # What was read of a topic that is no more cannot be read again.
             found[Part.of(text)] = (max(first - shift, 0), max(last - shift, 0))

@@ -19,8 +19,10 @@ from velostream.connectors.kafka.single import located, messages, records_at
 from velostream.connectors.realtime import READ_BY_SPARK, Endless
 from velostream.errors import (
     InternalError,
+    SourceAuthError,
     SourceConfigError,
     SourceError,
+    SourceLostError,
     SourceMissingError,
     SourceNetworkError,
     UnsupportedError,
@@ -28,6 +30,7 @@ from velostream.errors import (
 )
 from velostream.formats.spark_types import literal
 from velostream.model.changes import TOMBSTONE, BadRow
+from velostream.model.failures import root_cause
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,6 +46,8 @@ _OF_KAFKA = re.compile(
     r"org\.apache\.kafka\.(common\.(errors\.)?|clients\.consumer\.)\w*Exception|\[KAFKA_DATA_LOSS"
 )
 """Exceptions of Kafka's own; a stack trace that only passes through its connector has none."""
+_GONE = re.compile(r"OffsetOutOfRange|KafkaIllegalStateException|KAFKA_DATA_LOSS|DataLoss")
+_REFUSED = re.compile(r"errors\.\w*(Authorization|Authentication|Security)\w*Exception")
 
 
 class KafkaSource(Source):
@@ -120,6 +125,9 @@ class KafkaSource(Source):
         """See `Source`."""
         schema = self.discover()
         self.session, self._used = spark, columns
+        if start is None and self._positions.under_way:
+            # What was read and is gone now is no loss.
+            start = self.oldest()
         system = [name for name in columns or () if name in SYSTEM and name not in schema.names]
         known = schema if self._takes_new_fields(columns) else None
         return self._frames().rows(
@@ -135,7 +143,10 @@ class KafkaSource(Source):
                     hint='leave out "latency"',
                 )
         positions = self._positions.all_of(start)
-        starts = {part: first for part, (first, _) in self._positions.ranges(positions, positions).items()}
+        ranges = self._positions.ranges(positions, positions)
+        # A query that begins where nothing is any more waits for ever; a look tells what is lost.
+        earliest = self._cluster.earliest(list(ranges))
+        starts = {part: max(first, earliest[part]) for part, (first, _) in ranges.items()}
         schema = self.discover()
         system = [name for name in columns or () if name in SYSTEM and name not in schema.names]
         frames = KafkaFrames(spark, self._options, self._decoder, upsert=False)
@@ -151,8 +162,9 @@ class KafkaSource(Source):
 
     @property
     def edition(self) -> Mapping[str, str]:
-        """See `EndlessSource`: the ids of the topics, and their partitions."""
-        return {**self._memory.topics, **dict.fromkeys(self._memory.start or {}, "")}
+        """See `EndlessSource`: the ids of the topics, their partitions, and how often records were lost."""
+        parts = dict.fromkeys(self._memory.start or {}, "")
+        return {**self._memory.topics, **parts, "": str(self._positions.losses)}
 
     def count(self, start: Offset | None, end: Offset) -> int:
         """See `Source`: offsets, of which compaction and transactions may have taken some."""
@@ -257,12 +269,21 @@ class KafkaSource(Source):
         """See `Source`: what happens to a broker while Spark reads from it is tried again."""
         if not _OF_KAFKA.search(said):
             return None
-        gone = "OffsetOutOfRange" in said or "KafkaIllegalStateException" in said or "DataLoss" in said
-        what = "records were deleted while they were read" if gone else "Spark cannot read from it"
         self._positions.look_again()
-        return SourceNetworkError(
-            f'kafka at "{self._cluster.brokers}": {what}', detail=said.split("\n", maxsplit=1)[0][:500]
-        )
+        where = f'kafka at "{self._cluster.brokers}"'
+        if _REFUSED.search(said):
+            return SourceAuthError(
+                f"{where} refuses us: {root_cause(said)}",
+                hint='see "security.protocol", "sasl.mechanism", "sasl.username", and the permissions (ACL) '
+                "of that user: READ on the topic",
+            )
+        if _GONE.search(said):
+            return SourceLostError(f"{where}: records were deleted while they were read")
+        return SourceNetworkError(f"{where}: Spark cannot read from it: {root_cause(said)}")
+
+    def note_lost(self, start: Offset | None, end: Offset) -> bool:
+        """See `Source`."""
+        return self._positions.note_lost(start, end)
 
     def order(self, positions: pa.ChunkedArray) -> pa.Array:
         """See `Source`: within a partition by offset; across partitions by time, where a key has moved."""
