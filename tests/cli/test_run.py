@@ -43,6 +43,7 @@ def test_once_processes_what_is_there_in_the_right_order(
     ran = start("run", "app.sql", "--once", "--format", "json")
     assert rows(ran) == [{"city": "Bern", "n": 1}, {"city": "Pisa", "n": 1}, {"city": "Rome", "n": 2}]
     assert "Traceback" not in ran.err
+    assert 'table "totals" created (3 rows' in ran.err  # of the four that were read
     answer = "SELECT country, total FROM countries ORDER BY country"
     assert rows(start("sql", "--format", "json", answer)) == [
         {"country": "CH", "total": 4.40},

@@ -65,11 +65,11 @@ class Board:
     def done(self, statement: Statement, message: str | None) -> None:
         """It is carried out."""
         took = time.monotonic() - self._began
-        rows = self._rows(self._current)
+        rows = self._outcome(statement)
         self._current = None
         if message is None:
             return
-        parts = [f"{rows:,} rows" if rows else "", f"{took:.1f} s" if took >= 0.1 else ""]
+        parts = [rows, f"{took:.1f} s" if took >= 0.1 else ""]
         extra = ", ".join(part for part in parts if part)
         self._print(message, extra)
 
@@ -179,10 +179,10 @@ class Board:
     def _progress(self) -> str:
         """Rows, rate and time of what is being loaded."""
         elapsed = time.monotonic() - self._began
-        rows = self._rows(self._current)
+        rows = self._read(self._current)
         parts = [self._waiting or "loading"]
         if rows:
-            parts.append(f"{rows:,} rows, {rows / max(elapsed, 0.001):,.0f}/s")
+            parts.append(f"{rows:,} rows read, {rows / max(elapsed, 0.001):,.0f}/s")
         done, tasks = self._database.tasks() if self._database is not None else (0, 0)
         if tasks > 1:
             parts.append(f"{done} of {tasks} tasks")
@@ -210,8 +210,20 @@ class Board:
     def _infos(self) -> list[JobInfo]:
         return self._database.jobs() if self._database is not None else []
 
-    def _rows(self, name: str | None) -> int:
+    def _outcome(self, statement: Statement) -> str:
+        """What a statement came to: the rows of the table that it made, or those that its job has read."""
+        from velostream.model.statements import CreateTable
+
+        if self._database is not None and isinstance(statement, CreateTable):
+            return _counted(self._database.table(statement.name).stats().record_count)
+        return _counted(self._read(self._current), " read")
+
+    def _read(self, name: str | None) -> int:
         return next((info.stats.records_in for info in self._infos() if info.name == name), 0)
+
+
+def _counted(rows: int, how: str = "") -> str:
+    return f"{rows:,} row{'' if rows == 1 else 's'}{how}" if rows else ""
 
 
 def jobs_table(infos: list[JobInfo]) -> RenderableType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -27,6 +28,17 @@ class TableSpec:
     """The text that made a table of a data directory: its catalogue can be made again from it."""
     job: str | None = None
     """The folder of the job that fills it."""
+
+    @cached_property
+    def lookup_key(self) -> tuple[str, ...]:
+        """The key as readers know it, by which rows are looked up; none where they do not see all of it.
+
+        Groups whose columns are not all selected, and windows without their bounds, are told apart by what
+        readers do not see. A message key is no column of the table, and known to those who wrote it.
+        """
+        if self.key == (MESSAGE_KEY,):
+            return ("_key",)
+        return self.key if not any(name.startswith(HIDDEN) for name in self.key) else ()
 
     @property
     def visible(self) -> tuple[str, ...]:
@@ -65,6 +77,9 @@ class Retention:
 
 EXPIRES = "__expires"
 """Hidden column of a table with a retention: when the row leaves, in microseconds; null where it stays."""
+
+MESSAGE_KEY = "__key"
+"""Hidden key column of a table that holds the last row of each message key."""
 
 HIDDEN = "__"
 """Prefix of physical columns that readers do not see."""

@@ -22,6 +22,7 @@ from velostream.plan.groups import NeedsColumns
 from velostream.plan.planner import LAST_PER_KEY, refuse_later_features
 from velostream.plan.resolve import conjuncts
 from velostream.plan.steps import Step, StepKind
+from velostream.sql.naming import relation_told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,7 +130,7 @@ class LiveRows:
         if self.last:
             return Step(
                 StepKind.WATERMARK,
-                f"keep rows of {self.alias}",
+                f"keep rows of {relation_told(self.alias)}",
                 "until the watermark has passed a later row of the same key",
                 state=f"the last row of each {', '.join(self.last)}; grows with their number",
             )
@@ -148,7 +149,8 @@ class LiveRows:
         why = "until the watermark tells that no row can come that one would meet"
         if self.closes is not None:
             why += "; one that meets nobody is shown then"
-        return Step(StepKind.WATERMARK, f"keep rows of {self.alias}", why, state=f"rows of {length}; bounded")
+        what = f"keep rows of {relation_told(self.alias)}"
+        return Step(StepKind.WATERMARK, what, why, state=f"rows of {length}; bounded")
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,9 @@ class _Relations:
         if alias is None:
             raise NotFollowedError("its columns are not those of a relation in the same FROM")
         if alias not in self._columns:
-            raise NotFollowedError(f"{alias} is a query of its own: write the filter inside it")
+            raise NotFollowedError(
+                f"{relation_told(alias)} is a query of its own: write the filter inside it"
+            )
         return alias
 
     def only(self, condition: exp.Expr, alias: str) -> bool:
@@ -320,8 +324,8 @@ class _Relations:
         extended = number > 0 and self._joins[number - 1].side in {"LEFT", "FULL"}
         if extended or any(join.side in {"RIGHT", "FULL"} for join in self._joins[number:]):
             raise NotFollowedError(
-                f"{alias} is the side of an outer join that may be missing: make a table of it with this "
-                "filter, and join that"
+                f"{relation_told(alias)} is the side of an outer join that may be missing: "
+                "make a table of it with this filter, and join that"
             )
 
     def _alias(self, column: exp.Column) -> str | None:

@@ -18,6 +18,7 @@ from velostream.plan.resolve import Joined, NoKeysError, conjuncts, rewritten
 from velostream.plan.sets import set_operation
 from velostream.plan.steps import Step, StepKind
 from velostream.plan.stepwise import ordered_totally, unstable_calls
+from velostream.sql.naming import told
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -163,8 +164,8 @@ class Derivation:
         return items
 
     def _star(self, item: exp.Expr, star: exp.Star, joined: Joined) -> list[exp.Expr]:
-        if any(star.args.get(name) for name in ("except_", "except", "replace", "rename")) or joined.merged:
-            raise NoKeysError("* with EXCEPT, REPLACE or USING is not followed")
+        if any(star.args.get(name) for name in ("except_", "except", "replace", "rename")):
+            raise NoKeysError("* with EXCEPT or REPLACE is not followed")
         table = item.table.casefold() if isinstance(item, exp.Column) else ""
         if table and table not in joined.relations:
             raise NoKeysError(f"{item.sql(dialect=SPARK)} is not one of its relations")
@@ -283,10 +284,11 @@ class Derivation:
             isinstance(each, several) for each in group.expressions
         ):
             raise NoKeysError("ROLLUP, CUBE and GROUPING SETS look at all rows")
-        keys = group_expressions(rest, frozenset(n.casefold() for n in node.columns))
+        keys = group_expressions(rest)
         rest.set("group", exp.Group(expressions=[key.copy() for key in keys]))
         if not keys:
             return self._everything(node, rest, names, "its aggregates look at all rows")
+        by = ", ".join(map(told, keys))
         node, rest, columns = self.keyed_rest(node, rest, keys)
         origin = {
             name: (0, str(i.this.name))
@@ -295,7 +297,7 @@ class Derivation:
         }
         step = Step(
             StepKind.AFFECTED_KEYS,
-            f"groups by {', '.join(columns)}",
+            f"groups by {by}",
             "the groups that a change touches are computed again from the rows of those groups",
         )
         return self.keyed(rest.sql(dialect=SPARK), names, (Side(node, tuple(columns)),), origin, step)
@@ -315,13 +317,14 @@ class Derivation:
             raise NoKeysError(f"{unstable} may answer differently over the same rows")
         if not shared:
             return self._everything(node, rest, names, "OVER without one PARTITION BY looks at all rows")
+        by = ", ".join(map(told, shared))
         node, rest, columns = self.keyed_rest(node, rest, shared)
         origin = {
             name: (0, str(i.this.name)) for i, name in zip(rest.selects, names, strict=True) if _column(i)
         }
         step = Step(
             StepKind.AFFECTED_KEYS,
-            f"OVER by {', '.join(columns)}",
+            f"OVER by {by}",
             "the partitions that a change touches are computed again from their rows",
         )
         return self.keyed(rest.sql(dialect=SPARK), names, (Side(node, tuple(columns)),), origin, step)

@@ -14,6 +14,7 @@ from velostream.plan.nodes import Keyed, Node, Scan, walk
 from velostream.plan.plans import GroupsPlan, Plan, RowsPlan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.steps import Step, StepKind
+from velostream.sql.naming import told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,12 +51,12 @@ def groups_over(
     steps: tuple[Step, ...],
 ) -> GroupsPlan:
     """The plan of groups over a derived relation, whose keys are made columns of it."""
-    known = frozenset(name.casefold() for name in node.columns)
-    keys = group_expressions(rest, known)
+    keys = group_expressions(rest)
     if rest.args.get("group"):
         rest.set("group", exp.Group(expressions=[each.copy() for each in keys]) if keys else None)
+    by = tuple(map(told, keys))
     node, rest, names = build.keyed_rest(node, rest, keys)
-    plan = plan_groups(rest, key, known | {name.casefold() for name in names})
+    plan = plan_groups(rest, key, by)
     if len(plan.keys) != len(names or plan.keys):
         raise NoKeysError("two of its keys are the same")
     steps += plan.steps

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
-from velostream.model.tables import SHOWN
+from velostream.model.tables import HIDDEN, SHOWN
 from velostream.plan.aggregates import Aggregate, Finish, Merge, decompose
 from velostream.plan.calls import aggregates_in, has_aggregates
 from velostream.plan.plans import EVERYTHING, ROWS, GroupsPlan, Output
 from velostream.plan.shape import why_not_input
 from velostream.plan.steps import Step, StepKind
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from velostream.sql.naming import called, told
 
 SPARK = "spark"
 
@@ -49,14 +45,21 @@ def _result_parts(select: exp.Select) -> list[exp.Expr]:
     return [*select.selects, *([having.this] if having else [])]
 
 
-def plan_groups(select: exp.Select, declared_key: tuple[str, ...], inputs: frozenset[str]) -> GroupsPlan:
-    """The accumulators, keys and finishing step of a SELECT that makes groups."""
+def plan_groups(
+    select: exp.Select, declared_key: tuple[str, ...], by: tuple[str, ...] | None = None
+) -> GroupsPlan:
+    """The accumulators, keys and finishing step of a SELECT that makes groups.
+
+    `by` says for people what it groups by, where the SELECT has other names for it.
+    """
     stars = [item for item in select.selects if item.find(exp.Star) and not item.find(exp.Count)]
     if stars:
         # DISTINCT * : the columns are known only to the source; the runtime expands them first.
         raise NeedsColumns
-    keys = group_expressions(select, inputs)
+    keys = group_expressions(select)
     names = _key_names(select, keys)
+    by = by or tuple(map(told, keys))
+    by = tuple(name if not name.startswith(HIDDEN) else text for name, text in zip(names, by, strict=True))
     aggregates = _collect(select)
     visible = tuple(n for n in names if not n.startswith("__"))
     if declared_key and set(declared_key) != set(visible):
@@ -83,28 +86,21 @@ def plan_groups(select: exp.Select, declared_key: tuple[str, ...], inputs: froze
         finish,
         having=bool(select.args.get("having")),
         grouped=bool(names),
-        steps=_group_steps(names, aggregates),
+        steps=_group_steps(by, aggregates),
     )
 
 
-def group_expressions(select: exp.Select, inputs: Collection[str]) -> tuple[exp.Expr, ...]:
-    """What the SELECT groups by; `inputs` are the columns of what it reads, casefolded."""
+def group_expressions(select: exp.Select) -> tuple[exp.Expr, ...]:
+    """What the SELECT, whose names are resolved, groups by."""
     if select.args.get("distinct"):
         return tuple(item.unalias() for item in select.selects)
     group = select.args.get("group")
     if group is None:
         return ()
-    by_alias = {item.alias: item.unalias() for item in select.selects if item.alias}
     if group.args.get("all"):
         return tuple(i.unalias() for i in select.selects if not any(True for _ in aggregates_in(i)))
     resolved: list[exp.Expr] = []
     for expression in group.expressions:
-        if isinstance(expression, exp.Literal) and expression.is_int:
-            expression = select.selects[int(expression.this) - 1].unalias()
-        elif isinstance(expression, exp.Column) and not expression.table:
-            # As in Spark, a name in GROUP BY means a column of the input first, then one of the result.
-            known = expression.name.casefold() in inputs
-            expression = expression if known else by_alias.get(expression.name, expression)
         resolved += [each for each in _bounds_of(expression) if each not in resolved]
     return tuple(resolved)
 
@@ -113,7 +109,8 @@ def _bounds_of(key: exp.Expr) -> list[exp.Expr]:
     """A session window stands for its two bounds: a table has no key that is a pair."""
     if not is_session(key):
         return [key]
-    return [exp.Dot(this=key.copy(), expression=exp.to_identifier(side)) for side in ("start", "end")]
+    sides = {side: exp.Dot(this=key.copy(), expression=exp.to_identifier(side)) for side in ("start", "end")}
+    return [called(bound, f"window_{side}") for side, bound in sides.items()]
 
 
 def is_session(node: exp.Expr) -> bool:
@@ -214,11 +211,11 @@ def _replace(tree: exp.Expr, replacements: list[tuple[exp.Expr, str]]) -> exp.Ex
     return tree.transform(swap, copy=False)
 
 
-def _group_steps(names: tuple[str, ...], aggregates: tuple[Aggregate, ...]) -> tuple[Step, ...]:
-    by = f"by {', '.join(names)}" if names else "over everything"
-    replaced = [a.call.sql(dialect=SPARK) for a in aggregates if not a.mergeable]
+def _group_steps(keys: tuple[str, ...], aggregates: tuple[Aggregate, ...]) -> tuple[Step, ...]:
+    by = f"by {', '.join(keys)}" if keys else "over everything"
+    replaced = [told(a.call) for a in aggregates if not a.mergeable]
     extremes = [
-        a.call.sql(dialect=SPARK)
+        told(a.call)
         for a in aggregates
         if a.finish is Finish.SAME and any(c.merge in {Merge.MIN, Merge.MAX} for c in a.accumulators)
     ]

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.plan.calls import has_aggregates
+from velostream.plan.groups import NeedsColumns
 from velostream.plan.nodes import Keyed, Node, Side
-from velostream.plan.resolve import Joined, NoKeysError, columns_of, conjuncts, rewritten
+from velostream.plan.resolve import Joined, NoKeysError, columns_of, conjuncts, rewritten, with_fields
 from velostream.plan.steps import Step, StepKind
+from velostream.sql.naming import told
 
 if TYPE_CHECKING:
     from velostream.plan.derive import CTEs, Derivation
@@ -53,8 +55,7 @@ def join_relation(
     if alias in left.relations:
         raise NoKeysError(f"two relations are called {alias}")
     right = Joined(node, {alias: {name: name for name in node.columns}})
-    using = [name.name for name in join.args.get("using") or []]
-    pairs = [_using_pair(name, left, right) for name in using]
+    pairs: list[Pair] = []
     residual: list[exp.Expr] = []
     for condition in conjuncts(join.args.get("on")):
         pair = _pair(condition, left, right)
@@ -64,22 +65,17 @@ def join_relation(
             pairs.append(pair)
     if word == "JOIN" and not pairs:
         pairs = [pair for c in hints if (pair := _pair(c, left, right)) is not None]
-    return _joined(build, left, right, word, pairs, residual, using)
+    return _joined(build, left, right, word, pairs, residual)
 
 
 def _word(join: exp.Join) -> str:
+    if join.method == "NATURAL" or join.args.get("using"):
+        raise NeedsColumns
     kind = "" if join.kind == "OUTER" else join.kind
     word = _KINDS.get((join.side, kind))
     if word is None or join.method or join.args.get("match_condition"):
         raise NoKeysError(f"{join.method} {join.side} {join.kind} JOIN is not followed".strip())
     return word
-
-
-def _using_pair(name: str, left: Joined, right: Joined) -> Pair:
-    column = exp.column(name, quoted=True)
-    if left.find(column) is None or right.find(column) is None:
-        raise NoKeysError(f"USING ({name}) is not in both relations")
-    return Pair(rewritten(column, left), rewritten(column, right), nulls_meet=False)
 
 
 def _pair(condition: exp.Expr, left: Joined, right: Joined) -> Pair | None:
@@ -110,7 +106,6 @@ def _joined(
     word: str,
     pairs: list[Pair],
     residual: list[exp.Expr],
-    using: list[str],
 ) -> Joined:
     left_node, left_keys = build.with_columns(left.node, [pair.left for pair in pairs])
     right_node, right_keys = build.with_columns(right.node, [pair.right for pair in pairs])
@@ -146,40 +141,7 @@ def _joined(
         tuple(pair.nulls_meet for pair in pairs),
         word,
     )
-    through = Joined(node, {"": _through(left, renamed)})
-    merged = {name: rewritten(value, through) for name, value in left.merged.items()}
-    for name in using:
-        merged[name.casefold()] = _merged(name, word, left, right, renamed)
-    return Joined(node, renamed, merged)
-
-
-def _through(left: Joined, renamed: dict[str, dict[str, str]]) -> dict[str, str]:
-    """Names in the left node to names in the new one."""
-    return {
-        inner: renamed[alias][written]
-        for alias, columns in left.relations.items()
-        for written, inner in columns.items()
-    }
-
-
-def _merged(
-    name: str, word: str, left: Joined, right: Joined, renamed: dict[str, dict[str, str]]
-) -> exp.Expr:
-    if name.casefold() in left.merged:
-        raise NoKeysError(f"USING ({name}) joins three relations")
-    found = []
-    for joined in (left, right):
-        inner = joined.find(exp.column(name, quoted=True))
-        assert inner is not None
-        written = next(w for w, i in joined.relations[inner[0]].items() if i == inner[1])
-        there = renamed.get(inner[0], {}).get(written)
-        found.append(exp.column(there, quoted=True) if there else None)
-    first, second = found
-    if word == "FULL JOIN" and first is not None and second is not None:
-        return exp.Coalesce(this=first, expressions=[second])
-    chosen = second if word == "RIGHT JOIN" else first
-    assert chosen is not None
-    return chosen
+    return Joined(node, renamed)
 
 
 def _names(left: Joined, right: Joined, *, semi: bool) -> dict[tuple[str, str], str]:
@@ -224,7 +186,7 @@ def _two_sided(condition: exp.Expr, left: Joined, right: Joined) -> str:
         if not isinstance(node, exp.Column):
             return node
         found = [
-            exp.column(inner[1], table=qualifier, quoted=True)
+            with_fields(exp.column(inner[1], table=qualifier, quoted=True), joined.fields(node))
             for joined, qualifier in ((left, _LEFT), (right, _RIGHT))
             if (inner := joined.find(node)) is not None
         ]
@@ -242,7 +204,7 @@ def _step(word: str, pairs: list[Pair]) -> Step:
             word.lower(),
             "no equality between the two sides gives a key; this step is computed again for every change",
         )
-    keys = ", ".join(pair.left.sql(dialect=SPARK).replace("`", "") for pair in pairs)
+    keys = ", ".join(told(pair.left) for pair in pairs)
     return Step(
         StepKind.AFFECTED_KEYS,
         f"{word.lower()} by {keys}",
@@ -283,8 +245,7 @@ def semi_join(build: Derivation, left: Joined, condition: exp.Expr, ctes: CTEs) 
         for key, name in zip(outer_keys, inner.columns, strict=False)
     ]
     word = "LEFT ANTI JOIN" if negated else "LEFT SEMI JOIN"
-    joined = _joined(build, left, right, word, pairs, [], [])
-    return Joined(joined.node, joined.relations, left.merged)
+    return _joined(build, left, right, word, pairs, [])
 
 
 def _uncorrelated(
@@ -341,5 +302,7 @@ def _own_columns(build: Derivation, probe: exp.Select, ctes: CTEs) -> dict[str, 
 
 
 def _is_own(column: exp.Column, own: dict[str, set[str]]) -> bool:
-    name, table = column.name.casefold(), column.table.casefold()
-    return name in own.get(table, ()) if table else any(name in columns for columns in own.values())
+    first, *rest = (part.name.casefold() for part in column.parts)
+    if rest and first in own:
+        return rest[0] in own[first]
+    return any(first in columns for columns in own.values())

@@ -180,17 +180,7 @@ def _with_frames(query: Query, select: exp.Select) -> exp.Select:
     assert spec.rows is not None
     group = select.args.get("group")
     keys = [*spec.partition_by, *(group.expressions if group is not None else ())]
-    named = {item.alias.casefold(): item.unalias() for item in select.selects if item.alias}
-    items = select.selects
-    written = [
-        items[int(key.this) - 1].unalias() if isinstance(key, exp.Literal) and key.is_int else key
-        for key in keys
-    ]
-    partition = [
-        named.get(key.name.casefold(), key) if isinstance(key, exp.Column) and not key.table else key
-        for key in written
-    ]
-    unique = [key for number, key in enumerate(partition) if key not in partition[:number]]
+    unique = [key for number, key in enumerate(keys) if key not in keys[:number]]
     before = spec.rows - 1
     frame = exp.WindowSpec(kind="ROWS", end="CURRENT ROW", start="CURRENT ROW")
     if before:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from velostream.errors import UnknownNameError, UnsupportedError, did_you_mean
 from velostream.plan.groups import SPARK, group_expressions, groups_apply
+from velostream.sql.naming import column
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,11 +50,10 @@ def spread_of(
     partitions: int | None,
     *,
     message_key: str | None = None,
-    inputs: Collection[str] = (),
 ) -> Spread:
-    """What a statement asks for; `inputs` are the columns of what it reads, casefolded, where known."""
+    """What a statement asks for."""
     if strategy == HASH:
-        keys = _keys(query, key, message_key, inputs)
+        keys = _keys(query, key, message_key)
         if not keys:
             raise UnsupportedError(
                 '"partition.strategy" = "hash" brings the rows of a group or key together, and this '
@@ -94,21 +94,20 @@ def _why_smart(query: Query) -> str:
     return "the partitioning of the source is kept: each row is computed by itself"
 
 
-def _keys(
-    query: Query, key: tuple[str, ...], message_key: str | None, inputs: Collection[str]
-) -> tuple[str, ...]:
+def _keys(query: Query, key: tuple[str, ...], message_key: str | None) -> tuple[str, ...]:
     """What rows belong together by, in terms of the source's columns."""
     select = query.tree
     if not isinstance(select, exp.Select) or select.args.get("joins") or _reads_a_query(select):
         return ()
     if groups_apply(select):
-        found = [*group_expressions(select, inputs)]
+        found = [*group_expressions(select)]
     elif key:
         results = {item.alias_or_name: item.unalias() for item in select.selects}
         found = [results.get(name, exp.column(name, quoted=True)) for name in key]
     else:
         return (message_key,) if message_key is not None else ()
-    return tuple(expression.transform(_unqualified).sql(dialect=SPARK) for expression in found)
+    alias = select.args["from_"].this.alias_or_name
+    return tuple(_unqualified(expression, alias).sql(dialect=SPARK) for expression in found)
 
 
 def _reads_a_query(select: exp.Select) -> bool:
@@ -116,5 +115,13 @@ def _reads_a_query(select: exp.Select) -> bool:
     return source is None or not isinstance(source.this, exp.Table) or bool(select.args.get("with_"))
 
 
-def _unqualified(node: exp.Expr) -> exp.Expr:
-    return exp.column(node.name, quoted=True) if isinstance(node, exp.Column) else node
+def _unqualified(expression: exp.Expr, alias: str) -> exp.Expr:
+    """The expression over the columns of the one relation, without its name in front."""
+
+    def swap(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        first, *rest = (part.name for part in node.parts)
+        return column(rest if rest and first == alias else [first, *rest])
+
+    return expression.transform(swap)

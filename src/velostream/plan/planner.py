@@ -12,14 +12,15 @@ from sqlglot import exp
 
 from velostream.errors import UnsupportedError
 from velostream.model.changes import TOMBSTONE
+from velostream.model.tables import MESSAGE_KEY
 from velostream.plan.calls import volatile_calls
 from velostream.plan.derived import derived_plan
 from velostream.plan.groups import NeedsColumns, groups_apply, plan_groups
 from velostream.plan.lookup import lookup_plan
 from velostream.plan.over import over_applies, plan_over
-from velostream.plan.plans import GONE, MESSAGE_KEY, Plan, RecomputePlan, RowsPlan, UpsertPlan
+from velostream.plan.plans import GONE, Plan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.resolve import NoKeysError
-from velostream.plan.shape import why_not_stateless
+from velostream.plan.shape import plain_column, why_not_stateless
 from velostream.plan.steps import Step, StepKind
 
 if TYPE_CHECKING:
@@ -46,20 +47,18 @@ def plan_query(
     key: tuple[str, ...] = (),
     *,
     only_grows: bool = True,
-    inputs: frozenset[str] = frozenset(),
     columns: Mapping[str, Sequence[str] | None] | None = None,
     message_key: str | None = None,
 ) -> Plan:
-    """Choose the plan.
+    """Choose the plan of a query whose names are resolved.
 
-    `key` is the declared key of the table, `only_grows` holds for all inputs, `inputs` are the names of
-    the columns (casefolded) of the one relation that the query reads directly, where they are known, and
-    `columns` those of each input that the query uses. `message_key` is the system column by which later rows
-    of the one source replace earlier ones, where the query takes rows as they are.
+    `key` is the declared key of the table, `only_grows` holds for all inputs, and `columns` are those of each
+    input that the query uses. `message_key` is the system column by which later rows of the one source
+    replace earlier ones, where the query takes rows as they are.
     """
     refuse_later_features(query)
     if not query.sources:
-        return _over_tables(query, key, inputs, columns or {})
+        return _over_tables(query, key, columns or {})
     tree = query.tree
     if not only_grows:
         _refuse_volatile(tree)
@@ -74,7 +73,7 @@ def plan_query(
     if reason is None:
         return _upsert(tree, key) if key else _rows(tree)
     if isinstance(tree, exp.Select) and groups_apply(tree):
-        return plan_groups(tree, key, inputs)
+        return plan_groups(tree, key)
     raise UnsupportedError(
         f"this query cannot be kept up to date over a source yet: {reason}",
         hint="make a table of the source first, then a table or a SELECT over that table",
@@ -85,7 +84,6 @@ def plan_query(
 def _over_tables(
     query: Query,
     key: tuple[str, ...],
-    inputs: frozenset[str],
     columns: Mapping[str, Sequence[str] | None],
 ) -> Plan:
     """Tables can be looked up by any column, so that most queries follow the keys that a change touches."""
@@ -106,14 +104,14 @@ def _over_tables(
     except NeedsColumns:
         if not single:
             raise
-    return recompute_plan(query, key, inputs, reason)
+    return recompute_plan(query, key, reason)
 
 
-def recompute_plan(query: Query, key: tuple[str, ...], inputs: frozenset[str], reason: str) -> Plan:
+def recompute_plan(query: Query, key: tuple[str, ...], reason: str) -> Plan:
     """The plan of a query over tables that has no keys to follow."""
     tree = query.tree
     if len(query.tables) == 1 and isinstance(tree, exp.Select) and groups_apply(tree):
-        return plan_groups(tree, key, inputs)
+        return plan_groups(tree, key)
     return recompute(tree, reason)
 
 
@@ -171,9 +169,9 @@ def _upsert(tree: exp.Query, key: tuple[str, ...]) -> UpsertPlan:
         "a later row of the same key replaces the earlier; keys that lose a row are looked up again",
         state="one row per key",
     )
-    plain = {i.alias_or_name: i.unalias() for i in tree.selects if isinstance(i.unalias(), exp.Column)}
-    passed = tuple(plain[name].name if name in plain else name for name in key)
-    computed = {i.alias for i in tree.selects if i.alias and i.alias not in plain}
+    plain = {i.alias_or_name: plain_column(i.unalias(), table.alias_or_name) for i in tree.selects}
+    passed = tuple(plain.get(name) or name for name in key)
+    computed = {name for name, column in plain.items() if name and column is None}
     columns = () if computed & set(key) else passed
     return UpsertPlan(
         tree.sql(dialect=SPARK), key, ordered.sql(dialect=SPARK), columns, asked=(POSITION,), steps=(step,)

@@ -21,9 +21,6 @@ ROWS = "__n"
 EVERYTHING = "__all"
 """Hidden key column of an aggregate without GROUP BY; always 0."""
 
-MESSAGE_KEY = "__key"
-"""Hidden key column of a table that holds the last row of each message key."""
-
 GONE = "__gone"
 """Column of a batch: there is no row of this message key, or it does not pass the filter."""
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from velostream.sql.naming import WRITTEN
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from velostream.plan.nodes import Node
 
@@ -24,14 +26,10 @@ class Joined:
     node: Node
     relations: dict[str, dict[str, str]] = field(default_factory=dict)
     """Alias, casefolded, to columns as written to names in the node."""
-    merged: dict[str, exp.Expr] = field(default_factory=dict)
-    """Columns that USING made one of, casefolded."""
 
     def find(self, column: exp.Column) -> tuple[str, str] | None:
         """Alias and name in the node of a column, or None when it is not one of these relations."""
-        if column.args.get("db") or column.args.get("catalog"):
-            raise NoKeysError(f"{column.sql(dialect='spark')} has several parts")
-        table, name = column.table.casefold(), column.name.casefold()
+        table, name, _ = self._parts(column)
         found = [
             (alias, inner)
             for alias, columns in self.relations.items()
@@ -42,6 +40,27 @@ class Joined:
         if len(found) > 1:
             raise NoKeysError(f"{column.sql(dialect='spark')} is ambiguous")
         return found[0] if found else None
+
+    def written(self, column: exp.Column) -> str:
+        """What a column is called in the query, without its relation."""
+        first, *rest = column.parts
+        return str(column.meta.get(WRITTEN) or (rest[0] if rest and self._parts(column)[0] else first).name)
+
+    def fields(self, column: exp.Column) -> list[exp.Expr]:
+        """What is taken of a column that is a struct."""
+        return self._parts(column)[2]
+
+    def _parts(self, column: exp.Column) -> tuple[str, str, list[exp.Expr]]:
+        """Alias of the relation or nothing, name of the column, fields of it."""
+        first, *rest = column.parts
+        if rest and first.name.casefold() in self.relations:
+            return first.name.casefold(), rest[0].name.casefold(), rest[1:]
+        return "", first.name.casefold(), rest
+
+
+def with_fields(column: exp.Expr, fields: Sequence[exp.Expr]) -> exp.Expr:
+    """A column, or a field of it."""
+    return exp.Dot.build([column, *(each.copy() for each in fields)]) if fields else column
 
 
 def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
@@ -73,13 +92,13 @@ def rewritten(
     def swap(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return node
-        if not node.table and node.name.casefold() in joined.merged:
-            return joined.merged[node.name.casefold()].copy()
         found = joined.find(node)
         if found is None:
             if not node.table and node.name.casefold() in aliases:
                 return node
             raise NoKeysError(f"the column {node.sql(dialect='spark')} is not one of its relations")
-        return exp.column(found[1], table=qualifier, quoted=True)
+        column = exp.column(found[1], table=qualifier, quoted=True)
+        column.meta[WRITTEN] = joined.written(node)
+        return with_fields(column, joined.fields(node))
 
     return expression.copy().transform(swap)

@@ -61,6 +61,16 @@ def why_not_input(select: exp.Select) -> str | None:
     return why_not_ctes(select)
 
 
+def plain_column(node: exp.Expr, alias: str) -> str | None:
+    """The column of the one relation, called `alias`, that a node is; None for a field or anything else."""
+    if not isinstance(node, exp.Column):
+        return None
+    first, *rest = (part.name for part in node.parts)
+    if len(rest) == 1 and first == alias:
+        return str(rest[0])
+    return None if rest else str(first)
+
+
 def one_row_each(select: exp.Select, relation: str) -> bool:
     """Whether every row of the relation gives at most one row: filtered and projected, nothing else."""
     source = select.args.get("from_")

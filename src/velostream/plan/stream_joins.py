@@ -19,6 +19,7 @@ from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.groups import NeedsColumns
 from velostream.plan.resolve import conjuncts
 from velostream.sql.dialect import WITHIN
+from velostream.sql.naming import relation_told
 from velostream.sql.windows import interval_duration
 
 if TYPE_CHECKING:
@@ -241,12 +242,14 @@ def _check_bounded(query: Query, streams: Mapping[str, str], reach: Mapping[tupl
     for one in streams:
         for other in streams:
             if one != other and reach[one, other] == _FOREVER:
+                first, second = relation_told(one), relation_told(other)
+                a, b = (one, other) if (first, second) == (one, other) else ("a", "b")
                 raise UnsupportedError(
-                    f"{one} and {other} are joined without a bound in time: every row of {one} would have "
-                    "to be kept for ever",
+                    f"{first} and {second} are joined without a bound in time: "
+                    f"every row of {first} would have to be kept for ever",
                     detail="event times are compared: _event_time, or the column that is the source's "
                     "event.time.column",
-                    hint=f"add AND {other}.ts BETWEEN {one}.ts AND {one}.ts + INTERVAL '1' HOUR, or write "
+                    hint=f"add AND {b}.ts BETWEEN {a}.ts AND {a}.ts + INTERVAL '1' HOUR, or write "
                     "WITHIN INTERVAL '1' HOUR after ON; or make a table of each source, and join the tables",
                     location=query.location,
                 )

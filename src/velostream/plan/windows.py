@@ -26,6 +26,7 @@ from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan, OverPlan
 from velostream.plan.steps import Step, StepKind
 from velostream.sql.functions import TIME_WINDOWS, WINDOW_BOUNDS
+from velostream.sql.naming import called
 from velostream.sql.shapes import WINDOW_COLUMNS
 from velostream.sql.windows import interval_duration
 
@@ -102,10 +103,8 @@ def time_column(query: Query) -> str | None:
     return rest if rest and first.casefold() in aliases else spec.time_column
 
 
-def closing(
-    plan: Plan, windowing: Windowing | None, query: Query, inputs: frozenset[str] = frozenset()
-) -> Plan:
-    """The plan of a windowed query, which knows when its groups close; `inputs` as for `plan_query`."""
+def closing(plan: Plan, windowing: Windowing | None, query: Query) -> Plan:
+    """The plan of a windowed query, which knows when its groups close."""
     if windowing is None:
         return plan
     if isinstance(plan, OverPlan):
@@ -118,7 +117,7 @@ def closing(
     detail = ""
     if windowing.bounded:
         windowing = replace(windowing, start=plan.keys[-2], end=plan.keys[-1])
-        detail = _detail(query.tree, windowing.time, inputs) if _of_one(plan, query) else plan.detail_sql
+        detail = _detail(query.tree, windowing.time) if _of_one(plan, query) else plan.detail_sql
     return replace(plan, windowing=windowing, detail_sql=detail, steps=(*plan.steps, _step(windowing)))
 
 
@@ -131,12 +130,12 @@ def _of_one(plan: Plan, query: Query) -> bool:
     return alone and plan.stream is None and isinstance(tree.args["from_"].this, exp.Table)
 
 
-def _detail(tree: exp.Expr, time: str, inputs: frozenset[str]) -> str:
+def _detail(tree: exp.Expr, time: str) -> str:
     """The rows that the query groups, each with its keys and its time."""
     assert isinstance(tree, exp.Select)
     alias = tree.args["from_"].this.alias_or_name
     place, row = f"`{alias}`.`{POSITION}`", f"to_json(struct(`{alias}`.*))"
-    return detail_sql(tree, group_expressions(tree, inputs), time, place, row)
+    return detail_sql(tree, group_expressions(tree), time, place, row)
 
 
 def _step(windowing: Windowing) -> Step:
@@ -194,6 +193,7 @@ def _grouped(tree: exp.Select, spec: WindowSpec, time: exp.Expr, zone: str) -> e
     select = tree.copy()
     calendar = calendar_bounds(spec, time, zone)
     start, end = calendar or _bounds(select, spec, time)
+    start, end = called(start, START), called(end, END)
     by = select.args.get("group")
     keys = _written_keys(select, by)
     select = _with_bounds(select, start, end)
@@ -208,7 +208,7 @@ def _grouped(tree: exp.Select, spec: WindowSpec, time: exp.Expr, zone: str) -> e
 
 
 def _written_keys(select: exp.Select, by: exp.Expr | None) -> list[exp.Expr]:
-    """What GROUP BY says, positions and ALL resolved."""
+    """What GROUP BY says, ALL resolved."""
     if by is None:
         return []
     if by.args.get("all"):
@@ -218,12 +218,7 @@ def _written_keys(select: exp.Select, by: exp.Expr | None) -> list[exp.Expr]:
         raise UnsupportedError(
             "ROLLUP, CUBE and GROUPING SETS over a WINDOW are not executed", hint="make a table per grouping"
         )
-    found = []
-    for key in by.expressions:
-        if isinstance(key, exp.Literal) and key.is_int:
-            key = select.selects[int(key.this) - 1].unalias()
-        found.append(key.copy())
-    return found
+    return [key.copy() for key in by.expressions]
 
 
 def _bounds(select: exp.Select, spec: WindowSpec, time: exp.Expr) -> tuple[exp.Expr, exp.Expr]:

@@ -9,6 +9,7 @@ from velostream.plan.spark import arrow_frame, private_session, rows_of
 from velostream.runtime.delta.version import DeltaVersion
 from velostream.runtime.results import Result
 from velostream.serving.queries import NeedsSpark
+from velostream.sql.usage import resolved
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,8 @@ class AdHoc:
             else:
                 frame = arrow_frame(spark, version.snapshot())
             frame.createOrReplaceTempView(f"`{name}`")
-        sql = query.tree.sql(dialect="spark")
+        columns = {name: version.spec.visible for name, version in versions.items()}
+        sql = resolved(query, columns).tree.sql(dialect="spark")
         if not params:
             return rows_of(spark, sql)
         bound = dict(params) if isinstance(params, Mapping) else list(params)

@@ -42,7 +42,7 @@ from velostream.runtime.table_source import LookedUpSource, TableSource
 from velostream.runtime.timing import Timing, timed
 from velostream.serving.store import TableStore
 from velostream.sql.types import spark_ddl
-from velostream.sql.usage import column_usage
+from velostream.sql.usage import column_usage, resolved, spelled_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -106,8 +106,6 @@ def open_query(
     """
     for ref in query.sources:
         check_strategy(common_options(ref.properties).partition_strategy, site.strategies.names())
-    query = with_headers(query)
-    query, timing = timed(query, options)
     sources: dict[str, Source] = {}
     try:
         for ref in query.sources:
@@ -127,6 +125,9 @@ def open_query(
         sources |= {name: _table_source(site, name, reader) for name in query.tables}
         if query.sources and query.tables:
             wait_for_tables([site.store.open(name) for name in query.tables], options, stop, tell)
+        columns = {name: schema.names for name, schema in schemas_of(sources, known).items()}
+        key = spelled_key(query, columns, key) if not declared else key
+        query, timing = timed(with_headers(resolved(query, columns)), options)
         if not joins_streams(query):
             query = asof_tables(query, lambda: _types(schemas_of(sources, known)))
         in_delta = options.table_storage == "delta" or _reads_delta(sources)
@@ -250,7 +251,6 @@ def _spread(site: Site, query: Query, key: tuple[str, ...], opened: Opened) -> O
             options.partition_strategy,
             options.partitions,
             message_key=messages.key if messages is not None else None,
-            inputs=frozenset(name.casefold() for name in item.schema.names),
         )
         item.spread = site.strategies.spreading(spread, item.source)
     return opened

@@ -14,6 +14,7 @@ from velostream.model import statements as model
 from velostream.model.durations import format_duration
 from velostream.plan.ageing import RESULT, ageing, kept
 from velostream.plan.asof import asof_tables
+from velostream.plan.declared import declared_columns
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages, message_key
 from velostream.plan.over_clauses import outer_tree
@@ -29,8 +30,8 @@ from velostream.runtime.realtime_rules import refusal
 from velostream.runtime.realtime_rules import told as realtime
 from velostream.runtime.retention import told
 from velostream.runtime.timing import timed
-from velostream.secrets import redact_statement
-from velostream.sql.usage import column_usage
+from velostream.secrets import redact_statement, redact_uri
+from velostream.sql.usage import column_usage, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -129,9 +130,8 @@ def _kept_step(held: Remembered) -> Step:
 def _chosen(statement: model.Statement, query: model.Query, columns: Mapping[str, Sequence[str]]) -> _Chosen:
     """The plan; raises NeedsColumns, and UnsupportedError where there is none."""
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
-    query = with_headers(query)
     options = common_options(getattr(statement, "properties", {}))
-    query, timing = timed(query, options)
+    query, timing = timed(with_headers(_named(statement, resolved(query, columns))), options)
     plan, aged = _whole_plan(statement, query, key, columns, timing)
     over = _inner_over(statement, query, columns, timing) if timing.over is not None else None
     if aged is None and over is None and _computed_again(statement, query, plan):
@@ -149,6 +149,14 @@ def _chosen(statement: model.Statement, query: model.Query, columns: Mapping[str
         names={ref.id: str(ref.uri) for ref in query.sources},
     )
     return _Chosen(query, key, timing, aged, plan, over, keeping)
+
+
+def _named(statement: model.Statement, query: model.Query) -> model.Query:
+    """The query with its columns named as CREATE TABLE declares them; which types they have is not known."""
+    names = [column.name for column in statement.columns] if isinstance(statement, model.CreateTable) else []
+    if not names:
+        return query
+    return replace(query, tree=declared_columns(query.tree, names, [None] * len(names)))
 
 
 def _computed_again(statement: model.Statement, query: model.Query, plan: Plan) -> bool:
@@ -186,7 +194,7 @@ def _times(query: model.Query, timing: Timing) -> list[str]:
     waits = timing.windowing is not None and timing.windowing.bounded
     if not waits and not joins_streams(query):
         return []
-    names = {ref.id: ref.alias or ref.id for ref in query.sources}
+    names = {ref.id: ref.alias or redact_uri(str(ref.uri)) for ref in query.sources}
     lines = []
     for name, time in timing.times.items():
         column = time.column or "_timestamp, when a row entered its source"
@@ -224,7 +232,9 @@ def _executable(statement: model.Statement, query: model.Query) -> None:
     if isinstance(statement, model.CreateView):
         return
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
-    query, timing = timed(with_headers(query), common_options(getattr(statement, "properties", {})))
+    query, timing = timed(
+        with_headers(_named(statement, resolved(query))), common_options(getattr(statement, "properties", {}))
+    )
     with suppress(NeedsColumns):
         _whole_plan(statement, query, key, {}, timing)
 
@@ -353,7 +363,7 @@ def _inputs(query: model.Query, in_delta: Collection[str]) -> list[str]:
     lines = []
     for ref in query.sources:
         connector = connector_for(ref.uri)
-        lines.append(f"source {ref.alias or ref.id}: {ref.uri} ({connector.name})")
+        lines.append(f"source{f' {ref.alias}' if ref.alias else ''}: {ref.uri} ({connector.name})")
         shrinks = "rows can be taken back" if connector.name == "file" else "rows only grow"
         lines.append(f"  changes: everything that is there, then what is new; {shrinks}")
     how = (

@@ -54,7 +54,7 @@ def tables(store: TableStore) -> pa.Table:
     """One row per table, with its figures; of one whose files are damaged, the name alone."""
     figures = store.figures()
     stats = [each[1] if each is not None else None for each in figures.values()]
-    keys = [", ".join(each[0].key) or None if each is not None else None for each in figures.values()]
+    keys = [", ".join(each[0].lookup_key) or None if each is not None else None for each in figures.values()]
     return pa.table(
         {
             "name": pa.array(figures, pa.string()),

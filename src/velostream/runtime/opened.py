@@ -10,12 +10,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.errors import SqlError
+from velostream.plan.declared import declared_columns, in_place
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.messages import message_key
 from velostream.plan.planner import NeedsColumns, plan_query, recompute_plan
 from velostream.plan.resolve import NoKeysError
-from velostream.plan.shape import one_row_each
-from velostream.plan.spark import private_session
+from velostream.plan.shape import one_row_each, plain_column
+from velostream.plan.spark import private_session, query_schema, show_empty
 from velostream.plan.windows import closing
 from velostream.runtime.ageing import LiveInput, LiveSource
 from velostream.runtime.inputs import SYSTEM_TYPES, Input, Inputs
@@ -23,6 +24,7 @@ from velostream.runtime.opening import connector_for, load_needed
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.timing import Timing
+from velostream.sql.naming import column, is_star
 from velostream.sql.types import spark_ddl
 from velostream.sql.usage import column_usage
 
@@ -108,13 +110,15 @@ def planned(
     """
     timing = timing or Timing()
     schemas = schemas_of(sources, known)
+    load_needed(session, sources.values())
+    spark = private_session(session)
+    wide = {name: with_system_columns(schema) for name, schema in schemas.items()}
     if declared:
-        query = replace(query, tree=_declared_types(query.tree, declared))
+        query = _with_declared(spark, query, schemas | _system_views(query, wide), declared)
     row_key = _own_key(query, sources)
     own_key = key or (row_key if table else ())
     streams = [sources[ref.id] for ref in query.sources] or sources.values()
     only_grows = all(source.only_grows for source in streams)
-    names = _input_names(query.tree, schemas)
     usage = column_usage(query, {name: schema.names for name, schema in schemas.items()})
     inputs = {
         name: Input(name, source, schemas[name], usage.get(name), *described(query, name))
@@ -123,27 +127,22 @@ def planned(
     timing.apply(inputs)
     used = {name: item.wanted() or item.schema.names for name, item in inputs.items()}
     by_message = message_key(query, messages or {})
-    choose = partial(
-        plan_query, key=own_key, only_grows=only_grows, inputs=names, columns=used, message_key=by_message
-    )
+    choose = partial(plan_query, key=own_key, only_grows=only_grows, columns=used, message_key=by_message)
     try:
         plan = choose(query)
     except NeedsColumns:
         query = replace(query, tree=expand_stars(query.tree, schemas))
         plan = choose(query)
-    plan = closing(plan, timing.windowing, query, names)
-    load_needed(session, sources.values())
-    spark = private_session(session)
-    views = {name: with_system_columns(schema) for name, schema in schemas.items()}
-    refuse_cut_digits(spark, query.tree, views)
-    wide, views = views, schemas | _system_views(query, views)
+    plan = closing(plan, timing.windowing, query)
+    refuse_cut_digits(spark, query.tree, wide)
+    views = schemas | _system_views(query, wide)
     try:
         plan, shape = shape_of(spark, plan, views, own_key, wide)
     except (NoKeysError, SqlError) as exc:
         if plan.below is None or plan.stream is not None:
             raise
         # Spark knows the types, and may see what the names alone do not tell.
-        plan = closing(recompute_plan(query, own_key, names, str(exc)), timing.windowing, query, names)
+        plan = closing(recompute_plan(query, own_key, str(exc)), timing.windowing, query)
         plan, shape = shape_of(spark, plan, views, own_key)
     return Opened(spark, plan, shape, Inputs(spark, inputs), row_key=row_key)
 
@@ -154,13 +153,6 @@ def schemas_of(sources: Mapping[str, Source], known: Mapping[str, pa.Schema]) ->
         name: source.discover() if isinstance(source, TableSource) else known.get(name) or source.discover()
         for name, source in sources.items()
     }
-
-
-def _input_names(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> frozenset[str]:
-    """Columns of the one relation that the query reads directly, casefolded; none if it reads a subquery."""
-    source = tree.args.get("from_")
-    name = source.this.name if source is not None and isinstance(source.this, exp.Table) else ""
-    return frozenset(column.casefold() for column in schemas[name].names) if name in schemas else frozenset()
 
 
 def described(query: Query, name: str) -> tuple[str, str]:
@@ -179,11 +171,13 @@ def _own_key(query: Query, sources: Mapping[str, Source]) -> tuple[str, ...]:
     items = query.tree.selects
     if not source.key or not one_row_each(query.tree, name):
         return ()
-    passed = {i.name for i in items if isinstance(i, exp.Column)} | {
-        i.alias for i in items if isinstance(i, exp.Alias) and i.this.name == i.alias
-    }
-    whole = any(isinstance(i, exp.Star) or (isinstance(i, exp.Column) and i.is_star) for i in items)
-    return source.key if whole or set(source.key) <= passed else ()
+    if any(is_star(item) for item in items):
+        return source.key
+    alias = query.tree.args["from_"].this.alias_or_name
+    found = {plain_column(item.unalias(), alias): item.alias_or_name for item in reversed(items)}
+    passed = tuple(found.get(name, "") for name in source.key)
+    same = all(one.casefold() == other.casefold() for one, other in zip(passed, source.key, strict=True))
+    return passed if same else ()
 
 
 def with_system_columns(schema: pa.Schema) -> pa.Schema:
@@ -203,27 +197,21 @@ def _system_views(query: Query, views: Mapping[str, pa.Schema]) -> dict[str, pa.
     }
 
 
-def _declared_types(tree: exp.Query, declared: tuple[tuple[str, pa.DataType], ...]) -> exp.Query:
-    """The query with its columns cast and named as CREATE TABLE declares them."""
-    casts = [
-        exp.alias_(
-            exp.cast(exp.column(name, table="q", quoted=True), spark_ddl(kind), dialect="spark"),
-            name,
-            quoted=True,
-        )
-        for name, kind in declared
-    ]
-    if isinstance(tree, exp.Select) and len(tree.selects) == len(declared) and not tree.find(exp.Star):
-        renamed = tree.copy()
-        renamed.set(
-            "expressions",
-            [
-                exp.alias_(exp.cast(item.unalias(), spark_ddl(kind), dialect="spark"), name, quoted=True)
-                for item, (name, kind) in zip(renamed.selects, declared, strict=True)
-            ],
-        )
-        return renamed
-    return exp.Select(expressions=casts).from_(exp.Subquery(this=tree.copy(), alias=exp.TableAlias(this="q")))
+def _with_declared(
+    spark: SparkSession,
+    query: Query,
+    views: Mapping[str, pa.Schema],
+    declared: tuple[tuple[str, pa.DataType], ...],
+) -> Query:
+    """The query with its columns as CREATE TABLE declares them, cast where they have another type."""
+    show_empty(spark, views)
+    found = query_schema(spark, query.tree.sql(dialect="spark"))
+    names = [name for name, _ in declared]
+    given = dict(zip(names, found.types, strict=False))
+    if not in_place(query.tree, len(names)):
+        given = {name: field.type for name in names for field in found if field.name.lower() == name.lower()}
+    casts = [None if given.get(name) == kind else spark_ddl(kind) for name, kind in declared]
+    return replace(query, tree=declared_columns(query.tree, names, casts))
 
 
 def expand_stars(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> exp.Query:
@@ -234,8 +222,8 @@ def expand_stars(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> exp.Query
         names = schemas[relation.name].names if relation.name in schemas else []
         items: list[exp.Expr] = []
         for item in expanded.selects:
-            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.is_star):
-                items += [exp.column(name, table=relation.alias_or_name, quoted=True) for name in names]
+            if is_star(item):
+                items += [column([relation.alias_or_name, name]) for name in names]
             else:
                 items.append(item)
         expanded.set("expressions", items)

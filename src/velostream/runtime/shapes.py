@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.errors import DuplicateNameError
-from velostream.model.tables import HAVING, SHOWN, TableSpec
+from velostream.model.tables import HAVING, MESSAGE_KEY, SHOWN, TableSpec
 from velostream.plan.aggregates import Merge
 from velostream.plan.nodes import Both, Each, Keyed, Node, Scan, walk
-from velostream.plan.plans import MESSAGE_KEY, POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
+from velostream.plan.plans import POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.spark import checked_cast, query_schema, show_empty
 from velostream.plan.sums import with_integer_sums

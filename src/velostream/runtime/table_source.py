@@ -42,7 +42,7 @@ class TableSource(Source):
         """Whether rows that the table only forgot count as rows that went."""
         self._reader = reader
         self._announced: dict[int, TableVersion] = {}
-        self.key = tuple(name for name in table.spec.key if name in table.spec.visible)
+        self.key = table.spec.lookup_key if set(table.spec.lookup_key) <= set(table.spec.visible) else ()
 
     def discover(self) -> pa.Schema:
         """The columns that readers see."""

@@ -69,4 +69,7 @@ def default_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
         sign = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}[node.key]
         return f"({default_name(node.left)} {sign} {default_name(node.right)})"
-    return node.sql(dialect="spark")
+    written = node.copy()
+    for column in written.find_all(exp.Column):
+        column.set("table", None)
+    return written.sql(dialect="spark")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from velostream.serving.translation import Translation, Translator
 from velostream.serving.typed import NeedsSpark, decimal_type
 from velostream.sql.dialect import Velostream
+from velostream.sql.usage import resolved
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -90,7 +91,8 @@ class QueryEngine:
         if plan is not None:
             return plan
         schemas = {name: version.spec.visible_schema for name, version in versions.items()}
-        plan = Translator(schemas, values).translate(query.tree)
+        found = resolved(query, {name: schema.names for name, schema in schemas.items()})
+        plan = Translator(schemas, values).translate(found.tree)
         with self._lock:
             self._plans[key] = plan
             while len(self._plans) > self._capacity:

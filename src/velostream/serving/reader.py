@@ -116,7 +116,7 @@ class TableReader:
         """The columns that readers see."""
         spec = self.spec
         return [
-            ColumnInfo(field.name, field.type, field.nullable, field.name in spec.key)
+            ColumnInfo(field.name, field.type, field.nullable, field.name in spec.lookup_key)
             for field in spec.visible_schema
         ]
 
@@ -168,7 +168,7 @@ class TableReader:
 
     def _look_up(self, key: tuple[Any, ...]) -> Row | None:
         version = self._version
-        if version.index is None:
+        if not version.spec.lookup_key or version.index is None:
             raise self._keyless()
         if not version.link.newest and not next(self._turns) % _BURST:
             sleep(_COURTESY)
@@ -178,7 +178,7 @@ class TableReader:
     def get_many(self, keys: Iterable[Any]) -> list[Row | None]:
         """The rows of several keys, in their order, all of one version; None where there is none."""
         version = self._version
-        if version.index is None:
+        if not version.spec.lookup_key or version.index is None:
             raise self._keyless()
         codec = version.index.codec
         if codec.alone:
@@ -189,9 +189,11 @@ class TableReader:
         return self.get(key) is not None
 
     def _keyless(self) -> TableError:
+        spec = self.spec
+        hidden = "select all columns of GROUP BY, and both bounds where the query has a WINDOW"
         return TableError(
-            f'table "{self.name}" has no key',
-            hint='declare one with PRIMARY KEY or WITH ("key" = "…")',
+            f'table "{spec.name}" has no key',
+            hint=hidden if spec.key else 'declare one with PRIMARY KEY or WITH ("key" = "…")',
         )
 
     def __len__(self) -> int:

@@ -28,8 +28,6 @@ class Relation:
     name: str | None
     internal: str
     columns: list[OutputColumn]
-    hidden: set[int] = field(default_factory=set)
-    """Columns merged away by USING: `SELECT *` and bare names do not see them."""
 
     def typed(self, position: int) -> Typed:
         """One of its columns as an expression."""
@@ -42,7 +40,6 @@ class Scope:
     """The names that an expression can see."""
 
     relations: list[Relation] = field(default_factory=list)
-    merged: list[tuple[str, Typed]] = field(default_factory=list)
     aliases: list[tuple[str, exp.Expr]] = field(default_factory=list)
     zero_keys: set[str] = field(default_factory=set)
     outer: Scope | None = None
@@ -50,16 +47,12 @@ class Scope:
 
 def find(scope: Scope, name: str, qualifier: str | None) -> Typed | None:
     """The column of a folded name in this scope alone; several of them are for Spark to complain about."""
-    if qualifier is None:
-        merged = [typed for known, typed in scope.merged if known.casefold() == name]
-        if merged:
-            return merged[0]
     found = [
         relation.typed(place)
         for relation in scope.relations
         if qualifier is None or (relation.name or "").casefold() == qualifier
         for place, column in enumerate(relation.columns)
-        if column.name.casefold() == name and (qualifier is not None or place not in relation.hidden)
+        if column.name.casefold() == name
     ]
     if len(found) > 1:
         raise NeedsSpark(f'column "{name}" is ambiguous')
@@ -70,15 +63,11 @@ def expand_star(scope: Scope, qualifier: str) -> list[tuple[str, Typed]]:
     """The columns that `*` or `qualifier.*` stands for, with their names."""
     if not scope.relations:
         raise NeedsSpark("* without FROM")
-    columns = [] if qualifier else list(scope.merged)
+    columns: list[tuple[str, Typed]] = []
     for relation in scope.relations:
         if qualifier and (relation.name or "").casefold() != qualifier.casefold():
             continue
-        columns.extend(
-            (column.name, relation.typed(place))
-            for place, column in enumerate(relation.columns)
-            if qualifier or place not in relation.hidden
-        )
+        columns.extend((column.name, relation.typed(place)) for place, column in enumerate(relation.columns))
     if not columns:
         raise NeedsSpark(f"{qualifier}.*")
     return columns

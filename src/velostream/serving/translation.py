@@ -357,10 +357,10 @@ class Translator:
         return made, Relation(node.alias or node.name, internal, renamed(columns, alias))
 
     def _join(self, join: exp.Join, scope: Scope, ctes: Mapping[str, Relation]) -> exp.Join:
-        known = {"this", "side", "kind", "on", "using"}
+        known = {"this", "side", "kind", "on"}
         extra = [key for key, value in join.args.items() if value and key not in known]
-        if extra or join.args.get("method"):
-            raise NeedsSpark(f"join with {extra[0] if extra else 'method'}")
+        if extra:
+            raise NeedsSpark(f"join with {extra[0]}")
         side, kind = join.side.upper(), join.kind.upper()
         if (side, kind) not in _JOINS:
             raise NeedsSpark(f"{side} {kind} JOIN")
@@ -369,11 +369,9 @@ class Translator:
             raise NeedsSpark("nested joins")
         made = exp.Join(this=node, **_JOINS[side, kind])
         inner = kind in ("SEMI", "ANTI")
-        probe = Scope([*scope.relations, relation], scope.merged, outer=scope.outer)
-        on, using = join.args.get("on"), join.args.get("using")
-        if using:
-            made.set("on", self._using(using, scope, relation, side, inner=inner))
-        elif on is not None:
+        probe = Scope([*scope.relations, relation], outer=scope.outer)
+        on = join.args.get("on")
+        if on is not None:
             made.set("on", Expressions(_Around(self, probe, ctes)).condition(on, "ON"))
         elif kind != "CROSS":
             if side or inner:
@@ -382,37 +380,6 @@ class Translator:
         if not inner:
             scope.relations.append(relation)
         return made
-
-    def _using(
-        self, using: list[exp.Expr], scope: Scope, relation: Relation, side: str, *, inner: bool
-    ) -> exp.Expr:
-        condition: exp.Expr | None = None
-        for item in using:
-            name = item.name.casefold()
-            left = find(scope, name, None)
-            places = [
-                place for place, column in enumerate(relation.columns) if column.name.casefold() == name
-            ]
-            if left is None or len(places) != 1 or left.type != relation.columns[places[0]].type:
-                raise NeedsSpark("USING of columns that differ")
-            right = relation.typed(places[0])
-            same = exp.EQ(this=left.node.copy(), expression=right.node.copy())
-            condition = same if condition is None else exp.And(this=condition, expression=same)
-            if inner:
-                continue
-            relation.hidden.add(places[0])
-            for other in scope.relations:
-                other.hidden.update(
-                    place for place, column in enumerate(other.columns) if column.name.casefold() == name
-                )
-            kept = {"": left, "LEFT": left, "RIGHT": right}.get(side)
-            if kept is None:
-                kept = Typed(exp.Coalesce(this=left.node, expressions=[right.node]), left.type)
-            scope.merged = [entry for entry in scope.merged if entry[0].casefold() != name]
-            scope.merged.append((item.name, kept))
-        if condition is None:
-            raise NeedsSpark("USING without columns")
-        return condition
 
     def subquery(
         self, tree: exp.Expr, scope: Scope, ctes: Mapping[str, Relation]

@@ -13,10 +13,11 @@ from velostream.sql import properties as props
 from velostream.sql import structure
 from velostream.sql import syntax as raw
 from velostream.sql.functions import HEADER_FUNCTIONS
+from velostream.sql.names import Scope
 from velostream.sql.places import anchor
 from velostream.sql.queries import Bound, QueryBinder
 from velostream.sql.relations import Relations, connector_of, function_uri
-from velostream.sql.scopes import Analysis, Scope
+from velostream.sql.scopes import Analysis
 from velostream.sql.script import URI_MARK
 from velostream.sql.shapes import Shape
 
@@ -87,7 +88,7 @@ class StatementBinder:
             )
         scope = Scope()
         if relation is not None:
-            scope.relations[relation.name.lower()] = Shape(relation.column_names, (), relation.name)
+            scope = Scope.of(Shape(relation.column_names, (), relation.name), alias=relation.name)
         analysis = Analysis(relations.shapes, self.context.report)
         analysis.expression(holder, scope)
         bound = holder.this

@@ -68,7 +68,7 @@ class QueryBinder:
         structure.quote_names(tree)
         statement_with = self._statement_with(relations, with_)
         sources = self._distribute(relations.outside, statement_with)
-        output = self._columns(tree, top, relations, window)
+        output = self._columns(tree, relations, window)
         aggregation.check(tree, window, context)
         query = Query(
             tree=tree,
@@ -119,15 +119,21 @@ class QueryBinder:
     # --- columns ----------------------------------------------------------------------------------
 
     def _columns(
-        self, tree: exp.Expr, top: exp.Expr, relations: Relations, window: WindowSpec | None
+        self, tree: exp.Expr, relations: Relations, window: WindowSpec | None
     ) -> tuple[str, ...] | None:
         def report(error: SqlError, node: exp.Expr) -> None:
             self.context.report(error, node)
 
+        # The tree stays as it was written: what some name means may change when a source tells its columns.
+        tree = tree.copy()
         extra = WINDOW_COLUMNS if window is not None and window.kind is not WindowKind.ROWS else ()
         also = [*window.partition_by, *self._time_column] if window is not None else []
         analysis = Analysis(
-            relations.shapes, report, extra=extra, top=top if isinstance(top, exp.Query) else None, also=also
+            relations.shapes,
+            report,
+            extra=extra,
+            top=_as_query(_top(tree)) if isinstance(_top(tree), exp.Query) else None,
+            also=exp.Tuple(expressions=[each.copy() for each in also]),
         )
         return analysis.query(tree, None, {}).names
 

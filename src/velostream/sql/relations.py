@@ -22,6 +22,7 @@ from velostream.sql import properties as props
 from velostream.sql.catalog import ConnectorInfo, Relation, RelationKind
 from velostream.sql.dialect import WITH
 from velostream.sql.functions import UNSAFE, table_functions
+from velostream.sql.naming import SOURCE
 from velostream.sql.script import URI_MARK
 from velostream.sql.shapes import Shape, source_shape
 from velostream.sql.syntax import RawWith
@@ -175,7 +176,7 @@ class Relations:
         declared: Relation | None,
         short: str | None,
     ) -> None:
-        source_id = f"__source_{len(self.outside) + 1}"
+        source_id = f"{SOURCE}{len(self.outside) + 1}"
         alias = node.alias or (short if short and short.lower() not in self._aliases() else None)
         ref = SourceRef(
             id=source_id,
@@ -210,7 +211,7 @@ class Relations:
         tree = view.tree.copy()
         renumbered = {}
         for ref in view.sources:
-            source_id = f"__source_{len(self.outside) + 1}"
+            source_id = f"{SOURCE}{len(self.outside) + 1}"
             renumbered[ref.id] = source_id
             connector = self.context.connectors.by_scheme(ref.uri.scheme)
             outside = Outside(replace(ref, id=source_id), connector, None, None, expanded=True)

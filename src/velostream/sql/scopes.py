@@ -1,67 +1,33 @@
-"""Columns: which one each name means, which exist, and which a query touches.
+"""A bound query resolved: which column each name means, which columns exist, and which the query touches.
 
-A scope is what one SELECT can see: its relations, the aliases of its own list, and the scope around it.
-Relations whose columns only their source knows make any name valid.
+Afterwards joins say ON, `*` over a join by names is written out, and GROUP BY and HAVING name columns of the
+input only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.errors import AmbiguousNameError, SqlError, SqlSyntaxError, UnknownNameError, did_you_mean
+from velostream.errors import SqlSyntaxError, UnknownNameError, did_you_mean
+from velostream.sql import naming
 from velostream.sql.functions import TIME_WINDOWS, functions
-from velostream.sql.shapes import OPEN, WINDOW_COLUMNS, Shape
+from velostream.sql.names import Names, Scope
+from velostream.sql.naming import RESULT_FIRST, Visible
+from velostream.sql.shapes import OPEN, Shape
 
-Report = Callable[[SqlError, exp.Expr], None]
-Usage = dict[str, set[str] | None]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from velostream.sql.names import Report
+
 _SINGLE_GENERATORS = frozenset({"explode", "explode_outer"})
-_CLAUSES_WITH_ALIASES = ("group", "having", "qualify", "order", "sort", "cluster", "distribute")
 _SEMI = ("SEMI", "ANTI")
 
 
-@dataclass
-class Scope:
-    """What one SELECT can see."""
-
-    parent: Scope | None = None
-    relations: dict[str, Shape] = field(default_factory=dict)
-    merged: set[str] = field(default_factory=set)
-    """Columns that USING or NATURAL made one of."""
-    extra: set[str] = field(default_factory=set)
-    aliases: set[str] = field(default_factory=set)
-    visible_aliases: bool = False
-    natural: bool = False
-    invisible: set[str] = field(default_factory=set)
-    """Relations that only conditions see, as the right side of a SEMI join."""
-
-    def named(self, name: str) -> list[tuple[str, Shape]]:
-        """Relations that have, or may have, the column."""
-        return [(alias, shape) for alias, shape in self.relations.items() if shape.offers(name) is not False]
-
-    def known(self, name: str) -> list[tuple[str, Shape]]:
-        """Relations that are known to have the column."""
-        return [(alias, shape) for alias, shape in self.relations.items() if shape.offers(name)]
-
-    @property
-    def open(self) -> bool:
-        """Whether some relation's columns are not known."""
-        return any(shape.names is None for shape in self.relations.values())
-
-    def candidates(self) -> Iterable[str]:
-        """Every column name there is, for "did you mean"."""
-        for shape in self.relations.values():
-            yield from shape.names or ()
-            yield from shape.hidden
-        yield from self.extra
-        if self.parent is not None:
-            yield from self.parent.candidates()
-
-
-class Analysis:
-    """Walks a bound tree, resolves every column, and records what is used."""
+class Analysis(Names):
+    """Walks a bound tree, resolves every column in place, and records what is used."""
 
     def __init__(
         self,
@@ -70,16 +36,14 @@ class Analysis:
         *,
         extra: Iterable[str] = (),
         top: exp.Query | None = None,
-        also: Iterable[exp.Expr] = (),
+        also: exp.Expr | None = None,
     ) -> None:
-        self.shapes = shapes
-        self.report = report
-        self.usage: Usage = {shape.relation: set() for shape in shapes.values() if shape.relation}
-        self.system: dict[str, set[str]] = {}
-        """System columns that are used beside `*`, by relation."""
+        super().__init__(shapes, report)
+        self.names: tuple[str, ...] | None = None
+        """The columns of the result, once the query is resolved and where they are known."""
         self._extra = set(extra)
         self._top = top
-        self._also = tuple(also)
+        self._also = also
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -122,11 +86,11 @@ class Analysis:
             inner = {**ctes, name: OPEN} if with_.args.get("recursive") else ctes
             shape = self.query(cte.this, outer, inner)
             columns = [column.name for column in cte.args["alias"].columns]
-            ctes[name] = Shape(tuple(columns)) if columns else Shape(shape.names)
+            ctes[name] = Shape(tuple(columns) if columns else shape.names, spelled=cte.alias)
         return ctes
 
     def _order_of(self, node: exp.Expr, shape: Shape, outer: Scope | None, ctes: Mapping[str, Shape]) -> None:
-        scope = Scope(outer, {"": Shape(shape.names)})
+        scope = Scope.of(Shape(shape.names), outer)
         for key in ("order", "limit", "offset", "sort"):
             self._expression(node.args.get(key), scope, ctes)
 
@@ -146,36 +110,46 @@ class Analysis:
         for call in group.find_all(exp.Anonymous) if group is not None else ():
             if call.name.lower() in TIME_WINDOWS:  # GROUP BY window(…) makes a column of that name
                 scope.extra.add(call.name.lower())
-        from_ = node.args.get("from_")
-        if from_ is not None:
-            self._relation(from_.this, scope, ctes)
-        for join in node.args.get("joins") or ():
-            self._join(join, scope, ctes)
-        for lateral in node.args.get("laterals") or ():
-            self._lateral(lateral, scope, ctes)
+        self._from(node, scope, ctes)
         self._expression(node.args.get("where"), scope, ctes)
-        for expression in self._also if node is self._top else ():
-            self._expression(expression, scope, ctes)
         for alias in scope.invisible:
             scope.relations.pop(alias, None)
-        self._projections(node, scope, ctes)
-        scope.visible_aliases = True
-        for key in _CLAUSES_WITH_ALIASES:
+        names = self._projections(node, scope, ctes)
+        scope.replaces = True
+        self._expression(node.args.get("group"), scope, ctes)
+        naming.resolve_positions(node)
+        scope.keys = list(group.expressions) if group is not None else []
+        if node is self._top:
+            self._expression(self._also, scope, ctes)
+        for key in RESULT_FIRST:
+            scope.result_first, scope.replaces = True, key == "having"
             self._expression(node.args.get(key), scope, ctes)
+        scope.result_first = scope.replaces = False
         for window in node.args.get("windows") or ():
             self._expression(window, scope, ctes)
         for key in ("limit", "offset"):
             self._expression(node.args.get(key), scope, ctes)
-        return self._output(node, scope)
+        return Shape(tuple(names)) if names is not None else OPEN
 
-    def _projections(self, node: exp.Select, scope: Scope, ctes: Mapping[str, Shape]) -> None:
-        scope.visible_aliases = True
-        for projection in node.expressions:
-            if isinstance(projection, exp.Star):
-                self._star(projection, scope)
+    def _projections(self, node: exp.Select, scope: Scope, ctes: Mapping[str, Shape]) -> list[str] | None:
+        """Resolve the list; the names of the result, None where they are not known."""
+        names: list[str] | None = []
+        items: list[exp.Expr] = []
+        for position, projection in enumerate(list(node.expressions)):
+            found, column = self._projected(projection, scope), isinstance(projection, exp.Column)
+            if naming.is_star(projection):
+                made = self.star(projection, scope)
             else:
                 self._expression(projection, scope, ctes)
-            scope.aliases.update(name.lower() for name in _alias_names(projection))
+                written = found[0] if found and len(found) == 1 else None
+                made = [naming.named(node.expressions[position], written, column=column)]
+            for item in made:
+                for name in _alias_names(item):
+                    scope.results.setdefault(name.lower(), []).append(item)
+            items.extend(made)
+            names = [*names, *found] if names is not None and found is not None else None
+        node.set("expressions", items)
+        return names
 
     def expression(self, node: exp.Expr, scope: Scope) -> None:
         """Resolve an expression that stands outside of a query."""
@@ -183,24 +157,58 @@ class Analysis:
 
     # --- relations --------------------------------------------------------------------------------
 
-    def _relation(self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> None:
+    def _from(self, node: exp.Select, scope: Scope, ctes: Mapping[str, Shape]) -> None:
+        from_, joins = node.args.get("from_"), node.args.get("joins") or ()
+        laterals = node.args.get("laterals") or ()
+        scope.stars = any(naming.is_star(each) for each in node.expressions)
+        if from_ is None:
+            return
+        brackets = isinstance(from_.this, exp.Subquery) and isinstance(from_.this.this, exp.Table)
+        scope.qualified = bool(joins or laterals or brackets or from_.this.args.get("joins"))
+        scope.visible = self._relation(from_.this, scope, ctes)
+        if not scope.qualified and naming.hides_input(node, scope.visible, unknown=scope.open):
+            scope.qualified = True
+            if not scope.written and naming.give_alias(from_.this, "__query"):
+                (shape,) = scope.relations.values()
+                scope.relations.clear()
+                scope.visible = scope.add("__query", "__query", shape)
+        for join in joins:
+            scope.visible = self._join(join, scope.visible, scope, ctes)
+        for lateral in laterals:
+            scope.visible += self._lateral(lateral, scope, ctes)
+
+    def _relation(self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> list[Visible]:
+        """Add a relation, with the joins that hang on it; what is visible of it."""
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
+            visible = self._relation(node.this, scope, ctes)  # brackets around a join hide no names
+        else:
+            visible = self._one_relation(node, scope, ctes)
+        for join in node.args.get("joins") or ():
+            visible = self._join(join, visible, scope, ctes)
+        return visible
+
+    def _one_relation(self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> list[Visible]:
         alias, columns = _alias_of(node)
         shape = self._shape(node, scope, ctes)
+        if shape.spelled and isinstance(node, exp.Table):
+            node.set("this", naming.identifier(shape.spelled))
+            alias = node.alias_or_name
         if columns:
             shape = Shape(columns, shape.hidden, shape.relation)
-            self._use_all(shape)
+            self.use_all(shape)
         if node.args.get("pivots"):
-            self._use_all(shape)
+            self.use_all(shape)
             for pivot in node.args["pivots"]:
-                self._expression(pivot, Scope(scope.parent, {"": Shape(None)}), ctes)
+                self._expression(pivot, Scope.of(Shape(None), scope.parent), ctes)
             alias = next((pivot.alias for pivot in node.args["pivots"] if pivot.alias), alias)
             shape = OPEN
-        name = alias or f"#{len(scope.relations)}"
-        if name.lower() in scope.relations:
-            name = f"{name}#{len(scope.relations)}"
-        scope.relations[name.lower()] = shape
-        for join in node.args.get("joins") or ():
-            self._join(join, scope, ctes)
+        given = f"__query_{len(scope.relations) + 1}"
+        if not alias and scope.qualified and naming.give_alias(node, given):
+            alias = given
+        key = (alias or f"#{len(scope.relations)}").lower()
+        if key in scope.relations:
+            key, alias = f"{key}#{len(scope.relations)}", ""
+        return scope.add(key, alias, shape)
 
     def _shape(self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> Shape:
         if isinstance(node, exp.Table):
@@ -211,9 +219,7 @@ class Analysis:
             return OPEN
         if isinstance(node, exp.Subquery):
             if isinstance(node.this, exp.Table):
-                inner = Scope(scope.parent)
-                self._relation(node.this, inner, ctes)
-                return next(iter(inner.relations.values())) if len(inner.relations) == 1 else OPEN
+                node.set("this", _select_all(node.this))
             return Shape(self.query(node, scope.parent, ctes).names)
         if isinstance(node, exp.Lateral):
             return self._lateral_shape(node, scope, ctes)
@@ -222,38 +228,95 @@ class Analysis:
         self._expression(node, scope, ctes)
         return OPEN
 
-    def _join(self, join: exp.Join, scope: Scope, ctes: Mapping[str, Shape]) -> None:
+    def _join(
+        self, join: exp.Join, left: list[Visible], scope: Scope, ctes: Mapping[str, Shape]
+    ) -> list[Visible]:
+        """Add what is joined to `left`; what is visible of both."""
         before = set(scope.relations)
-        self._relation(join.this, scope, ctes)
+        scope.visible = left
+        right = self._relation(join.this, scope, ctes)
         added = set(scope.relations) - before
-        for column in join.args.get("using") or ():
-            self._using(column, scope, added)
-        if join.method == "NATURAL":
-            scope.natural = True
+        scope.visible = [*left, *right]
+        using = join.args.get("using")
+        if using or join.method == "NATURAL":
+            scope.visible = self._by_names(join, left, right, scope, added)
         self._expression(join.args.get("on"), scope, ctes)
         if join.args.get("kind") in _SEMI or join.side in _SEMI:
             scope.invisible |= added
+            return [each for each in scope.visible if not {key for key, _ in each.parts} & added]
+        return scope.visible
 
-    def _using(self, column: exp.Expr, scope: Scope, added: set[str]) -> None:
+    # --- NATURAL and USING --------------------------------------------------------------------------
+
+    def _by_names(
+        self, join: exp.Join, left: list[Visible], right: list[Visible], scope: Scope, added: set[str]
+    ) -> list[Visible]:
+        """Turn a join by names into one with ON; what is visible of both, in Spark's order."""
+        scope.by_name = True
+        unknown = [key for key, shape in scope.relations.items() if shape.names is None]
+        pairs: list[tuple[Visible, Visible]] | None = None
+        if join.method != "NATURAL":
+            pairs = self._using(join, left, right, scope, added)
+        elif not unknown:
+            pairs = naming.common(left, right)
+        for one, other in pairs or ():
+            self.use_parts(scope, one, other)
+        if pairs is None or (unknown and scope.stars):
+            scope.waiting = True
+            return [*left, *right]
+        equal = [
+            exp.EQ(this=self.expr(one, scope), expression=self.expr(other, scope)) for one, other in pairs
+        ]
+        join.set("using", None)
+        join.set("method", None)
+        if equal:
+            join.set("on", exp.and_(*equal, copy=False))
+        elif join.side or join.kind in _SEMI:
+            join.set("on", exp.true())
+        else:
+            join.set("kind", "CROSS")
+        return naming.joined(pairs, left, right, join.side)
+
+    def _using(
+        self, join: exp.Join, left: list[Visible], right: list[Visible], scope: Scope, added: set[str]
+    ) -> list[tuple[Visible, Visible]] | None:
+        """The columns that USING names, of both sides; None where it cannot be told yet whose they are."""
+        pairs: list[tuple[Visible, Visible]] | None = []
+        for column in join.args["using"]:
+            found = []
+            for side, mine in ((left, False), (right, True)):
+                keys = [key for key in scope.relations if (key in added) is mine]
+                found.append(self._used_by(column, side, keys, scope))
+            one, other = found
+            if one is None or other is None:
+                pairs = None
+            elif pairs is not None:
+                pairs.append((one, other))
+        return pairs
+
+    def _used_by(
+        self, column: exp.Expr, side: list[Visible], keys: list[str], scope: Scope
+    ) -> Visible | None:
         name = column.name
-        scope.merged.add(name.lower())
-        left = {alias: shape for alias, shape in scope.relations.items() if alias not in added}
-        right = {alias: shape for alias, shape in scope.relations.items() if alias in added}
-        for side in (left, right):
-            if all(shape.offers(name) is False for shape in side.values()):
-                names = [known for shape in side.values() for known in shape.names or ()]
-                self.report(
-                    UnknownNameError(f'unknown column "{name}" in USING', hint=did_you_mean(name, names)),
-                    column,
-                )
-            for shape in side.values():
-                if shape.offers(name) is not False:
-                    self._use(shape, name)
+        found = next((each for each in side if each.called(name)), None)
+        if found is not None:
+            return found
+        maybe = [key for key in keys if scope.relations[key].offers(name) is None]
+        for key in maybe:
+            self.use(scope.relations[key], name)
+        if not maybe:
+            names = [known for key in keys for known in scope.relations[key].names or ()]
+            self.report(
+                UnknownNameError(f'unknown column "{name}" in USING', hint=did_you_mean(name, names)), column
+            )
+        if len(maybe) != 1:
+            return None
+        return Visible(name, ((maybe[0], self.spelled(scope, maybe[0], name)),))
 
-    def _lateral(self, lateral: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> None:
+    def _lateral(self, lateral: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> list[Visible]:
         alias, _ = _alias_of(lateral)
         shape = self._lateral_shape(lateral, scope, ctes)
-        scope.relations[(alias or f"#{len(scope.relations)}").lower()] = shape
+        return scope.add((alias or f"#{len(scope.relations)}").lower(), alias, shape)
 
     def _lateral_shape(self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> Shape:
         _, columns = _alias_of(node)
@@ -269,150 +332,26 @@ class Analysis:
         if node is None:
             return
         if isinstance(node, exp.Column):
-            self._column(node, scope)
+            self.column(node, scope)
         elif isinstance(node, exp.Query):
             self.query(node, scope, ctes)
         elif isinstance(node, exp.Lambda):
-            inner = Scope(scope, {"": Shape(tuple(parameter.name for parameter in node.expressions))})
+            inner = Scope.of(Shape(tuple(parameter.name for parameter in node.expressions)), scope)
+            inner.local = True
             self._expression(node.this, inner, ctes)
         elif isinstance(node, exp.Star):
             if not isinstance(node.parent, exp.Count):
-                self._star(node, scope)
+                naming.spread(node, self.star(node, scope))
         elif isinstance(node, exp.Kwarg):
             self._expression(node.expression, scope, ctes)
         elif not isinstance(node, exp.Identifier | exp.DataType):
-            for child in node.iter_expressions():
+            for child in list(node.iter_expressions()):
                 self._expression(child, scope, ctes)
 
-    def _star(self, node: exp.Star, scope: Scope) -> None:
-        for shape in scope.relations.values():
-            self._use_all(shape)
-        for column in node.args.get("except_") or ():
-            if not scope.named(column.name) and not scope.open:
-                self.report(_unknown(column.name, scope.candidates()), column)
-
-    def _column(self, node: exp.Column, scope: Scope) -> None:
-        parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
-        if isinstance(node.this, exp.Star):
-            self._qualified_star(node, parts, scope)
-            return
-        if not parts:
-            return
-        if len(parts) > 1 and self._qualified(parts, scope):
-            return
-        if self._plain(parts[0], scope, qualifier=len(parts) > 1):
-            return
-        name = ".".join(part.name for part in parts)
-        if len(parts) > 1:
-            aliases = [alias for alias in _visible_relations(scope) if not alias.startswith("#")]
-            hint = did_you_mean(parts[0].name, [*aliases, *scope.candidates()])
-            if hint is None and aliases:
-                hint = f"relations are {', '.join(aliases)}"
-            self.report(
-                UnknownNameError(f'unknown relation or column "{parts[0].name}" in "{name}"', hint=hint),
-                parts[0],
-            )
-        else:
-            self.report(_unknown(name, scope.candidates()), node)
-
-    def _qualified_star(self, node: exp.Column, parts: list[exp.Identifier], scope: Scope) -> None:
-        shape = scope.relations.get(parts[0].name.lower()) if parts else None
-        if shape is not None:
-            self._use_all(shape)
-        elif parts and not self._plain(parts[0], scope, qualifier=True):
-            aliases = [alias for alias in _visible_relations(scope) if not alias.startswith("#")]
-            hint = did_you_mean(parts[0].name, aliases) or f"relations are {', '.join(aliases)}"
-            self.report(
-                UnknownNameError(f'unknown relation "{parts[0].name}"', hint=hint),
-                parts[0],
-            )
-
-    def _qualified(self, parts: list[exp.Identifier], scope: Scope) -> bool:
-        current: Scope | None = scope
-        while current is not None:
-            shape = current.relations.get(parts[0].name.lower())
-            if shape is not None:
-                break
-            current = current.parent
-        else:
-            return False
-        name = parts[1].name
-        if shape.offers(name) is not False:
-            self._use(shape, name)
-            return True
-        if self._plain(parts[0], scope, qualifier=True, quiet=True):
-            return True
-        full = ".".join(part.name for part in parts[:2])
-        names = [*(shape.names or ()), *shape.hidden]
-        hint = did_you_mean(name, names)
-        if hint is None and names:
-            hint = f'"{parts[0].name}" has {", ".join(names[:12])}'
-        self.report(UnknownNameError(f'unknown column "{full}"', hint=hint), parts[1])
-        return True
-
-    def _plain(self, part: exp.Identifier, scope: Scope, *, qualifier: bool, quiet: bool = False) -> bool:
-        name, folded = part.name, part.name.lower()
-        current: Scope | None = scope
-        while current is not None:
-            known = current.known(name)
-            if len(known) > 1 and folded not in current.merged and not current.natural:
-                if not quiet:
-                    self._ambiguous(part, [alias for alias, _ in known])
-                return True
-            if known:
-                for _, shape in known:
-                    self._use(shape, name)
-                return True
-            if folded in current.extra or (current.visible_aliases and folded in current.aliases):
-                return True
-            maybe = current.named(name)
-            if maybe and not (qualifier and quiet):
-                for _, shape in maybe:
-                    self._use(shape, name)
-                return True
-            current = current.parent
-        return False
-
-    def _ambiguous(self, part: exp.Identifier, aliases: list[str]) -> None:
-        shown = [f"{alias}.{part.name}" for alias in aliases if not alias.startswith("#")]
-        hint = f"write {' or '.join(shown)}" if shown else "give the relations aliases"
-        self.report(AmbiguousNameError(f'column "{part.name}" is ambiguous', hint=hint), part)
-
-    # --- use and results --------------------------------------------------------------------------
-
-    def _use(self, shape: Shape, name: str) -> None:
-        if shape.relation is None:
-            return
-        used = self.usage.get(shape.relation)
-        if used is None:
-            if shape.relation in self.usage and name.startswith("_"):
-                self.system.setdefault(shape.relation, set()).add(name)
-            return
-        used.add(_as_declared(shape, name))
-
-    def _use_all(self, shape: Shape) -> None:
-        if shape.relation is not None:
-            earlier = self.usage.get(shape.relation)
-            for name in earlier or ():
-                if name.startswith("_"):
-                    self.system.setdefault(shape.relation, set()).add(name)
-            self.usage[shape.relation] = None
-
-    def _output(self, node: exp.Select, scope: Scope) -> Shape:
-        names: list[str] = []
-        for projection in node.expressions:
-            found = self._projected(projection, scope)
-            if found is None:
-                return OPEN
-            names.extend(found)
-        return Shape(tuple(names))
-
     def _projected(self, node: exp.Expr, scope: Scope) -> list[str] | None:
-        if isinstance(node, exp.Star):
-            return _star_names(node, list(scope.relations.values()), scope)
-        if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-            shape = scope.relations.get(node.table.lower())
-            return _star_names(node.this, [shape], scope) if shape is not None else None
+        """The names that an item of the list gives, as it is written."""
+        if naming.is_star(node):
+            return self.star_names(node, scope)
         given = _alias_names(node)
         if given:
             return given
@@ -423,21 +362,13 @@ class Analysis:
         return [node.sql("spark")]
 
 
-def _star_names(star: exp.Expr, shapes: list[Shape], scope: Scope) -> list[str] | None:
-    if scope.natural or any(shape.names is None for shape in shapes):
-        return None
-    removed = {column.name.lower() for column in star.args.get("except_") or ()}
-    names: list[str] = []
-    merged_seen: set[str] = set()
-    for shape in shapes:
-        for name in shape.names or ():
-            folded = name.lower()
-            if folded in removed or folded in merged_seen:
-                continue
-            if folded in scope.merged:
-                merged_seen.add(folded)
-            names.append(name)
-    return names
+def _select_all(table: exp.Table) -> exp.Select:
+    """`a JOIN b` in brackets as the query that it stands for."""
+    joins = table.args.get("joins")
+    table.set("joins", None)
+    select = exp.Select(expressions=[exp.Star()]).from_(table, copy=False)
+    select.set("joins", joins)
+    return select
 
 
 def _alias_names(node: exp.Expr) -> list[str]:
@@ -458,24 +389,3 @@ def _alias_of(node: exp.Expr) -> tuple[str, tuple[str, ...]]:
         columns = tuple(column.name for column in alias.columns)
         return alias.name or (node.name if isinstance(node, exp.Table) else ""), columns
     return (node.name if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) else ""), ()
-
-
-def _visible_relations(scope: Scope | None) -> Iterable[str]:
-    while scope is not None:
-        yield from scope.relations
-        scope = scope.parent
-
-
-def _as_declared(shape: Shape, name: str) -> str:
-    folded = name.lower()
-    return next((known for known in (*(shape.names or ()), *shape.hidden) if known.lower() == folded), name)
-
-
-def _unknown(name: str, candidates: Iterable[str]) -> UnknownNameError:
-    names = list(dict.fromkeys(candidates))
-    if name.lower() in WINDOW_COLUMNS:
-        return UnknownNameError(f'unknown column "{name}"', hint="it exists where the query has a WINDOW")
-    hint = did_you_mean(name, names)
-    if hint is None and names:
-        hint = f"columns are {', '.join(names[:12])}"
-    return UnknownNameError(f'unknown column "{name}"', hint=hint)

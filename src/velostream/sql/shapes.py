@@ -24,6 +24,8 @@ class Shape:
     names: tuple[str, ...] | None
     hidden: tuple[str, ...] = ()
     relation: str | None = None
+    spelled: str = ""
+    """What a CTE is called, as WITH writes it."""
 
     def offers(self, name: str) -> bool | None:
         """Whether the column exists; None when that is not known."""

@@ -13,6 +13,7 @@ from sqlglot import exp
 from velostream.errors import SqlError, SqlSyntaxError, UnsafeError, UnsupportedError
 from velostream.sql.dialect import EMIT, WINDOW, WITH, WITHIN, Clause
 from velostream.sql.functions import UNIT_FIRST, check_call
+from velostream.sql.naming import needs_quotes
 from velostream.sql.windows import interval_duration
 
 if TYPE_CHECKING:
@@ -66,22 +67,6 @@ _FORBIDDEN_ARGS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Join: ("match_condition", "directed"),
 }
 _UNIT_INSIDE = re.compile(r"\d\s+[A-Za-z]{3,}")
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# Words that Spark, or our own grammar, could take for something else than a column.
-_KEYWORDS = _set_of(
-    """
-    all and anti any array as asc asof at authorization between both by case cast check collate column
-    commit constraint create cross cube current current_date current_time current_timestamp current_user
-    date day delete desc describe distinct distribute div drop else emit end escape every except exists
-    explain extract false fetch filter for foreign from full function global grant group grouping having
-    hour if in inner insert intersect interval into is join key lateral leading left like limit local
-    map match minus minute month natural no not null nulls of offset on only or order outer over
-    overlaps overlay partition position primary properties range references regexp replace right rlike
-    rollup row rows second select semi session set sliding some sort start struct table tablesample then
-    time timestamp to trailing transform trim true truncate tumbling union unique unknown update user
-    using values view when where window with within year
-    """
-)
 _NO_PARENTHESES: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "CURRENT_DATE",
     exp.CurrentTimestamp: "CURRENT_TIMESTAMP",
@@ -235,8 +220,7 @@ def _call(name: str, node: exp.Expr, arguments: list[exp.Expr | None]) -> exp.An
 def quote_names(tree: exp.Expr) -> None:
     """Put every name in backticks that needs them, and no other, so that equal names are equal nodes."""
     for identifier in tree.find_all(exp.Identifier):
-        plain = bool(_PLAIN.match(identifier.name)) and identifier.name.lower() not in _KEYWORDS
-        identifier.set("quoted", not plain)
+        identifier.set("quoted", needs_quotes(identifier.name))
 
 
 def _unit(node: exp.Anonymous) -> None:

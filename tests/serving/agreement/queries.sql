@@ -97,3 +97,16 @@ SELECT k, avg(money) AS a, avg(fine) AS b, avg(-fine) AS c FROM v GROUP BY k
 SELECT avg(money) FROM v WHERE n > 1000
 SELECT n, avg(money) OVER (PARTITION BY k) AS a, avg(fine) OVER (ORDER BY n) AS b FROM v
 SELECT sum(money) / count(*) AS a, sum(fine) / sum(n) AS b FROM v
+SELECT * FROM v NATURAL JOIN l
+SELECT v.n, label FROM v NATURAL LEFT JOIN l
+SELECT K, count(*) AS c FROM v JOIN l USING (K) GROUP BY v.k HAVING C > 0
+SELECT * FROM (SELECT k, n FROM v) a JOIN (SELECT n, k FROM v) b USING (n) JOIN (SELECT k AS j, n FROM v) c USING (n)
+SELECT * FROM (SELECT k, n FROM v) a FULL JOIN (SELECT n + 1 AS n, k FROM v) b USING (n) FULL JOIN (SELECT n + 2 AS n, s FROM v) c USING (n)
+SELECT b.*, a.* FROM (SELECT k, n FROM v) a RIGHT JOIN (SELECT n + 1 AS n, k AS j FROM v) b USING (n)
+SELECT N, count(*) AS c FROM (SELECT k, n FROM v) a FULL JOIN (SELECT n + 1 AS n FROM v) b USING (n) GROUP BY n HAVING n > 1 ORDER BY N
+SELECT * FROM (SELECT k, n FROM v) a LEFT ANTI JOIN (SELECT n + 1 AS n FROM v) b USING (n)
+SELECT n + 1 AS n, count(*) AS c FROM v GROUP BY n HAVING n > 1
+SELECT k AS n, sum(n) AS k FROM v GROUP BY k HAVING n IS NOT NULL
+SELECT k, sum(n) AS n FROM v GROUP BY k HAVING sum(n) > 1 AND n > 2
+SELECT v.N, V.k AS kk FROM v ORDER BY n, KK
+SELECT sum(n) AS n FROM v GROUP BY k HAVING n > 2

@@ -39,6 +39,5 @@ SELECT (SELECT n FROM v) FROM v
 SELECT * EXCEPT (n) FROM v
 SELECT avg(huge) FROM v
 SELECT -n AS n FROM v ORDER BY n + 1
-SELECT sum(n) AS n FROM v GROUP BY k HAVING n > 2
 SELECT money / 0 FROM v
 SELECT money / (n - n) FROM v

@@ -49,7 +49,7 @@ def kinds(sql: str) -> list[str]:
             "SELECT a.n, c.z FROM a LEFT JOIN b ON a.id = b.id LEFT JOIN c ON b.k = c.k WHERE n > 1",
             [
                 "left join by id (affected keys)",
-                "left join by b__k (affected keys)",
+                "left join by k (affected keys)",
                 "filter and project (stateless)",
             ],
         ),
@@ -102,7 +102,7 @@ def test_the_kind_of_each_step(sql, steps):
         (
             "SELECT b.k, COUNT(*) AS c FROM datagen://orders o JOIN a ON o.user_id = a.id"
             " JOIN b ON a.k = b.k GROUP BY b.k",
-            ["join by user_id (lookup)", "join by a__k (lookup)", "groups by k (merge)"],
+            ["join by user_id (lookup)", "join by k (lookup)", "groups by k (merge)"],
         ),
         (
             "SELECT o.id FROM file:///x.csv o"

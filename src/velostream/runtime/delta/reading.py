@@ -16,7 +16,7 @@ from velostream.errors import (
 )
 from velostream.model.changes import WEIGHT, Commit
 from velostream.model.lifetime import Lifetime
-from velostream.model.tables import SHOWN, TableSpec
+from velostream.model.tables import MESSAGE_KEY, SHOWN, TableSpec
 from velostream.plan.spark import checked_cast, nullable, translated
 from velostream.runtime.delta import closing, engine, state
 from velostream.runtime.delta.log import DeltaLog
@@ -151,7 +151,7 @@ class DeltaReading(Table):
     def get_many(self, keys: Iterable[Any]) -> list[Row | None]:
         """The rows of several keys, in their order; None where there is none."""
         spec = self.spec
-        if not spec.key:
+        if not spec.lookup_key:
             raise self._keyless()
         tuples = [key if isinstance(key, tuple) and len(spec.key) > 1 else (key,) for key in keys]
         fields = [spec.schema.field(name) for name in spec.key]
@@ -319,7 +319,8 @@ class DeltaReading(Table):
 def in_types(key: tuple[Any, ...], fields: list[pa.Field]) -> pa.Table | None:
     """One key in the types of its columns; None when no row can have it."""
     if len(key) != len(fields):
-        raise TableError(f"the key has {len(fields)} columns: {', '.join(f.name for f in fields)}")
+        names = ", ".join("_key" if field.name == MESSAGE_KEY else field.name for field in fields)
+        raise TableError(f"the key has {len(fields)} columns ({names}), {len(key)} values given")
     spec = TableSpec("key", pa.schema(fields))
     try:
         return to_table([dict(zip(spec.schema.names, key, strict=True))], spec)
