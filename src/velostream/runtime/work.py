@@ -376,10 +376,8 @@ def data_error(exc: BaseException) -> bool:
     while cause is not None:
         if of_statement(cause) or FAILED in str(cause):
             return False
-        condition = error_condition(cause) or ""
-        if condition.startswith(_OF_ROWS) and condition not in _OF_FILES:
-            return True
-        if any(state.startswith(_DATA_EXCEPTION) for state in error_states(cause)):
-            return True
         cause = cause.__cause__
-    return False
+    condition = error_condition(exc) or ""
+    if condition.startswith(_OF_ROWS) and condition not in _OF_FILES:
+        return True
+    return any(state.startswith(_DATA_EXCEPTION) for state in error_states(exc))
