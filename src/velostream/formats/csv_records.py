@@ -79,7 +79,7 @@ class CsvDecoder:
             text = record.decode("utf-8").rstrip(_ENDS)
         except UnicodeDecodeError:
             return None
-        return self.dialect.values(text) if text else None
+        return self.dialect.values(text) if text and not self.dialect.unclosed(text) else None
 
     def _reason(self, record: bytes, names: Sequence[str], fields: Sequence[pa.Field]) -> str | None:
         try:
@@ -88,7 +88,10 @@ class CsvDecoder:
             return f"not valid UTF-8: {exc.reason} at byte {exc.start}"
         if not text:
             return "empty"
-        values = self.dialect.values(text)
+        try:
+            values = self.dialect.values(text)
+        except ValueError as exc:
+            return str(exc)
         if len(values) != len(names):
             return f"{len(values)} fields where {len(names)} are expected"
         by_name = {name.casefold(): value for name, value in zip(names, values, strict=True)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 @dataclass(frozen=True)
@@ -25,28 +25,47 @@ class CsvDialect:
             "sep": self.delimiter,
             "quote": self.quote,
             "escape": self.quote,
+            # It would be the character zero otherwise, which then vanishes from quoted fields.
+            "charToEscapeQuoteEscaping": self.quote,
             "nullValue": self.null,
             "emptyValue": self.null,
         }
+
+    def field_pattern(self) -> str:
+        """A regular expression of Java's for one field: quoted, with whatever follows it, or without quotes.
+
+        All repetition is possessive, which Java does in a loop and not by recursion.
+        """
+        quote, delimiter = (f"\\x{{{ord(mark):x}}}" for mark in (self.quote, self.delimiter))
+        quoted = f"{quote}(?:[^{quote}]++|{quote}{quote})*+{quote}[^{delimiter}]*+"
+        return f"(?:{quoted}|[^{quote}{delimiter}][^{delimiter}]*+|)"
 
     def fields(self, record: str) -> list[str]:
         """The fields of one record, quotes removed."""
         if self.quote not in record:
             return record.split(self.delimiter)
-        fields: list[str] = []
+        return [text for text, _ in self._quoted_fields(record)]
+
+    def unclosed(self, record: str) -> bool:
+        """Whether a quote that begins a field is not closed, so that nobody knows where the field ends."""
+        return self.quote in record and any(opened for _, opened in self._quoted_fields(record))
+
+    def _quoted_fields(self, record: str) -> Iterator[tuple[str, bool]]:
+        """Each field, and whether it has a quote that is not closed."""
         position = 0
         while position <= len(record):
-            text, position = self._field(record, position)
-            fields.append(text)
-        return fields
+            text, opened, position = self._field(record, position)
+            yield text, opened
 
-    def _field(self, record: str, start: int) -> tuple[str, int]:
-        """The field that begins at a place, and where the next one does."""
-        quote, after = self.quote, start
+    def _field(self, record: str, start: int) -> tuple[str, bool, int]:
+        """The field that begins at a place, whether its quote stays open, and where the next one begins."""
+        quote, after, opened = self.quote, start, False
         text: str | None = None
         if record.startswith(quote, start):
             closing = self._closing(record, start + 1)
-            if closing is not None:
+            if closing is None:
+                opened = True
+            else:
                 after = closing + 1
                 text = record[start + 1 : closing].replace(quote * 2, quote)
         end = record.find(self.delimiter, after)
@@ -54,7 +73,7 @@ class CsvDialect:
         if text is None or record[after:end].strip():
             # Not a quoted field after all: it stands as it is, as Spark's parser has it.
             text = record[start:end]
-        return text, end + len(self.delimiter)
+        return text, opened, end + len(self.delimiter)
 
     def _closing(self, record: str, position: int) -> int | None:
         while True:
@@ -66,8 +85,15 @@ class CsvDialect:
             position = found + 2
 
     def values(self, record: str) -> list[str | None]:
-        """The fields of one record with NULL as None."""
+        """The fields of one record with NULL as None; ValueError when a quote is not closed."""
+        if self.unclosed(record):
+            raise ValueError("a quote is not closed")
         return [None if text in ("", self.null) else text for text in self.fields(record)]
+
+    def rows(self, records: Iterable[str], width: int) -> Iterator[list[str | None]]:
+        """The values of those records that have so many."""
+        found = (self.values(record) for record in records if not self.unclosed(record))
+        return (values for values in found if len(values) == width)
 
 
 def column_names(fields: Sequence[str]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import zlib
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
@@ -22,6 +23,8 @@ _WIDE_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_MARKED = "velostream.marked"
+_SURROGATES = "surrogatepass"
 COMPRESSIONS = (".gz", ".zst")
 WHOLE_BYTES = 1 << 30
 """How much text a file may hold that can only be read whole: in memory it becomes several times as much."""
@@ -30,6 +33,12 @@ WHOLE_BYTES = 1 << 30
 def wide_encoding(head: bytes) -> str | None:
     """The encoding that a byte order mark announces when it is not UTF-8."""
     return next((name for mark, name in _WIDE_MARKS if head.startswith(mark)), None)
+
+
+def begins_with_mark(path: Path) -> bool:
+    """Whether a file begins with the byte order mark of UTF-8."""
+    with path.open("rb") as stream:
+        return stream.read(len(UTF8_MARK)) == UTF8_MARK
 
 
 def compression(path: str) -> str | None:
@@ -51,11 +60,19 @@ def utf8_chunks(stream: IO[bytes], packed: str | None) -> Iterator[bytes]:
         yield first.removeprefix(UTF8_MARK)
         yield from chunks
         return
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    yield decoder.decode(first).encode("utf-8")
-    for chunk in chunks:
-        yield decoder.decode(chunk).encode("utf-8")
-    yield decoder.decode(b"", final=True).encode("utf-8")
+    decoder = codecs.getincrementaldecoder(encoding)(errors=_MARKED)
+    for chunk in chain([first], chunks):
+        yield decoder.decode(chunk).encode("utf-8", _SURROGATES)
+    yield decoder.decode(b"", final=True).encode("utf-8", _SURROGATES)
+
+
+def _marked(error: UnicodeError) -> tuple[str, int]:
+    """Half a surrogate pair, which no UTF-8 has, where bytes are no text: their record is found bad by it."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "\ud800", error.end
+
+
+codecs.register_error(_MARKED, _marked)
 
 
 def _bounded(chunks: Iterator[bytes]) -> Iterator[bytes]:

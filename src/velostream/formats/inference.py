@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from velostream.formats.json_escapes import HALF_A_PAIR, has_half_a_pair
 from velostream.formats.json_numbers import restored
 
 if TYPE_CHECKING:
@@ -87,9 +88,6 @@ class Seen:
             self.kinds.add("boolean")
         elif isinstance(value, int | Number):
             self.add_text(str(value))
-        elif isinstance(value, float):
-            # Of these, only what is no JSON but taken by Spark is left: NaN and the infinities.
-            self.kinds.add("double")
         elif isinstance(value, str):
             self._add_json_text(value)
         elif isinstance(value, dict):
@@ -162,10 +160,26 @@ def infer_json(records: Iterable[str | bytes]) -> pa.Schema:
 def parse_json(record: str | bytes) -> Any:
     """A JSON record with the digits of its numbers kept; None when it is no JSON."""
     try:
-        text = record if isinstance(record, str) else record.decode()
-        return json.loads(restored(text), parse_float=Number)
-    except (ValueError, RecursionError):
+        return load_json(restored(record if isinstance(record, str) else record.decode()))
+    except ValueError:
         return None
+
+
+def load_json(text: str) -> Any:
+    """The value of a JSON text, with the digits of its numbers kept; ValueError says why it has none."""
+    try:
+        value = json.loads(text, parse_float=Number, parse_constant=_refuse)
+    except RecursionError as exc:
+        raise ValueError("not JSON: nested too deeply") from exc
+    except ValueError as exc:
+        raise ValueError(f"not JSON: {exc}") from exc
+    if has_half_a_pair(text):
+        raise ValueError(HALF_A_PAIR)
+    return value
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON number")
 
 
 def merge_schemas(known: pa.Schema, seen: pa.Schema) -> pa.Schema:

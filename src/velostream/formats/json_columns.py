@@ -15,6 +15,7 @@ from velostream.formats.conversion import (
     from_json_value,
     is_text,
 )
+from velostream.formats.json_escapes import half_a_pair_sql
 from velostream.formats.lazy import LazyFrame
 from velostream.formats.spark_frames import (
     BAD,
@@ -39,7 +40,7 @@ _NUMBERED = "__numbered"
 _ENDED = "__ended"
 _CORRUPT = "__corrupt"
 _UNFIT = literal("the record cannot be decoded")
-_STRICT = {"allowSingleQuotes": "false"}
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _LONGEST_EXACT = 15
 """Digits that survive when Spark hands a number to a text column, which it does by way of a double."""
 _QUOTED = r'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -68,9 +69,10 @@ def decode_fast(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence
     parse = _from_json(_WHOLE, [*ddl, f"{mark} TINYINT"], {"mode": "FAILFAST"})
     unended = f"(NOT endswith({_TEXT}, '}}') AND NOT endswith({_TRIMMED}, '}}'))"
     decimals = any(map(compared, scalars))
-    doubts = " OR ".join([unended, f"NOT is_valid_utf8({_TEXT})", *([_hiding()] if decimals else [])])
+    doubts = [unended, f"NOT is_valid_utf8({_TEXT})", half_a_pair_sql(_TEXT)]
+    doubtful = " OR ".join([*doubts, *([_hiding()] if decimals else [])])
     texts = LazyFrame(records).selectExpr(f"CAST({RECORD} AS STRING) AS {_TEXT}", *through)
-    texts = texts.where(f"{_TEXT} IS NULL OR NOT ({doubts}) OR {_refused('a record is doubtful')}")
+    texts = texts.where(f"{_TEXT} IS NULL OR NOT ({doubtful}) OR {_refused('a record is doubtful')}")
     # What stands in a parser's brackets is not compiled and costs thrice, so it is computed before: the
     # number, which is not deterministic, keeps Spark from moving it there.
     source = _long_numbers_quoted() if any(map(_wide, scalars)) else _TEXT
@@ -122,6 +124,7 @@ def decode_with_care(records: DataFrame, fields: Sequence[pa.Field], passed: Seq
     parsed = whole.selectExpr(f"{parse} AS {_PARSED}", _ITEMS, _TEXT, *through)
     doubts = [
         f"NOT is_valid_utf8({_TEXT})",
+        half_a_pair_sql(_TEXT),
         f"NOT coalesce(size({_ITEMS}) = 2 AND {_ITEMS}[0] IS NOT NULL AND {_ITEMS}[1].{mark} = 1, false)",
         f"{_PARSED}.{_CORRUPT} IS NOT NULL",
         *(part.bad for part in converted.values() if part.bad),

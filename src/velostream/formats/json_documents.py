@@ -7,6 +7,7 @@ import re
 
 _SPACE = re.compile(r"\s*")
 _LINE_ENDS = re.compile(r"[\r\n]+")
+_AS_IT_IS = "surrogateescape"
 _DECODER = json.JSONDecoder(parse_float=float)
 
 
@@ -14,7 +15,7 @@ def holds_document(head: bytes) -> bool:
     """Whether a `.json` text that begins like this is one document.
 
     An array is one. An object is one unless it ends on the line it begins on: then each line is a record,
-    whatever else stands on that line.
+    whatever else stands on that line. `split_document` may find that it is none after all.
     """
     text = head.lstrip()
     if text.startswith(b"["):
@@ -29,22 +30,43 @@ def holds_document(head: bytes) -> bool:
     return False
 
 
-def split_document(content: bytes) -> tuple[list[bytes], list[int]]:
+def split_document(content: bytes) -> tuple[list[bytes], list[int]] | None:
     """The records of a document, each on one line with its digits as written, and where each begins.
 
     The elements of an array are the records; anything else is a single one. A text that is no JSON is a
-    single record as it stands, which decoding will then find bad.
+    single record as it stands, which decoding will then find bad. None when it is none because its first line
+    is bad: one of its lines is an object. Bytes that are not UTF-8 stay as they are.
     """
-    text = content.decode("utf-8", errors="replace")
+    text = content.decode("utf-8", errors=_AS_IT_IS)
     begin = _skip(text, 0)
+    array = text[begin : begin + 1] == "["
     try:
-        spans = _elements(text, begin) if text[begin : begin + 1] == "[" else [_value(text, begin)]
+        spans = _elements(text, begin) if array else [_value(text, begin)]
     except (ValueError, RecursionError):
+        if not array and any(map(_is_object, text.split("\n"))):
+            return None
         spans = [(begin, len(text))] if text.strip() else []
-    ascii_only = len(text) == len(content)
-    records = [_LINE_ENDS.sub(" ", text[a:b].rstrip()).encode() for a, b in spans]
-    starts = [a if ascii_only else len(text[:a].encode()) for a, _ in spans]
+    records = [_bytes(_LINE_ENDS.sub(" ", text[first:last].rstrip())) for first, last in spans]
+    starts, position, byte = [], 0, 0
+    for first, _ in spans:
+        byte += len(_bytes(text[position:first]))
+        position = first
+        starts.append(byte)
     return records, starts
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", errors=_AS_IT_IS)
+
+
+def _is_object(line: str) -> bool:
+    if not line.lstrip().startswith("{"):
+        return False
+    try:
+        _value(line.strip(), 0)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _value(text: str, position: int) -> tuple[int, int]:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 _PORTION = 64 * 1024
 """Fits the caches of a processor: portions of 4 MB take 2.5 times as long."""
 _BLANK = b" \t\r\n"
-# Spark also takes texts in single quotes.
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"' rb"|'[^'\\]*+(?:\\.[^'\\]*+)*+'" rb"|[{}\[\]]", re.DOTALL)
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
 TAIL = "text after the JSON object"
 """Why such a record is bad."""
 

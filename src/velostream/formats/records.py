@@ -152,18 +152,49 @@ def _split_plain(raw: bytes, final: bool, quote: bytes | None) -> Records | None
         if text.count(b"\r\n") != lines or text.count(b"\r") != lines:
             return None
         text, line_end = text.replace(b"\r\n", NEWLINE), 2
-    if not text.isascii() and _not_utf8(text) is not None:
+    if not text.isascii() and invalid_utf8(text) is not None:
         return None
     plain = not quoted and b"\0" not in text
     return Records(text, text.count(NEWLINE), end, line_end=line_end, settled=end, plain=plain)
 
 
 def _even_quotes(text: bytes, quote: bytes) -> bool:
+    if len(quote) > 1:
+        return False
     data = np.frombuffer(text, dtype=np.uint8)
     quotes = np.flatnonzero(data == quote[0])
     lines = np.flatnonzero(data == 10)
     before = np.searchsorted(quotes, lines)
     return not bool((before & 1).any())
+
+
+def first_record(
+    raw: bytes, *, final: bool, quote: bytes | None = None, delimiter: bytes = b","
+) -> tuple[bytes, int] | None:
+    """The first record that is not blank, UTF-8 or not, and where what follows its line end begins.
+
+    That is beyond the end of `raw` when the record has no line end. None while no record is complete.
+    """
+    position = 0
+    while position < len(raw):
+        end, _ = _record_end(raw, position, quote, delimiter, final)
+        if end is None:
+            return None
+        record = raw[position:end].removesuffix(b"\r")
+        if record.strip(b"\r"):
+            return record, end + 1
+        position = end + 1
+    return None
+
+
+def judged(records: Sequence[bytes], starts: Sequence[int], consumed: int) -> Records:
+    """Records that were found by other means; those that are not UTF-8 are bad."""
+    reasons = [invalid_utf8(record) for record in records]
+    kept = [number for number, reason in enumerate(reasons) if reason is None]
+    bad = (BadRecord(starts[n], records[n], reason) for n, reason in enumerate(reasons) if reason is not None)
+    text, separator = join_records([records[number] for number in kept])
+    positions = np.array([starts[number] for number in kept], dtype=np.int64)
+    return Records(text, len(kept), consumed, separator, 0, positions, bad=tuple(bad), settled=consumed)
 
 
 def _split_slowly(raw: bytes, final: bool, quote: bytes | None, delimiter: bytes) -> Records:
@@ -176,12 +207,11 @@ def _split_slowly(raw: bytes, final: bool, quote: bytes | None, delimiter: bytes
         end, closed = _record_end(raw, position, quote, delimiter, final)
         if end is None:
             break
-        record, after = raw[position:end], end + 1
+        record, after = raw[position:end].removesuffix(b"\r"), end + 1
         complete = closed and end < len(raw)
-        record = record.removesuffix(b"\r") if complete else record
         open_end = open_end or not complete
         if record.strip(b"\r"):
-            reason = _not_utf8(record)
+            reason = invalid_utf8(record)
             if reason is None:
                 records.append(record)
                 starts.append(position)
@@ -228,16 +258,16 @@ def _quoted_end(raw: bytes, start: int, quote: bytes, delimiter: bytes) -> int |
     """The line end outside quotes that ends the record, or the end of `raw`; None inside an open quote."""
     position = start
     while True:
-        if raw[position : position + 1] == quote:
-            closing = _closing_quote(raw, position + 1, quote)
+        if raw.startswith(quote, position):
+            closing = _closing_quote(raw, position + len(quote), quote)
             if closing is None:
                 return None
-            position = closing + 1
+            position = closing + len(quote)
         line = raw.find(NEWLINE, position)
         following = raw.find(delimiter, position, line if line >= 0 else len(raw))
         if following < 0:
             return line if line >= 0 else len(raw)
-        position = following + 1
+        position = following + len(delimiter)
 
 
 def _closing_quote(raw: bytes, position: int, quote: bytes) -> int | None:
@@ -246,12 +276,13 @@ def _closing_quote(raw: bytes, position: int, quote: bytes) -> int | None:
         found = raw.find(quote, position, limit)
         if found < 0:
             return None
-        if raw[found + 1 : found + 2] != quote:
+        if not raw.startswith(quote, found + len(quote)):
             return found
-        position = found + 2
+        position = found + 2 * len(quote)
 
 
-def _not_utf8(record: bytes) -> str | None:
+def invalid_utf8(record: bytes) -> str | None:
+    """Why a record is not UTF-8; None when it is."""
     try:
         record.decode("utf-8")
     except UnicodeDecodeError as exc:

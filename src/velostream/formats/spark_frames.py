@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from velostream.formats.conversion import Converted, from_csv_text, from_json_value
+from velostream.formats.json_escapes import half_a_pair_sql
 from velostream.formats.spark_types import literal, quoted, spark_name
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ BAD_ROW = "VELOSTREAM_BAD_ROW"
 _MOST_NAMED = 1000
 """More positions than this are joined to rather than written into the query."""
 _CORRUPT = "__corrupt"
+_MOST_FIELDS = 20480
+"""How many fields Spark's parser expects at most, unless it is told another number."""
+_STRICT = {"allowNonNumericNumbers": "false", "allowSingleQuotes": "false"}
 _PARSED = "__parsed"
 _SEEN = "__seen"
 _PATTERNS = {delimiter: delimiter for delimiter in ",;:\t &#/=~"} | {"|": "\\|", "^": "\\^"}
@@ -57,12 +61,23 @@ def decode_csv(
 ) -> DataFrame:
     """CSV records whose fields are `columns`; those of `fields` are matched by name, in any case.
 
-    A record with more or fewer fields than `columns` is bad.
+    A record with more or fewer fields than `columns` is bad, and one with a quote that is not closed.
     """
     converted = _csv_columns(columns, fields, f"{_PARSED}.c")
-    schema = [f"c{number} STRING" for number in range(len(columns))]
-    parse = _parse("from_csv", schema, dialect.spark_options, careful)
-    return _select(records, parse, converted, _kinds(fields), passed, careful)
+    # The parser takes a byte order mark from the first record it sees, so another field stands before it.
+    text = f"concat({literal(dialect.delimiter)}, {RECORD})"
+    schema = ["c STRING", *(f"c{number} STRING" for number in range(len(columns)))]
+    most = {"maxColumns": str(max(_MOST_FIELDS, len(columns)) + 1)}
+    parse = _parse("from_csv", text, schema, {**dialect.spark_options, **most}, careful)
+    return _select(records, parse, _misread_csv(columns, dialect), converted, _kinds(fields), passed, careful)
+
+
+def _misread_csv(columns: Sequence[str], dialect: CsvDialect) -> str:
+    """SQL: Spark's parser would close a quote by itself, or fail at the number of fields."""
+    field = dialect.field_pattern()
+    others = f"(?:\\x{{{ord(dialect.delimiter):x}}}{field}){{{len(columns) - 1}}}+"
+    asked = f"contains({RECORD}, {literal(dialect.quote)}) OR octet_length({RECORD}) > {_MOST_FIELDS}"
+    return f"(({asked}) AND NOT {RECORD} RLIKE {literal(f'^{field}{others}$')})"
 
 
 def decode_plain_csv(
@@ -116,10 +131,10 @@ def decode_json(
     """JSON records, one object each; a blank one is no record."""
     converted = _json_columns(fields, f"{_PARSED}.")
     schema = _json_schema(converted) or ["`` STRING"]
-    parse = _parse("from_json", schema, {}, careful)
+    parse = _parse("from_json", RECORD, schema, _STRICT, careful)
     # The first question answers for nearly all of them, at a fraction of the cost.
     present = records.where(f"startswith({RECORD}, '{{') OR {RECORD} RLIKE '\\\\S'")
-    return _select(present, parse, converted, _kinds(fields), passed, careful)
+    return _select(present, parse, half_a_pair_sql(RECORD), converted, _kinds(fields), passed, careful)
 
 
 def read_json(
@@ -132,7 +147,8 @@ def read_json(
     converted = _json_columns(fields, "")
     if not fields or len({field.name.casefold() for field in fields} | {"_metadata"}) != len(fields) + 1:
         return None
-    frame = reader.schema(", ".join(_json_schema(converted))).option("mode", "FAILFAST").json(paths)
+    reader = reader.schema(", ".join(_json_schema(converted)))
+    frame = reader.options(mode="FAILFAST", **_STRICT).json(paths)
     values = column_values(converted, _kinds(fields), careful=False)
     further = (f"{sql} AS {quoted(name)}" for name, sql in passed.items())
     return all_looked_at(frame.selectExpr(*values, *further), list(converted))
@@ -146,28 +162,36 @@ def _json_schema(converted: dict[str, Converted | None]) -> list[str]:
     return [f"{quoted(name)} {part.parsed_as}" for name, part in converted.items() if part is not None]
 
 
-def _parse(function: str, schema: Sequence[str], options: dict[str, str], careful: bool) -> str:
+def _parse(function: str, text: str, schema: Sequence[str], options: dict[str, str], careful: bool) -> str:
     if careful:
         ddl = ", ".join([*schema, f"{_CORRUPT} STRING"])
         mode = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     else:
         ddl, mode = ", ".join(schema), {"mode": "FAILFAST"}
-    return f"{function}({RECORD}, {literal(ddl)}, {option_map({**options, **mode})})"
+    return f"{function}({text}, {literal(ddl)}, {option_map({**options, **mode})})"
 
 
 def _select(
     records: DataFrame,
     parse: str,
+    misread: str,
     converted: dict[str, Converted | None],
     kinds: dict[str, str],
     passed: Sequence[str],
     careful: bool,
 ) -> DataFrame:
+    """The columns of parsed records; those that the parser would misread are bad and not given to it."""
+    if careful:
+        parse = f"CASE WHEN NOT {misread} THEN {parse} END"
+    else:
+        refused = f"raise_error({literal(f'{BAD_ROW}: a record is doubtful')})"
+        records = records.where(f"{RECORD} IS NULL OR NOT {misread} OR {refused}")
     parsed = records.selectExpr(f"{parse} AS {_PARSED}", RECORD, *(quoted(name) for name in passed))
     if not careful and not any(converted.values()):
         # No column is taken from the record, so nothing else would make Spark look at it.
         parsed = parsed.where(f"{_PARSED} IS NOT NULL")
-    doubts = [f"{_PARSED}.{_CORRUPT} IS NOT NULL", *(c.bad for c in converted.values() if c and c.bad)]
+    unfit = [part.bad for part in converted.values() if part is not None and part.bad is not None]
+    doubts = [misread, f"{_PARSED}.{_CORRUPT} IS NOT NULL", *unfit]
     bad = f"CASE WHEN {' OR '.join(doubts)} THEN {RECORD} END AS {BAD}"
     values = column_values(converted, kinds, careful)
     frame = parsed.selectExpr(*values, *(quoted(name) for name in passed), *([bad] if careful else []))

@@ -28,7 +28,7 @@ from velostream.formats import encodings
         (b"a,b\n\n1,2\n\n\n3,4\n\n", ["1", "3"]),
         (b'a,b\n"x\ny",2\n3,4\n', ["3", "x\ny"]),
         (b'a,b\n5" pipe,2\n3,4\n', ['5" pipe', "3"]),
-        (b'a,b\n1,"open\n3,4\n', ["1", "3"]),
+        (b'a,b\n1,"open\n3,4\n', ["3"]),
         (b"b,a\n2,1\n", ["1"]),
     ],
 )
@@ -36,6 +36,66 @@ def test_contents(tmp_path, content, rows):
     path = tmp_path / "x.csv"
     path.write_bytes(content)
     assert keys(reader_of(path, tmp_path, once=True).settle()) == sorted(rows)
+
+
+HEADED = [
+    (b"a,b\n1,\xff\n2,\xfe\n3,\xfd\n4,ok", ["4"], [b"1,\xff", b"2,\xfe", b"3,\xfd"]),
+    (b"a,\xff\n1,x\n2,y\n", ["1", "2"], [b"a,\xff"]),
+    (b"\n\r\na,\xff\n\xff,x\n2,y\n", ["2"], [b"a,\xff", b"\xff,x"]),
+    (b'a,"b\n1,x\n2,y\n', ["1", "2"], [b'a,"b']),
+    (b"a,b\r1,x\r2,y\r", [], [b"a,b\r1,x\r2,y"]),
+    (b'a,b\n1,x\n2,"y', ["1"], [b'2,"y']),
+    (b'a,b\n1,"x\n2,y\n3,z\n', ["2", "3"], [b'1,"x']),
+    (b'a,b\r\n"1",x\r', ["1"], []),
+    (
+        "a,b\n1,x\ud800\n2,y\n".encode("utf-16", "surrogatepass"),
+        ["2"],
+        ["1,x\ud800".encode("utf-8", "surrogatepass")],
+    ),
+]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize(("content", "rows", "letters"), HEADED)
+def test_every_line_is_the_header_or_a_row_or_a_letter(tmp_path, content, rows, letters, suffix):
+    path = tmp_path / f"x.csv{suffix}"
+    path.write_bytes(packed(content, suffix))
+    reader = reader_of(path, tmp_path, once=not suffix)
+    assert keys(reader.settle()) == rows
+    assert sorted(bad.raw for bad in reader.bad) == sorted(letters)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_without_a_header_the_first_line_may_be_bad(tmp_path, suffix):
+    path = tmp_path / f"x.csv{suffix}"
+    path.write_bytes(packed(b"\xff,1\nx,2\n\xfe,3\n", suffix))
+    reader = reader_of(path, tmp_path, once=True, header="false")
+    assert keys(reader.settle()) == ["x"]
+    assert [bad.raw for bad in reader.bad] == [b"\xff,1", b"\xfe,3"]
+
+
+@pytest.mark.parametrize(
+    ("content", "rows", "letters"),
+    [
+        (b'[{"a": "1", "b": "\xff"}, {"a": "2"}]', ["2"], [b'{"a": "1", "b": "\xff"}']),
+        (b'[{"a": "1"}, {"a": "\\ud800"}, 3]', ["1"], [b'{"a": "\\ud800"}', b"3"]),
+        (b'{"a": "1", bad}\n{"a": "2"}\n{"a": "3"}\n', ["2", "3"], [b'{"a": "1", bad}']),
+        (b'{"a": "1"\n{"a": "2"}\n', ["2"], [b'{"a": "1"']),
+        (b'{\n"a": "1",\n"b": \n}', [], [b'{ "a": "1", "b":  }']),
+    ],
+)
+def test_every_element_of_a_document_is_a_row_or_a_letter(tmp_path, content, rows, letters):
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    reader = reader_of(path, tmp_path, once=True)
+    assert keys(reader.settle()) == rows
+    assert sorted(bad.raw for bad in reader.bad) == sorted(letters)
+
+
+def packed(content: bytes, suffix: str) -> bytes:
+    if suffix == ".gz":
+        return gzip.compress(content)
+    return pa.compress(content, codec="zstd", asbytes=True) if suffix == ".zst" else content
 
 
 @pytest.mark.parametrize("suffix", [".csv.gz", ".csv.zst"])

@@ -23,7 +23,6 @@ WHOLE = [
     '{"a":"}{"}',
     '{"a":"\\"}x"}',
     '{"a":[1,{"b":2}]}',
-    "{'a':'}x'}",
     '{"a":NaN}',
 ]
 NEITHER = ['{"a":1', "1 2", "[1] x", '"x" y', "nonsense", '{"a":[1', "2]}"]
@@ -114,15 +113,17 @@ def test_records_without_an_unknown_field_are_passed_over(lines, portion):
         json_lines._PORTION = kept
 
 
-def test_a_new_field_beside_a_value_that_only_spark_takes(tmp_path):
+def test_what_is_no_json_names_no_field(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"a":1.5}\n')
     reader = Reader(str(path), tmp_path / "spool", schema=None)
     reader.settle()
     with path.open("a") as out:
-        out.write('{"a":NaN,"b":1}\n')
+        out.write('{"a":NaN,"b":1}\n{"a":1,"c":"\\ud800"}\n')
     first, last = reader.offset, reader.source.latest(reader.offset)
-    assert reader.source.new_columns(first, last)
+    assert not reader.source.new_columns(first, last)
+    reasons = [bad.reason for bad in reader.source.bad_rows(first, last)]
+    assert reasons == ["not JSON: NaN is no JSON number", "half a surrogate pair, which is no character"]
 
 
 def test_a_field_within_a_field_may_be_unknown():

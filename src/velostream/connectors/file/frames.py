@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from velostream.connectors.file.instants import instants_of
+from velostream.formats.encodings import begins_with_mark
 from velostream.formats.spark_frames import (
     BAD,
     BAD_ROW,
@@ -149,7 +150,7 @@ class FrameReader:
         All rows of a frame are ordered in one way, so other system columns must not need another.
         """
         names = [segment.name for segment in segments]
-        if len(system) > 1 or any(segment.kind != "text" for segment in segments):
+        if len(system) > 1 or any(segment.kind != "text" for segment in segments) or self._marked(segments):
             return None
         if names == sorted(names):
             return _NATIVE_POSITION.format(segment="_metadata.file_name")
@@ -172,9 +173,13 @@ class FrameReader:
             }
             if len(paths) == len(segments):
                 known["_partition"] = _lookup(paths)
-        if not self.local() or not known.keys() >= set(system):
+        if not self.local() or not known.keys() >= set(system) or self._marked(segments):
             return None
         return {name: known[name] for name in system}
+
+    def _marked(self, segments: Sequence[Segment]) -> bool:
+        """Whether one begins with a byte order mark, which belongs to a record and which Spark leaves out."""
+        return any(begins_with_mark(self.spool.path(segment)) for segment in segments)
 
     def _records(
         self, segments: Sequence[Segment], system: Sequence[str], known: dict[str, str] | None

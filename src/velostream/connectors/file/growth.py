@@ -55,13 +55,16 @@ class Growth:
 
     def _start(self, look: Look, state: FileState, draft: Draft) -> FileState | None:
         """The state of a file before its first record; None while its header is unfinished."""
-        head = read_at(look.stream, 0, min(look.identity.size, HEAD))
-        header = read_header(look.layout, head, look.quiet)
-        if header is None and len(head) == HEAD:
-            head = read_at(look.stream, 0, min(look.identity.size, _LONGEST_RECORD))
+        size = look.identity.size
+        head = read_at(look.stream, 0, min(size, HEAD))
+        header = read_header(look.layout, head, look.quiet and size <= HEAD)
+        if header is None and size > HEAD:
+            head = read_at(look.stream, 0, min(size, _LONGEST_RECORD))
             header = read_header(look.layout, head, look.quiet)
-        if header is None or not look.identity.size:
+        if header is None or not size:
             return None
+        if header.bad is not None:
+            draft.add_bad(look.path, header.bad.start, header.bad.raw, header.bad.reason)
         # Of the very bytes that were looked at: the file may have another header by now.
         taken = head[: header.data_start]
         return replace(

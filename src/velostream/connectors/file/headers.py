@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from velostream.formats.csv_text import column_names, numbered_names
 from velostream.formats.encodings import UTF8_MARK
+from velostream.formats.records import BadRecord, first_record, invalid_utf8
 
 if TYPE_CHECKING:
     from velostream.connectors.file.layout import Layout
+    from velostream.formats.csv_text import CsvDialect
 
 
 class Header(NamedTuple):
@@ -16,6 +18,8 @@ class Header(NamedTuple):
 
     columns: tuple[str, ...] | None
     data_start: int
+    bad: BadRecord | None = None
+    """The header line, when its names cannot be told for sure: no record is taken for the header instead."""
 
 
 def read_header(layout: Layout, head: bytes, final: bool) -> Header | None:
@@ -26,14 +30,28 @@ def read_header(layout: Layout, head: bytes, final: bool) -> Header | None:
     names to tell.
     """
     mark = len(UTF8_MARK) if head.startswith(UTF8_MARK) else 0
-    if layout.dialect is None:
+    dialect = layout.dialect
+    if dialect is None:
         return Header(None, mark)
-    records = layout.split(head[mark:], final=final and not layout.dialect.header)
-    if not records.rows:
+    text = head[mark:]
+    found = first_record(text, final=final, **layout.marks)
+    if found is None:
         return None
-    first = records.part(0, 1).text.removesuffix(records.separator)
-    fields = layout.dialect.fields(first.decode("utf-8", errors="replace"))
-    if not layout.dialect.header:
+    record, after = found
+    fields = dialect.fields(record.decode("utf-8", errors="replace"))
+    if not dialect.header:
         return Header(numbered_names(len(fields)), mark)
-    end = int(records.positions()[1]) if records.rows > 1 else records.settled
-    return Header(column_names(fields), mark + end)
+    returns = b"\r" in record and dialect.quote.encode() not in record
+    if after > len(text) and not returns:
+        return None
+    reason = "holds a carriage return; lines end with LF or CRLF" if returns else _doubt(dialect, record)
+    bad = None if reason is None else BadRecord(mark + text.find(record), record, f"the header {reason}")
+    return Header(column_names(fields), mark + min(after, len(text)), bad)
+
+
+def _doubt(dialect: CsvDialect, record: bytes) -> str | None:
+    """Why a line is no sound header; None when it is."""
+    reason = invalid_utf8(record)
+    if reason is not None:
+        return f"is {reason}"
+    return "opens a quote that is not closed" if dialect.unclosed(record.decode()) else None

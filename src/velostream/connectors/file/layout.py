@@ -42,12 +42,17 @@ class Layout:
         """Whether it is read as a whole by a library rather than cut into records."""
         return self.format in BINARY
 
+    @property
+    def marks(self) -> dict[str, bytes]:
+        """The quote and the delimiter of CSV, for `split_records`."""
+        if self.dialect is None:
+            return {}
+        return {"quote": self.dialect.quote.encode(), "delimiter": self.dialect.delimiter.encode()}
+
     def split(self, raw: bytes, final: bool) -> Records:
         """The complete records at the beginning of `raw`."""
-        if self.dialect is None:
-            return keep_digits(set_tails_aside(split_records(raw, final=final)))
-        quote, delimiter = self.dialect.quote.encode(), self.dialect.delimiter.encode()
-        return split_records(raw, final=final, quote=quote, delimiter=delimiter)
+        records = split_records(raw, final=final, **self.marks)
+        return records if self.dialect is not None else keep_digits(set_tails_aside(records))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ from io import BytesIO
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from velostream.connectors.file.binary import copy_binary
 from velostream.connectors.file.content import Blocks, digest
 from velostream.connectors.file.differences import Hunk, differences
@@ -19,7 +17,7 @@ from velostream.formats.encodings import utf8_chunks
 from velostream.formats.json_documents import holds_document, split_document
 from velostream.formats.json_lines import set_tails_aside
 from velostream.formats.json_numbers import keep_digits
-from velostream.formats.records import NEWLINE, Records, join_records
+from velostream.formats.records import NEWLINE, Records, judged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,9 +117,12 @@ class Rewriter:
         self, look: Look, raw: bytes, old: FileState, draft: Draft
     ) -> tuple[tuple[str, ...] | None, tuple[PieceId, ...]]:
         content = b"".join(utf8_chunks(BytesIO(raw), look.layout.packed))
+        found = None
         if look.layout.format == "json" and holds_document(content):
+            found = split_document(content)
+        if found is not None:
             header = Header(None, 0)
-            records = _document(content)
+            records = keep_digits(set_tails_aside(judged(*found, len(content))))
         else:
             ended = content if content.endswith(NEWLINE) else content + NEWLINE
             header = read_header(look.layout, ended, final=True) or Header(None, len(content))
@@ -140,6 +141,8 @@ class Rewriter:
     def _replace(
         self, path: str, old: FileState, header: Header, records: Records, draft: Draft
     ) -> tuple[PieceId, ...]:
+        if header.bad is not None and header.columns != old.columns:
+            draft.add_bad(path, header.bad.start, header.bad.raw, header.bad.reason)
         before = draft.records(old.pieces)
         after = records.as_list()
         hunks = [Hunk(0, len(before), 0, len(after))]
@@ -231,15 +234,6 @@ def _too_large(path: str, state: FileState) -> SourceConfigError:
         hint="put it back as it was and append to it, or write new rows to a new file beside it "
         f"(files of up to {COMPARED_BYTES // 2**20} MiB are compared); a table follows such changes",
     )
-
-
-def _document(content: bytes) -> Records:
-    records, starts = split_document(content)
-    text, separator = join_records(records)
-    positions = np.array(starts, dtype=np.int64)
-    size = len(content)
-    found = Records(text, len(records), size, separator, 0, positions, settled=size)
-    return keep_digits(set_tails_aside(found))
 
 
 def _blocks(raw: bytes) -> Blocks:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from velostream.connectors.file.frames import binary_rows, record_table
-from velostream.formats.inference import parse_json
+from velostream.formats.inference import load_json
+from velostream.formats.json_numbers import restored
 from velostream.formats.spark_frames import RECORD
 from velostream.formats.values import json_value, text_value
 from velostream.model.changes import WEIGHT
@@ -123,7 +124,7 @@ class RowReader:
         return row
 
     def _decode_json(self, record: str) -> dict[str, Any]:
-        value = parse_json(record)
+        value = load_json(restored(record))
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")  # noqa: TRY004 - a bad row, not a bug
         return {f.name: _named(f.name, json_value, value.get(f.name), f.type) for f in self.schema}

@@ -67,7 +67,9 @@ def _text(path: str, layout: Layout) -> pa.Schema | None:
     if layout.format == "json" and holds_document(head):
         with Path(path).open("rb") as stream:
             content = b"".join(utf8_chunks(stream, layout.packed))
-        return infer_json(split_document(content)[0][:_ROWS])
+        document = split_document(content)
+        if document is not None:
+            return infer_json(document[0][:_ROWS])
     ended = head if head.endswith(NEWLINE) else head + NEWLINE
     header = read_header(layout, ended, final=True)
     if header is None:
@@ -77,9 +79,8 @@ def _text(path: str, layout: Layout) -> pa.Schema | None:
         return None
     if header.columns is None or layout.dialect is None:
         return infer_json(records)
-    width = len(header.columns)
-    rows = (layout.dialect.values(record.decode("utf-8", errors="replace")) for record in records)
-    return infer_csv(header.columns, (row for row in rows if len(row) == width))
+    texts = (record.decode("utf-8", errors="replace") for record in records)
+    return infer_csv(header.columns, layout.dialect.rows(texts, len(header.columns)))
 
 
 def _records(layout: Layout, parts: Sequence[bytes], header: Header) -> Iterator[bytes]:

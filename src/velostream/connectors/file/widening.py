@@ -55,8 +55,8 @@ def _new_columns(reader: RowReader, schema: pa.Schema, segment: Segment) -> pa.S
     columns = columns or ()
     if all(name.casefold() in known for name in columns):
         return pa.schema([])
-    rows = (dialect.values(record) for record, _, _ in reader.records([segment]))
-    seen = infer_csv(columns, (row for row in rows if len(row) == len(columns)))
+    texts = (record for record, _, _ in reader.records([segment]))
+    seen = infer_csv(columns, dialect.rows(texts, len(columns)))
     return pa.schema([field for field in seen if field.name.casefold() not in known])
 
 
@@ -75,8 +75,7 @@ def _needed(record: str, shape: Shape, schema: pa.Schema) -> pa.Schema:
         parsed = parse_json(record)
         values = parsed if isinstance(parsed, dict) else {}
     else:
-        texts = shape.dialect.values(record)
-        if len(texts) == len(columns):
+        for texts in shape.dialect.rows([record], len(columns)):
             values = dict(zip(columns, texts, strict=True))
     by_name = {name.casefold(): value for name, value in values.items()}
     fields = []
