@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.goal import Goal
+from benchmarks.tables.handing_over import FORMS, create_figure, insert_figure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +40,9 @@ def goals(rows: int) -> Iterator[Goal]:
             yield Goal(name, "/s", 1e6, _speed(name))
         yield Goal("stream as batches", "rows/s", 5e6, _speed("stream as batches"))
         yield Goal("stream as rows", "rows/s", 1e6, _speed("stream as rows"))
+        for form in FORMS:
+            for figure in (insert_figure(form), create_figure(form)):
+                yield Goal(figure, "rows/s", 3e5, _speed(figure))
     if rows == 1_000_000:
         for name in ("", ", longest of 40", " beside a snapshot"):
             figure = f"upsert of 10,000{name}"

@@ -40,7 +40,7 @@ from velostream.runtime.results import Result
 from velostream.runtime.retainer import Retainer
 from velostream.runtime.select import FOLDER, LiveSelect
 from velostream.runtime.udfs import Udfs
-from velostream.serving.rows import infer_schema
+from velostream.serving.rows import inferred, stored_schema
 from velostream.serving.store import TableStore
 from velostream.sql import parameters
 
@@ -289,14 +289,15 @@ class Database:
         self, name: str, rows: Any = None, *, key: str | Iterable[str] = (), schema: Any = None
     ) -> Table:
         """A table filled by hand, with the rows' own columns (or `schema`, a pyarrow schema)."""
-        columns = schema if schema is not None else infer_schema(rows)
+        given = inferred(rows) if schema is None else rows
+        columns = stored_schema(given) if schema is None else schema
         keys = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) else tuple(key)
         keys = tuple(part for part in keys if part)
         primary = f", PRIMARY KEY ({', '.join(f'`{k}`' for k in keys)})" if keys else ""
         self.sql(f"CREATE TABLE `{name}` ({schema_text(columns)}{primary})")
         table = self.table(name)
-        if rows is not None:
-            table.insert(rows)
+        if given is not None:
+            table.insert(given)
         return table
 
     @while_open

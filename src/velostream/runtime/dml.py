@@ -5,16 +5,17 @@ No other change comes between what a statement reads of its table and what it co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
 from velostream.errors import SqlError, TableError
 from velostream.model.statements import Delete, InsertInto, Query, Update
+from velostream.runtime.constants import Values, bound, constant_row, one_query
 from velostream.serving.rows import to_table
 from velostream.serving.store import STORAGE
 from velostream.sql.types import spark_ddl
@@ -49,18 +50,27 @@ class Dml:
 
     def _inserted(self, statement: InsertInto, table: Table, params: Params) -> pa.Table:
         names = statement.columns or table.spec.visible
-        literal = _literal_rows(statement, names, table)
-        if literal is not None:
-            return literal
         if statement.query is not None:
-            query = statement.query
-            tree: exp.Query = query.tree
-        else:
-            selects = [exp.Select(expressions=[value.copy() for value in row]) for row in statement.values]
-            tree = selects[0]
-            for other in selects[1:]:
-                tree = exp.Union(this=tree, expression=other, distinct=False)
-            query = Query(tree)
+            return self._computed(statement.query, params, names, table)
+        rows: Sequence[Values] = statement.values
+        if params:
+            try:
+                rows, params = bound(rows, params), None
+            except SqlError:
+                # A value without a literal, such as a list: an engine takes it as it is.
+                return self._computed(Query(one_query(rows)), params, names, table)
+        kinds = [table.spec.schema.field(name).type for name in names]
+        known = [constant_row(row, kinds) if len(row) == len(names) else None for row in rows]
+        given = to_table([dict(zip(names, row, strict=True)) for row in known if row is not None], table.spec)
+        others = [row for row, constants in zip(rows, known, strict=True) if constants is None]
+        if not others:
+            return given
+        computed = self._computed(Query(one_query(others)), None, names, table)
+        places = [n for n, row in enumerate(known) if row is not None]
+        places += [n for n, row in enumerate(known) if row is None]
+        return pa.concat_tables([given, computed]).take(np.argsort(np.array(places)))
+
+    def _computed(self, query: Query, params: Params, names: Sequence[str], table: Table) -> pa.Table:
         found = self.adhoc.answer(query, params).arrow()
         if found.num_columns != len(names):
             raise SqlError(
@@ -116,40 +126,6 @@ class Dml:
         if where is not None:
             tree = tree.where(where.copy(), copy=False)
         return self.adhoc.answer(Query(tree, tables=(table.name,)), params).arrow()
-
-
-def _literal_rows(statement: InsertInto, names: tuple[str, ...], table: Table) -> pa.Table | None:
-    """Rows of plain literals, which need no engine; None when there is anything else, or another type."""
-    rows = []
-    for values in statement.values:
-        row: dict[str, Any] = {}
-        for name, value in zip(names, values, strict=False):
-            kind = table.spec.schema.field(name).type
-            negative = isinstance(value, exp.Neg)
-            inner = value.this if negative else value
-            if isinstance(inner, exp.Null):
-                row[name] = None
-            elif isinstance(inner, exp.Boolean) and pa.types.is_boolean(kind):
-                row[name] = bool(inner.this)
-            elif isinstance(inner, exp.Literal) and inner.is_string and pa.types.is_string(kind):
-                row[name] = inner.this
-            elif _number(inner) and _takes(kind, inner.this):
-                text = f"-{inner.this}" if negative else inner.this
-                row[name] = int(text) if pa.types.is_integer(kind) else Decimal(text)
-            else:
-                return None
-        if len(values) != len(names):
-            return None
-        rows.append(row)
-    return to_table(rows, table.spec) if rows else None
-
-
-def _takes(kind: pa.DataType, text: str) -> bool:
-    return pa.types.is_decimal(kind) or (pa.types.is_integer(kind) and "." not in text)
-
-
-def _number(value: exp.Expr) -> bool:
-    return isinstance(value, exp.Literal) and not value.is_string and value.this.replace(".", "", 1).isdigit()
 
 
 def _fitted(rows: pa.Table, table: Table) -> pa.Table:

@@ -1,11 +1,17 @@
-"""Rows as users hand them over, turned into Arrow: dicts, tuples, Arrow, pandas, polars."""
+"""Rows as users hand them over, turned into Arrow.
+
+Values of dicts, dataclasses, named tuples and rows of Spark go by name, those of tuples and lists by place.
+Tables of Arrow, pandas and polars are taken whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
-from itertools import islice
+from itertools import chain, islice
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,24 +24,38 @@ if TYPE_CHECKING:
     from velostream.model.tables import TableSpec
 
 
+_SCALARS = (type(None), str, bytes, bool, int, float, Decimal, date)
+_DECLARE = "pass dicts or dataclasses, or declare the columns: schema=pa.schema([…])"
+_MISFIT = (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError, ValueError)
+
+
+def held(rows: Any) -> pa.Table | list[Any]:
+    """Rows that can be looked at more than once: an Arrow table, or a list of rows.
+
+    Accepts one row or an iterable of rows, a pyarrow Table or RecordBatch, a pandas or polars DataFrame.
+    """
+    arrow = _as_arrow(rows)
+    return arrow if arrow is not None else _row_list(rows)
+
+
 def to_table(rows: Any, spec: TableSpec, *, partial: bool = False) -> pa.Table:
     """The rows in the table's own types; columns they lack are null, or left out when `partial`.
 
-    Accepts one dict or tuple, an iterable of them, a pyarrow Table or RecordBatch, a pandas or polars
-    DataFrame. Raises TableError naming the column and the value that does not fit; decimals never round.
+    Accepts what `held` does. Raises TableError naming the column and the value that does not fit; decimals
+    never round.
     """
-    arrow = _as_arrow(rows)
-    columns = _from_arrow(arrow, spec) if arrow is not None else _from_python(rows, spec)
-    count = len(next(iter(columns.values()))) if columns else 0
-    fields = [field for field in spec.schema if field.name in columns or not partial]
+    given = held(rows)
+    columns = _from_arrow(given, spec) if isinstance(given, pa.Table) else _from_python(given, spec)
+    count = len(next(iter(columns.values()))) if columns else len(given)
+    kept = [field for field in spec.schema if field.name in columns or not partial]
     arrays = []
-    for field in fields:
+    for field in kept:
         array = columns.get(field.name)
         array = pa.nulls(count, field.type) if array is None else array
         if not field.nullable and array.null_count:
             raise TableError(f'column "{field.name}" of table "{spec.name}" must not be null')
         arrays.append(array)
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(kept))
 
 
 def key_exists(spec: TableSpec, rows: pa.Table, number: int) -> KeyExistsError:
@@ -46,24 +66,50 @@ def key_exists(spec: TableSpec, rows: pa.Table, number: int) -> KeyExistsError:
     )
 
 
-def infer_schema(rows: Any) -> pa.Schema:
-    """The columns of rows handed over for a table that does not exist yet; timestamps in UTC microseconds."""
-    arrow = _as_arrow(rows)
-    if arrow is None:
-        arrow = pa.Table.from_pylist(_named(rows))
-    return pa.schema([pa.field(field.name, _stored_type(field.type)) for field in arrow.schema])
+def inferred(rows: Any) -> pa.Table:
+    """Rows for a table that does not exist yet, in the types that their values have."""
+    given = held(rows)
+    if isinstance(given, pa.Table):
+        return given
+    if not given:
+        raise TableError("there is no row to tell the columns from", hint=_DECLARE)
+    columns = _by_name(given)
+    if columns is None:
+        raise TableError(f"cannot name the columns of {given[0]!r}", hint=_DECLARE)
+    return pa.table({name: _inferred(name, values) for name, values in columns.items()})
 
 
-def _named(rows: Any) -> list[dict[str, Any]]:
-    named = []
-    for row in [rows] if isinstance(rows, Mapping) else rows:
-        if isinstance(row, Mapping):
-            named.append(dict(row))
-        elif hasattr(row, "_asdict"):
-            named.append(row._asdict())
-        else:
-            raise TableError(f"cannot name the columns of {row!r}", hint="pass dicts, or declare the columns")
-    return named
+def stored_schema(rows: pa.Table) -> pa.Schema:
+    """The columns of a table for these rows; timestamps in UTC microseconds."""
+    return pa.schema([pa.field(field.name, _stored_type(field.type)) for field in rows.schema])
+
+
+def _inferred(name: str, values: Sequence[Any]) -> pa.Array:
+    try:
+        return pa.array([_plain(value) for value in values] if _nested(values) else values)
+    except _MISFIT as exc:
+        kinds = sorted({type(value).__name__ for value in values if value is not None})
+        raise TableError(
+            f'column "{name}" cannot hold all of its values',
+            detail=f"they are Python {', '.join(kinds)}: {exc}",
+            hint="declare its type: schema=pa.schema([…])",
+        ) from exc
+
+
+def _nested(values: Sequence[Any]) -> bool:
+    return any(not issubclass(kind, _SCALARS) for kind in set(map(type, values)))
+
+
+def _plain(value: Any) -> Any:
+    """A value in which everything with names is a dict."""
+    if value is None or isinstance(value, _SCALARS):
+        return value
+    named = _as_dict(value)
+    if named is not None:
+        return {name: _plain(inner) for name, inner in named.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:
@@ -112,48 +158,89 @@ def _from_arrow(rows: pa.Table, spec: TableSpec) -> dict[str, pa.ChunkedArray]:
     return columns
 
 
-def _from_python(rows: Any, spec: TableSpec) -> dict[str, pa.Array]:
-    given = _row_list(rows)
-    if not given:
+def _from_python(rows: list[Any], spec: TableSpec) -> dict[str, pa.Array]:
+    if not rows:
         return {field.name: pa.nulls(0, field.type) for field in spec.schema}
-    if all(isinstance(row, Mapping) for row in given):
-        return _from_dicts(given, spec)
-    return _from_tuples(given, spec)
-
-
-def _from_dicts(rows: list[Mapping[str, Any]], spec: TableSpec) -> dict[str, pa.Array]:
-    resolved: dict[str, str] = {}
-    columns: dict[str, list[Any]] = {}
-    for number, row in enumerate(rows):
-        for name, value in row.items():
-            if name not in resolved:
-                resolved[name] = _resolve(name, spec)
-            values = columns.setdefault(resolved[name], [None] * len(rows))
-            values[number] = value
+    named = _by_name(rows)
+    if named is None or (isinstance(rows[0], tuple) and not _any_column(named, spec)):
+        named = _by_place(rows, spec)
+    columns: dict[str, Sequence[Any]] = {}
+    for name, values in named.items():
+        column = _resolve(name, spec)
+        if column in columns:
+            # The same column, written in another case by other rows.
+            values = [old if new is None else new for old, new in zip(columns[column], values, strict=True)]
+        columns[column] = values
     return {name: _array(values, spec.schema.field(name), spec) for name, values in columns.items()}
 
 
-def _from_tuples(rows: list[Any], spec: TableSpec) -> dict[str, pa.Array]:
+def _any_column(names: Iterable[str], spec: TableSpec) -> bool:
+    known = {name.casefold() for name in spec.schema.names}
+    return any(name.casefold() in known for name in names)
+
+
+def _by_name(rows: list[Any]) -> dict[str, Sequence[Any]] | None:
+    """The values of each column, None where a row lacks it; None when a row has no names."""
+    kinds = set(map(type, rows))
+    if len(kinds) > 1 or not issubclass(next(iter(kinds)), dict):
+        if len(kinds) == 1:
+            names, attributes = _field_names(rows[0]), is_dataclass(rows[0])
+            if names is not None and not isinstance(rows[0], Mapping) and not hasattr(rows[0], "__fields__"):
+                get: Any = attrgetter if attributes else itemgetter
+                places: Iterable[Any] = names if attributes else range(len(names))
+                return {name: list(map(get(at), rows)) for name, at in zip(names, places, strict=True)}
+        rows = [_as_dict(row) for row in rows]
+        if None in rows:
+            return None
+    names = tuple(rows[0])
+    if set(map(len, rows)) == {len(names)}:
+        try:
+            return {name: list(map(itemgetter(name), rows)) for name in names}
+        except KeyError:
+            pass
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
+
+
+def _as_dict(row: Any) -> Mapping[str, Any] | None:
+    """A row by the names of its values; None when it has none."""
+    if isinstance(row, Mapping):
+        return row
+    names = _field_names(row)
+    if names is None:
+        return None
+    return {n: getattr(row, n) for n in names} if is_dataclass(row) else dict(zip(names, row, strict=True))
+
+
+def _field_names(row: Any) -> tuple[str, ...] | None:
+    """The names of a dataclass, a named tuple or a row of Spark's."""
+    if is_dataclass(row) and not isinstance(row, type):
+        return tuple(field.name for field in fields(row))
+    if isinstance(row, tuple):
+        found = getattr(row, "_fields", None) or getattr(row, "__fields__", None)
+        return tuple(found) if found else None
+    return None
+
+
+def _by_place(rows: list[Any], spec: TableSpec) -> dict[str, Sequence[Any]]:
     names = spec.visible
-    for number, row in enumerate(rows, start=1):
-        if isinstance(row, Mapping | str | bytes) or not isinstance(row, Iterable):
-            raise TableError(f'row {number} for table "{spec.name}" is neither a dict nor a tuple: {row!r}')
-    tuples = [tuple(row) for row in rows]
-    for number, values in enumerate(tuples, start=1):
-        if len(values) != len(names):
+    for kind in set(map(type, rows)):
+        if issubclass(kind, Mapping | str | bytes) or not issubclass(kind, Iterable):
+            number, row = next((n, row) for n, row in enumerate(rows, start=1) if type(row) is kind)
             raise TableError(
-                f'row {number} for table "{spec.name}" has {len(values)} values instead of {len(names)}',
-                detail=f"columns: {', '.join(names)}",
+                f'row {number} for table "{spec.name}" is neither a dict nor a tuple like the others: {row!r}'
             )
-    columns = zip(*tuples, strict=True)
-    return {
-        name: _array(list(values), spec.schema.field(name), spec)
-        for name, values in zip(names, columns, strict=True)
-    }
+    tuples = [row if isinstance(row, tuple | list) else tuple(row) for row in rows]
+    if set(map(len, tuples)) != {len(names)}:
+        number, values = next((n, row) for n, row in enumerate(tuples, start=1) if len(row) != len(names))
+        raise TableError(
+            f'row {number} for table "{spec.name}" has {len(values)} values instead of {len(names)}',
+            detail=f"columns: {', '.join(names)}",
+        )
+    return {name: list(map(itemgetter(place), tuples)) for place, name in enumerate(names)}
 
 
 def _row_list(rows: Any) -> list[Any]:
-    if isinstance(rows, Mapping):
+    if isinstance(rows, Mapping) or _field_names(rows) is not None:
         return [rows]
     if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
         raise TableError(
@@ -166,7 +253,7 @@ def _row_list(rows: Any) -> list[Any]:
 
 
 def _row_like(value: Any) -> bool:
-    return isinstance(value, Mapping | tuple | list)
+    return isinstance(value, Mapping | tuple | list) or is_dataclass(value)
 
 
 def _resolve(name: str, spec: TableSpec) -> str:
@@ -181,18 +268,18 @@ def _resolve(name: str, spec: TableSpec) -> str:
     return str(folded[0])
 
 
-def _array(values: list[Any], field: pa.Field, spec: TableSpec) -> pa.Array:
+def _array(values: Sequence[Any], field: pa.Field, spec: TableSpec) -> pa.Array:
     convert = _converter(field.type)
-    if convert is not None:
+    if convert is not None and not set(map(type, values)) <= _exact(field.type):
         values = [None if value is None else _converted(value, convert, field, spec) for value in values]
     try:
         return pa.array(values, type=field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError, ValueError):
+    except _MISFIT:
         pass
     for value in values:
         try:
             pa.array([value], type=field.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError, ValueError) as exc:
+        except _MISFIT as exc:
             raise _misfit(value, field, spec) from exc
     raise _misfit(values, field, spec)
 
@@ -211,6 +298,19 @@ def _converted(value: Any, convert: Callable[[Any], Any], field: pa.Field, spec:
         raise _misfit(value, field, spec) from exc
 
 
+def _exact(kind: pa.DataType) -> set[type]:
+    """Types of Python whose values Arrow takes as they are, or refuses."""
+    if pa.types.is_decimal(kind):
+        return {Decimal, type(None)}
+    if pa.types.is_timestamp(kind):
+        return {datetime, type(None)}
+    if pa.types.is_date(kind):
+        return {date, type(None)}
+    if pa.types.is_integer(kind):
+        return {int, type(None)}
+    return {int, float, type(None)} if pa.types.is_floating(kind) else set()
+
+
 def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
     """What Arrow itself would convert wrongly or refuse without need."""
     if pa.types.is_decimal(kind):
@@ -221,9 +321,56 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return _date
     if pa.types.is_integer(kind):
         return _integer
+    if pa.types.is_floating(kind):
+        return _float
+    if pa.types.is_struct(kind):
+        return _struct_converter({f.name: _converter(f.type) or _same for f in kind})
     if pa.types.is_map(kind):
-        return lambda value: list(value.items()) if isinstance(value, Mapping) else value
+        return _map_converter(_converter(kind.key_type) or _same, _converter(kind.item_type) or _same)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _list_converter(_converter(kind.value_type) or _same)
     return None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _struct_converter(parts: dict[str, Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> dict[str, Any]:
+        named = _as_dict(value)
+        if named is None:
+            if not isinstance(value, tuple | list) or len(value) != len(parts):
+                raise TypeError("not a struct")
+            named = dict(zip(parts, value, strict=True))
+        if not named.keys() <= parts.keys():
+            raise ValueError("a field that the struct does not have")
+        return {name: None if inner is None else parts[name](inner) for name, inner in named.items()}
+
+    return convert
+
+
+def _map_converter(key: Callable[[Any], Any], item: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> list[tuple[Any, Any]]:
+        pairs = value.items() if isinstance(value, Mapping) else value
+        return [(key(name), None if inner is None else item(inner)) for name, inner in pairs]
+
+    return convert
+
+
+def _list_converter(item: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            raise TypeError("not a list")
+        return [None if inner is None else item(inner) for inner in value]
+
+    return convert
+
+
+def _float(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise TypeError("not a number")
+    return value
 
 
 def _decimal(value: Any) -> Decimal:

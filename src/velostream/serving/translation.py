@@ -59,6 +59,7 @@ class Translator:
         self._values = parameters
         self._tables: dict[str, str] = {}
         self._bound: dict[str, str] = {}
+        self._internal: dict[str, str] = {}
         self._positional: dict[int, str] = {}
         self._count = 0
 
@@ -72,11 +73,10 @@ class Translator:
 
     def _number_parameters(self, tree: exp.Expr) -> None:
         nodes = sorted(tree.find_all(exp.Placeholder, bfs=False), key=lambda node: node.meta.get("start", 0))
-        names: list[str] = []
+        names: set[str] = set()
         for node in nodes:
             name = node.this or f"{len(names) + 1}"
-            if name not in names:
-                names.append(name)
+            names.add(name)
             self._positional[id(node)] = name
 
     def parameter(self, node: exp.Placeholder) -> tuple[Any, str]:
@@ -84,11 +84,10 @@ class Translator:
         name = self._positional[id(node)]
         if name not in self._values:
             raise NeedsSpark(f'parameter "{name}" has no value')
-        internal = next(
-            (inner for inner, outer in self._bound.items() if outer == name), f"p{len(self._bound)}"
-        )
         value = self._values[name]
+        internal = self._internal.get(name, f"p{len(self._bound)}")
         if value is not None:
+            self._internal[name] = internal
             self._bound[internal] = name
         return value, internal
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import count
 from typing import Any
 
 from sqlglot import exp
@@ -67,16 +68,25 @@ def check(
         yield SqlError(f'parameter "{name}" is not used')
 
 
+def numbered(nodes: Iterable[exp.Expr]) -> dict[int, str]:
+    """The name of each placeholder of some trees, by its identity; `?` are numbered from "1"."""
+    numbers = count(1)
+    return {id(found): str(found.args.get("this") or next(numbers)) for found in placeholders(nodes)}
+
+
+def by_name(given: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
+    """Values of parameters by their names."""
+    return given if isinstance(given, Mapping) else {str(place): v for place, v in enumerate(given, 1)}
+
+
 def with_values(query: Query, given: Mapping[str, Any] | Sequence[Any] | None) -> Query:
     """The query with literals in the place of its parameters."""
     if not given:
         return query
     tree = query.tree.copy()
-    found = placeholders([tree])
-    values = given if isinstance(given, Mapping) else {str(place): v for place, v in enumerate(given, 1)}
-    numbers = iter(range(1, len(found) + 1))
-    for placeholder in found:
-        name = str(placeholder.args.get("this") or next(numbers))
+    names, values = numbered([tree]), by_name(given)
+    for placeholder in placeholders([tree]):
+        name = names[id(placeholder)]
         placeholder.replace(literal(values[name], name))
     return replace(query, tree=tree)
 

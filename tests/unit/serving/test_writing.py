@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 import threading
+import time
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row as SparkRow
 from trade_rows import TRADES, commit, trades
 
 from velostream.errors import KeyExistsError, TableError, UnknownNameError
 from velostream.model.tables import TableSpec
-from velostream.serving.rows import infer_schema
+from velostream.serving.rows import inferred, stored_schema
 
 if TYPE_CHECKING:
     from velostream.serving.store import TableStore
@@ -180,12 +184,110 @@ def test_concurrent_inserts_are_all_there_once(store: TableStore, keyed_spec: Ta
 
 
 def test_schemas_of_rows_handed_over() -> None:
-    inferred = infer_schema([{"id": 1, "price": D("1.50"), "at": datetime(2024, 1, 1), "name": "x"}])
-    assert [str(field.type) for field in inferred] == [
+    rows = inferred([{"id": 1, "price": D("1.50"), "at": datetime(2024, 1, 1), "name": "x"}])
+    assert [str(field.type) for field in stored_schema(rows)] == [
         "int64",
         "decimal128(3, 2)",
         "timestamp[us, tz=UTC]",
         "string",
     ]
     frame = pl.DataFrame({"c": pl.Series(["a"], dtype=pl.Categorical), "u": pl.Series([1], dtype=pl.UInt8)})
-    assert [str(field.type) for field in infer_schema(frame)] == ["string", "int64"]
+    assert [str(field.type) for field in stored_schema(inferred(frame))] == ["string", "int64"]
+    some = inferred({"id": number, **({"late": 1.5} if number else {})} for number in range(3))
+    assert some.to_pydict() == {"id": [0, 1, 2], "late": [None, 1.5, 1.5]}
+    with pytest.raises(TableError, match="no row"):
+        inferred([])
+    with pytest.raises(TableError, match='column "id" cannot hold all'):
+        inferred([{"id": 1}, {"id": "x"}])
+
+
+@dataclass
+class Trade:
+    volume: int
+    symbol: str
+    price: D | None = None
+
+
+class Named(NamedTuple):
+    volume: int
+    symbol: str
+
+
+class Foreign(NamedTuple):
+    first: str
+    second: D
+    third: int
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"symbol": "A", "volume": 1}, {"volume": 2, "symbol": "B"}],
+        [{"symbol": "A", "volume": 1}, {"SYMBOL": "B", "volume": 2, "price": None}],
+        [Trade(1, "A"), Trade(2, "B")],
+        [Named(1, "A"), Named(2, "B")],
+        [SparkRow(volume=1, symbol="A"), SparkRow(volume=2, symbol="B")],
+        [MappingProxyType({"symbol": "A", "volume": 1}), Trade(2, "B")],
+        [("A", None, 1), ["B", None, 2]],
+        (Trade(1, "A"), Trade(2, "B")),
+        (trade for trade in (Trade(1, "A"), Named(2, "B"))),
+        pl.DataFrame({"volume": [1, 2], "symbol": ["A", "B"]}),
+    ],
+)
+def test_rows_with_and_without_names(store: TableStore, rows_spec: TableSpec, rows: Any) -> None:
+    table = store.create(rows_spec)
+    assert table.insert(rows) == 2
+    assert sorted(table.rows()) == [("A", None, 1), ("B", None, 2)]
+
+
+def test_one_row_of_every_kind(store: TableStore, rows_spec: TableSpec) -> None:
+    table = store.create(rows_spec)
+    for row in (Trade(1, "A"), Named(1, "A"), ("A", None, 1), {"volume": 1, "symbol": "A"}):
+        assert table.insert(row) == 1
+    table.insert(list(table.rows()))
+    assert list(table.rows()) == [("A", None, 1)] * 8
+    # Names that the table has not at all say nothing, so that the values go by place.
+    table.insert(Foreign("B", D("2.50"), 2))
+    assert max(table.rows()) == ("B", D("2.50"), 2)
+
+
+def test_rows_that_do_not_belong_together(store: TableStore, rows_spec: TableSpec) -> None:
+    table = store.create(rows_spec)
+    with pytest.raises(TableError, match=r"row 2 .* like the others"):
+        table.insert([("A", None, 1), {"symbol": "B"}])
+    with pytest.raises(UnknownNameError, match="third"):
+        table.insert([{"symbol": "A", "third": 1}])
+    with pytest.raises(TableError, match=r"row 2 .* has 2 values"):
+        table.insert([("A", None, 1), ("B", 2)])
+    assert len(table) == 0
+
+
+def test_nested_values(store: TableStore) -> None:
+    point = pa.struct([("x", pa.decimal128(4, 1)), ("tags", pa.list_(pa.string()))])
+    schema = pa.schema([("p", point), ("m", pa.map_(pa.string(), pa.int64())), ("ps", pa.list_(point))])
+    table = store.create(TableSpec("nested", schema))
+
+    @dataclass
+    class Point:
+        x: float
+        tags: list[str]
+
+    table.insert({"p": Point(0.1, ["a"]), "m": {"k": 1}, "ps": [Point(0.2, []), None, {"x": 1}]})
+    row = next(iter(table.rows()))
+    assert row.p == {"x": D("0.1"), "tags": ["a"]}
+    assert row.ps == [{"x": D("0.2"), "tags": []}, None, {"x": D("1.0"), "tags": None}]
+    for wrong in ({"p": {"x": 0.25}}, {"p": {"y": 1}}, {"p": 7}, {"ps": "text"}, {"m": {"k": 1.5}}):
+        with pytest.raises(TableError, match="does not fit"):
+            table.insert(wrong)
+
+
+@pytest.mark.parametrize("spread", [1, 3])
+def test_the_time_that_dicts_take_grows_with_them_and_no_faster(store, rows_spec, spread) -> None:
+    rows = [
+        {"symbol": f"S{n}", "volume": n, **({"price": D(n)} if n % spread else {})} for n in range(80_000)
+    ]
+    table = store.create(rows_spec)
+    started = time.process_time()
+    table.insert(rows)
+    assert time.process_time() - started < 3
+    assert len(table) == 80_000
