@@ -124,7 +124,7 @@ class Names:
             return
         name = ".".join(part.name for part in parts)
         if len(parts) > 1:
-            aliases = [alias for alias in _visible_relations(scope) if not alias.startswith("#")]
+            aliases = [alias for alias in _visible_relations(scope) if _has_name(alias)]
             hint = did_you_mean(parts[0].name, [*aliases, *scope.candidates()])
             if hint is None and aliases:
                 hint = f"relations are {', '.join(aliases)}"
@@ -260,8 +260,11 @@ class Names:
 
     def ambiguous(self, name: str, place: exp.Expr, keys: list[str]) -> None:
         """Report a name that several relations have."""
-        shown = [f"{key}.{name}" for key in keys if "#" not in key]
-        hint = f"write {' or '.join(shown)}" if shown else "give the relations aliases"
+        shown = [f"{key}.{name}" for key in keys if _has_name(key)]
+        whole = len(shown) == len(keys)
+        hint = (
+            f"write {' or '.join(shown)}" if whole else "give the relations aliases, and write one before it"
+        )
         self.report(AmbiguousNameError(f'column "{name}" is ambiguous', hint=hint), place)
 
     # --- * ------------------------------------------------------------------------------------------
@@ -299,7 +302,7 @@ class Names:
         (part, *_) = [each for each in node.parts if isinstance(each, exp.Identifier)]
         holder = exp.Paren(this=exp.column(part.copy()))
         if not self._plain(holder.this, [part], scope):
-            aliases = [alias for alias in _visible_relations(scope) if not alias.startswith("#")]
+            aliases = [alias for alias in _visible_relations(scope) if _has_name(alias)]
             hint = did_you_mean(part.name, aliases) or f"relations are {', '.join(aliases)}"
             self.report(UnknownNameError(f'unknown relation "{part.name}"', hint=hint), part)
 
@@ -376,6 +379,11 @@ def _aggregated(node: exp.Expr) -> bool:
             return True
         parent = parent.parent
     return False
+
+
+def _has_name(key: str) -> bool:
+    """Whether a relation has a name that a user can write."""
+    return "#" not in key and not key.startswith("__")
 
 
 def _visible_relations(scope: Scope | None) -> Iterable[str]:

@@ -182,5 +182,9 @@ def test_what_is_wrong_is_told_when_columns_are_known() -> None:
         resolved(query, SOURCES)
     assert caught.value.location is not None
     assert caught.value.location.text == "user"
-    with pytest.raises(SqlError, match='"user_id" is ambiguous'):
+    with pytest.raises(SqlError, match='"user_id" is ambiguous') as ambiguous:
         resolved(bound("SELECT user_id FROM kafka://x, kafka://y"), SOURCES)
+    assert ambiguous.value.hint == "write x.user_id or y.user_id"
+    with pytest.raises(SqlError, match='"user_id" is ambiguous') as ambiguous:
+        resolved(bound("SELECT user_id FROM file:///a.csv, file:///b.csv"), SOURCES)
+    assert ambiguous.value.hint == "give the relations aliases, and write one before it"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import agreement_data as data
 import pytest
 from sqlglot import exp, parse_one
 
+from equivalence import agreement as data
 from equivalence.spellings import Spelling
 from velostream.model.statements import Query
 from velostream.model.tables import TableSpec
