@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.sealed import Sealed, replace_file, seal, unseal
 from velostream.errors import CorruptDataError, DataDirError
+from velostream.model.private import make_folder
 from velostream.runtime.datadir import FORMAT
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class CatalogFile:
         """Nothing is lost without it but a way back, so what the disk refuses is only told."""
         assert self.content is not None
         try:
-            self.copies.mkdir(mode=0o700, exist_ok=True)
+            make_folder(self.copies)
             replace_file(self._copy(self.content.number), text)
             newest = [path for path in self._copy_paths() if path <= self._copy(self.content.number)]
             for path in set(self._copy_paths()) - set(newest[:_KEPT]):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import CorruptDataError, DataDirError, VelostreamError
+from velostream.model.private import make_folder
 from velostream.runtime.catalog import Catalog, bound, folders_of, schema_text
 from velostream.runtime.catalog_file import CatalogFile
 from velostream.runtime.datadir import LETTERS, DataDirectory
@@ -179,7 +180,7 @@ class _Repair:
 
     def _set_aside(self, name: str, why: str) -> None:
         target = self._aside / name
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(target.parent)
         shutil.move(self._root / name, target)
         self.done.append(f"{self._root / name} was moved to {target}: {why}")
 
