@@ -18,7 +18,7 @@ from hostile_records import NAMES, SCHEMA, Record, csv_record, json_record
 
 from velostream.formats.csv_text import CsvDialect
 from velostream.formats.decoding import FormatSettings, decoder_for
-from velostream.runtime.work import data_error
+from velostream.runtime.data_errors import data_error
 
 pytestmark = pytest.mark.spark
 

@@ -250,6 +250,12 @@ class Derivation:
         columns = (*node.columns, *(item.alias for item in extra))
         return Each(self.view(), columns, sql.sql(dialect=SPARK), node, {n: n for n in node.columns}), names
 
+    def filtered(self, node: Node, conditions: Sequence[exp.Expr]) -> Each:
+        """The rows of the node for which all conditions hold."""
+        sql = exp.Select(expressions=[exp.Star()]).from_(exp.to_table(node.view, quoted=True))
+        text = sql.where(*conditions).sql(dialect=SPARK)
+        return Each(self.view(), node.columns, text, node, {name: name for name in node.columns})
+
     def keyed_rest(
         self, node: Node, rest: exp.Select, keys: Sequence[exp.Expr]
     ) -> tuple[Node, exp.Select, list[str]]:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from velostream.plan.calls import has_aggregates
 from velostream.plan.groups import NeedsColumns
-from velostream.plan.nodes import Keyed, Node, Side
+from velostream.plan.nodes import INNER, Keyed, Node, Side
 from velostream.plan.resolve import Joined, NoKeysError, columns_of, conjuncts, rewritten, with_fields
 from velostream.plan.steps import Step, StepKind
 from velostream.sql.naming import told
@@ -122,7 +122,9 @@ def _joined(
                 items.append(f"{qualifier}.`{_tick(inner)}` AS `{_tick(name)}`")
                 origin[name] = (side, inner)
                 renamed.setdefault(alias, {})[written] = name
-    on = _condition(left, right, pairs, left_keys, right_keys, residual)
+    # Of an inner join, a condition may as well be asked of the joined rows, each of which stands by itself.
+    asked_later = residual if word == INNER else []
+    on = _condition(left, right, pairs, left_keys, right_keys, [] if asked_later else residual)
     sql = (
         f"SELECT {', '.join(items)} FROM `{left_node.view}` {_LEFT} {word} `{right_node.view}` {_RIGHT}"
         f" ON {on}"
@@ -131,7 +133,7 @@ def _joined(
         Side(left_node, tuple(left_keys), extended=word in {"RIGHT JOIN", "FULL JOIN"}),
         Side(right_node, tuple(right_keys), extended=word in {"LEFT JOIN", "FULL JOIN"}),
     )
-    node = Keyed(
+    node: Node = Keyed(
         build.view(),
         tuple(origin),
         sql,
@@ -141,6 +143,8 @@ def _joined(
         tuple(pair.nulls_meet for pair in pairs),
         word,
     )
+    if asked_later:
+        node = build.filtered(node, [rewritten(c, Joined(node, renamed)) for c in asked_later])
     return Joined(node, renamed)
 
 

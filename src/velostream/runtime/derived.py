@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from velostream.runtime.tolerance import Tolerance
 
 When = Literal["before", "after"]
+_HALVES: tuple[When, When] = ("after", "before")
+"""As what the rows of the two halves of a change are: those that came, and those that went."""
 _WEIGHT = "__weight"
 
 
@@ -81,7 +83,7 @@ class Evaluation:
         if isinstance(node, Keyed):
             return self._keyed_halves(node)
         pairs = [self.halves(child) for child in node.below]
-        came, went = (self.run(node, [pair[half] for pair in pairs]) for half in (0, 1))
+        came, went = (self.run(node, [p[h] for p in pairs], when) for h, when in enumerate(_HALVES))
         return came, went
 
     def delta(self, node: Node) -> Delta:
@@ -141,14 +143,13 @@ class Evaluation:
         )
         touched = split_nulls(touched, node.nulls_meet)
         frames = []
-        whens: tuple[When, When] = ("after", "before")
-        for when in whens:
+        for when in _HALVES:
             inputs = []
             for side, delta in zip(node.sides, deltas, strict=True):
                 alone = with_nulls(delta.came if when == "after" else delta.went, side.keys, node.nulls_meet)
                 rows = self.frame(side.node, when, Restriction(side.keys, touched))
                 inputs.append(rows.unionAll(arrow_frame(self._spark, alone)) if alone.num_rows else rows)
-            frames.append(self.run(node, inputs))
+            frames.append(self.run(node, inputs, when))
         return frames[0], frames[1]
 
     def _joined_halves(self, node: Keyed, deltas: Sequence[Delta]) -> tuple[DataFrame, DataFrame]:
@@ -187,7 +188,7 @@ class Evaluation:
             parts = [
                 self.frame(child, when, only and _by_position(only, node, child)) for child in node.children
             ]
-            return self.run(node, parts)
+            return self.run(node, parts, when)
         if isinstance(node, Keyed):
             return self._keyed(node, when, only)
         raise InternalError(f"no way to read a {type(node).__name__}")
@@ -222,23 +223,23 @@ class Evaluation:
 
     def _each(self, node: Each, when: When, only: Restriction | None) -> DataFrame:
         if only is None:
-            return self.run(node, [self.frame(node.child, when, None)])
+            return self.run(node, [self.frame(node.child, when, None)], when)
         known = [index for index, name in enumerate(only.columns) if name in node.origin]
         pushed = None
         if known:
             columns = tuple(node.origin[only.columns[index]] for index in known)
             pushed = Restriction(columns, distinct([only.keys.select(known)]))
-        rows = self.run(node, [self.frame(node.child, when, pushed)])
+        rows = self.run(node, [self.frame(node.child, when, pushed)], when)
         return rows if len(known) == len(only.columns) else self._exactly(rows, only)
 
     def _keyed(self, node: Keyed, when: When, only: Restriction | None) -> DataFrame:
         if only is None:
-            return self.run(node, [self.frame(child, when, None) for child in node.below])
+            return self.run(node, [self.frame(child, when, None) for child in node.below], when)
         keys = self._keys_of(node, when, only)
         if keys is None:
-            return self._exactly(self.run(node, [self.frame(c, when, None) for c in node.below]), only)
+            return self._exactly(self.run(node, [self.frame(c, when, None) for c in node.below], when), only)
         inputs = [self.frame(side.node, when, Restriction(side.keys, keys)) for side in node.sides]
-        return self._exactly(self.run(node, inputs), only)
+        return self._exactly(self.run(node, inputs, when), only)
 
     def _keys_of(self, node: Keyed, when: When, only: Restriction) -> pa.Table | None:
         """The keys whose rows hold everything that the restriction asks for; None when that is not known."""
@@ -268,10 +269,13 @@ class Evaluation:
 
     # --- Spark --------------------------------------------------------------------------------------------
 
-    def run(self, node: Node, inputs: Sequence[DataFrame]) -> DataFrame:
-        """The node's SQL over frames of its children."""
+    def run(self, node: Node, inputs: Sequence[DataFrame], when: When = "after") -> DataFrame:
+        """The node's SQL over frames of its children, as they were or are."""
         if self._tolerance is not None and isinstance(node, Each):
-            inputs = [self._tolerance.computable(node, inputs[0])]
+            inputs = [self._tolerance.computable(node, inputs[0], when)]
+        elif self._tolerance is not None and isinstance(node, Keyed) and node.word != INNER:
+            # Of an inner join nothing but plain columns is compared.
+            inputs = self._tolerance.computable_keys(node, inputs, when)
         for child, frame in zip(node.below, inputs, strict=True):
             frame.createOrReplaceTempView(f"`{child.view}`")
         assert isinstance(node, Each | Both | Keyed)

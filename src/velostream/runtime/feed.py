@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velostream.plan.nodes import Each, Node, walk
+import pyarrow as pa
+
+from velostream.plan.nodes import Each, Keyed, Node, walk
 from velostream.plan.planner import POSITION
 from velostream.plan.spark import arrow_frame
 from velostream.runtime.derived import Evaluation, Restriction
 from velostream.runtime.inputs import Halves, without
-from velostream.runtime.tolerance import Tolerance, contents
+from velostream.runtime.tolerance import Tolerance, apart, contents, key_of, key_texts, letter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.model.changes import BadRow, SourceOffsets
@@ -139,11 +140,29 @@ class DerivedFeed:
         assert evaluation is not None
         bad: list[BadRow] = []
         for node in walk(self._node):
-            culprits = found.get(node.view, {})
-            if culprits and isinstance(node, Each):
+            if isinstance(node, Each) and node.child.view in found:
+                here = found[node.child.view]
                 came = self._came(evaluation, node.child, start)
-                bad += [culprit.row for at, culprit in culprits.items() if came is None or at in came]
+                culprits = (here.before | here.after).items()
+                bad += [culprit.row for at, culprit in culprits if came is None or at in came]
+            if isinstance(node, Keyed) and any(side.node.view in found for side in node.sides):
+                touched = self._touched(evaluation, node, start)
+                for side in node.sides:
+                    here = found[side.node.view]
+                    new = {at: c for at, c in here.after.items() if at not in here.before}
+                    bad += [letter(c) for at, c in new.items() if touched is None or key_of(at) in touched]
         return bad
+
+    def _touched(self, evaluation: Evaluation, node: Keyed, start: SourceOffsets | None) -> set[str] | None:
+        """The keys of rows of a node that came or went; None when all did."""
+        if start is None:
+            return None
+        found: set[str] = set()
+        for side in node.sides:
+            delta = evaluation.delta(side.node)
+            rows = arrow_frame(self._spark, pa.concat_tables([delta.came, delta.went]))
+            found |= set(rows.selectExpr(f"{key_texts(side)} AS key").toArrow().column("key").to_pylist())
+        return found
 
     def _came(self, evaluation: Evaluation, node: Node, start: SourceOffsets | None) -> set[str] | None:
         """The contents of the rows of a node that came; None when all did."""
@@ -156,7 +175,9 @@ class DerivedFeed:
         excluded = self.excluded.get(self._node.view)
         if not excluded and POSITION not in extra:
             return frame
-        placed = frame.selectExpr("*", contents())
+        frame = apart(frame)
+        own = POSITION in frame.columns
+        placed = frame if own else frame.selectExpr("*", contents())
         if excluded:
             placed = without(placed, excluded)
-        return placed if POSITION in extra else placed.drop(POSITION)
+        return placed if own or POSITION in extra else placed.drop(POSITION)

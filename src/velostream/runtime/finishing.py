@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import InternalError
 from velostream.model.tables import SHOWN
 from velostream.plan import merge as merging
+from velostream.plan.planner import POSITION
 from velostream.plan.plans import ROWS, GroupsPlan
 from velostream.plan.spark import arrow_frame, checked_cast, rows_of
+from velostream.runtime.isolation import Search
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.runtime.shapes import ResultShape
+
+
+_GROUPS = "__groups"
 
 
 class Finisher:
@@ -51,6 +57,18 @@ class Finisher:
         columns = dict(zip(state.schema.names, state.columns, strict=True)) | visible | hidden
         return checked_cast(pa.table(columns), self._shape.physical)
 
+    def failing(self, plan: GroupsPlan, state: pa.Table) -> dict[int, str]:
+        """The groups, by their places in `state`, whose visible columns or HAVING cannot be computed: why."""
+        alive = state.column(ROWS).to_numpy() > 0 if plan.grouped else np.ones(state.num_rows, dtype=np.bool_)
+        places = np.flatnonzero(alive)
+        if plan.finish_sql is None or not len(places):
+            return {}
+        values = merging.values(plan, state.take(places), self._shape.values)
+        numbered = values.append_column(POSITION, pa.array(places).cast(pa.string()))
+        search = Search(self._spark, plan.finish_sql, _GROUPS, "the table itself")
+        found = search.culprits(arrow_frame(self._spark, numbered))
+        return {int(culprit.position): culprit.row.reason for culprit in found}
+
     def shown(
         self, plan: GroupsPlan, state: pa.Table, having: pa.ChunkedArray | None
     ) -> dict[str, pa.ChunkedArray]:
@@ -59,7 +77,7 @@ class Finisher:
 
     def _finish_in_spark(self, plan: GroupsPlan, values: pa.Table) -> dict[str, pa.ChunkedArray]:
         # One partition keeps the rows in the order of `values`, so that columns line up again.
-        arrow_frame(self._spark, values).coalesce(1).createOrReplaceTempView("__groups")
+        arrow_frame(self._spark, values).coalesce(1).createOrReplaceTempView(_GROUPS)
         rows = rows_of(self._spark, plan.finish_sql or "")
         if rows.num_rows != values.num_rows:
             raise InternalError("finishing the groups changed their number")

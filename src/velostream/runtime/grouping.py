@@ -17,11 +17,11 @@ def group_names(keys: pa.Table) -> list[str]:
     return [json.dumps(row, default=str, sort_keys=True) for row in keys.to_pylist()]
 
 
-def lost_group(name: str) -> BadRow:
-    """The dead letter of a group whose sums do not fit."""
-    return BadRow(
-        "a sum of this group does not fit its type", "the table itself", "group", name, name.encode()
-    )
+def lost_group(name: str, reason: str | None = None) -> BadRow:
+    """The dead letter of a group that cannot be computed; without a reason, its sums do not fit."""
+    failed = f"this group cannot be computed: {reason}"
+    told = failed if reason else "a sum of this group does not fit its type"
+    return BadRow(told, "the table itself", "group", name, name.encode())
 
 
 def in_order(rows: pa.Table) -> pa.Table:

@@ -16,10 +16,11 @@ from velostream.errors import RowError
 from velostream.model.changes import BadRow
 from velostream.plan.planner import POSITION
 from velostream.plan.spark import cause_of
+from velostream.runtime.data_errors import data_error, maybe_data_error
 from velostream.runtime.probing import Probe, divided, probe_of, unshared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -48,22 +49,22 @@ class Search:
         self._sql = sql
         self._view = view
         self._source = source
+        self._placed = POSITION in sql
+        """Whether the query itself asks for the positions of rows."""
         self._runs = 0
 
-    def culprits(self, rows: DataFrame, is_data_error: Callable[[BaseException], bool]) -> Iterator[Culprit]:
+    def culprits(self, rows: DataFrame) -> Iterator[Culprit]:
         """The rows (which have `_position`) on which the query fails."""
         probe = probe_of(self._sql)
-        found = None if probe is None else self._probed(rows, probe, is_data_error)
+        found = None if probe is None else self._probed(rows, probe)
         if probe is None or not found:
-            yield from self._divided(rows, is_data_error)
+            yield from self._divided(rows)
             return
         yield from found
         with unshared(self._spark):
-            yield from self._divided(divided(self._spark, rows, probe)[1], is_data_error)
+            yield from self._divided(divided(self._spark, rows, probe)[1])
 
-    def _probed(
-        self, rows: DataFrame, probe: Probe, is_data_error: Callable[[BaseException], bool]
-    ) -> list[Culprit] | None:
+    def _probed(self, rows: DataFrame, probe: Probe) -> list[Culprit] | None:
         """All rows that fail by themselves, found at once; None where Spark cannot try it."""
         columns = ", ".join(f"`{name}`" for name in rows.columns if name != POSITION)
         try:
@@ -77,8 +78,9 @@ class Search:
         reasons: list[str] = []
         for position, text in zip(*(column.to_pylist() for column in found.columns), strict=True):
             if len(reasons) < _MOST_REASONS:
-                failure = self._failure(rows.where(rows[POSITION] == position), is_data_error)
-                if failure is None:
+                alone = rows.where(rows[POSITION] == position)
+                failure = self._failure(alone)
+                if failure is None or not self._caused(alone, failure):
                     # The attempt is stricter than the query: nothing that it found can be trusted.
                     return None
                 reasons.append(cause_of(failure))
@@ -89,35 +91,45 @@ class Search:
             culprits.append(self._as_culprit(position, reason, text))
         return culprits
 
-    def _divided(self, rows: DataFrame, is_data_error: Callable[[BaseException], bool]) -> Iterator[Culprit]:
+    def _divided(self, rows: DataFrame) -> Iterator[Culprit]:
         open_parts = [(0, 0)]
         while open_parts:
             bits, value = open_parts.pop()
             mask = (1 << bits) - 1
             part = rows.where(f"(xxhash64({POSITION}) & {mask}L) = {value}L")
-            failure = self._failure(part, is_data_error)
+            failure = self._failure(part)
             if failure is None:
                 continue
             positions = part.select(POSITION).distinct().limit(2).toArrow().column(POSITION)
             if len(positions) == 1:
+                if not self._caused(part, failure):
+                    raise failure
                 yield self._culprit(part, positions[0].as_py(), failure)
             elif bits < _MOST_BITS:
                 open_parts += [(bits + 1, value), (bits + 1, value | (1 << bits))]
             else:
                 raise self._hopeless(failure)
 
-    def _failure(self, part: DataFrame, is_data_error: Callable[[BaseException], bool]) -> Exception | None:
+    def _failure(self, part: DataFrame) -> Exception | None:
         self._runs += 1
-        part.drop(POSITION).createOrReplaceTempView(f"`{self._view}`")
+        (part if self._placed else part.drop(POSITION)).createOrReplaceTempView(f"`{self._view}`")
         try:
             self._spark.sql(self._sql).write.format("noop").mode("overwrite").save()
         except Exception as exc:
-            if not is_data_error(exc):
+            if not maybe_data_error(exc):
                 raise
             if self._runs > _MOST_RUNS:
                 raise self._hopeless(exc) from exc
             return exc
         return None
+
+    def _caused(self, row: DataFrame, failure: Exception) -> bool:
+        """Whether the row itself makes the query fail: certainly, or it can be read and fails every time."""
+        if data_error(failure):
+            return True
+        row.write.format("noop").mode("overwrite").save()
+        again = self._failure(row)
+        return again is not None and cause_of(again) == cause_of(failure)
 
     def _culprit(self, part: DataFrame, position: str, failure: Exception) -> Culprit:
         columns = [name for name in part.columns if name != POSITION]

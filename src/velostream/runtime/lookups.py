@@ -107,6 +107,10 @@ class LookupFeed(DerivedFeed):
         """All did: only rows that come are joined."""
         return None
 
+    def _touched(self, evaluation: Evaluation, node: Keyed, start: SourceOffsets | None) -> set[str] | None:
+        """As `_came`."""
+        return None
+
 
 class Batch:
     """One batch of the stream on its way up through the joins."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -170,10 +171,11 @@ class Pipeline:
         commit: Commit,
         keep: Callable[[list[BadRow]], None],
     ) -> Progress:
-        """As `advance`, without the groups whose sums do not fit; `keep` gets those that are new.
+        """As `advance`, without the groups whose sums do not fit, or whose columns or HAVING cannot be
+        computed from their sums; `keep` gets those that are new.
 
         Every group that the change touches is aggregated again from all rows, so a group is back as soon
-        as its sums fit. Which groups are lost is part of the commit.
+        as it can be computed. Which groups are lost is part of the commit.
         """
         plan = self._plan
         if not isinstance(plan, GroupsPlan):
@@ -188,11 +190,17 @@ class Pipeline:
         if start is not None or minus is not None:
             state = self._fresh_groups(plan, plus, minus, end, plan.tolerant_sql, careful=True)
         too_large = merging.overflowed(plan, state)
-        broken = state.filter(too_large).select(plan.keys)
+        small = state.filter(pc.invert(too_large))
+        failing = self._finisher.failing(plan, small)
+        places = np.array([*failing], dtype=np.int64)
+        broken = pa.concat_tables([state.filter(too_large), small.take(places)]).select(plan.keys)
         names = group_names(broken)
-        keep([lost_group(name) for name in names if name not in self.lost])
+        reasons = [None] * (len(names) - len(failing)) + [*failing.values()]
+        new = [(name, why) for name, why in zip(names, reasons, strict=True) if name not in self.lost]
+        keep([lost_group(name, why) for name, why in new])
         lost = (self.lost - set(group_names(state.select(plan.keys)))) | set(names)
-        upserts, gone = self._finisher.split(plan, state.filter(pc.invert(too_large)))
+        whole = np.setdiff1d(np.arange(small.num_rows), places)
+        upserts, gone = self._finisher.split(plan, small.take(whole))
         deletes = broken if gone is None else pa.concat_tables([broken, gone])
         told = replace(commit, extra={**commit.extra, "lost": sorted(lost)})
         self._commit_groups(plan, upserts, deletes, told)
@@ -203,10 +211,7 @@ class Pipeline:
         return {}
 
     def culprits(
-        self,
-        start: SourceOffsets | None,
-        end: SourceOffsets,
-        is_data_error: Callable[[BaseException], bool],
+        self, start: SourceOffsets | None, end: SourceOffsets
     ) -> Iterator[tuple[str, bool, Culprit]]:
         """Rows of the range that the query cannot compute: input, whether it came or went, and the row."""
         sql = row_sql(self._plan)
@@ -217,7 +222,7 @@ class Pipeline:
             for came, rows in ((True, halves.plus), (False, halves.minus)):
                 if rows is not None:
                     self.feed.register(empty)
-                    for culprit in search.culprits(rows, is_data_error):
+                    for culprit in search.culprits(rows):
                         yield key, came, culprit
 
     # --- the two halves of a change -------------------------------------------------------------------

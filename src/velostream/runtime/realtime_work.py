@@ -47,7 +47,6 @@ from velostream.runtime.realtime import (
 )
 from velostream.runtime.realtime_rules import cadence
 from velostream.runtime.sinks import shown, target
-from velostream.runtime.work import data_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -231,7 +230,7 @@ class RealtimeWork:
         if failed:
             search = Search(self._spark, self._conversion.sql, self._id, self._item.description)
             good = frame.where("_bad IS NULL").drop("_bad")
-            culprits = search.culprits(good, data_error)
+            culprits = search.culprits(good)
             bad += self._keep("computing", located(self._item, culprits, end), start)
         if refused:
             bad += self._keep("writing", self._refused(judged), start)

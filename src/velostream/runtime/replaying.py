@@ -20,6 +20,7 @@ from velostream.plan.plans import RowsPlan
 from velostream.plan.spark import cause_of
 from velostream.runtime.ageing import AgeingWork
 from velostream.runtime.asking import ReplayInterruptedError
+from velostream.runtime.data_errors import data_error, maybe_data_error
 from velostream.runtime.failures import explained
 from velostream.runtime.inputs import BAD, records_at
 from velostream.runtime.late_windows import LateWindows
@@ -29,7 +30,7 @@ from velostream.runtime.outputs import REPLAY, SinkOutput, TableOutput
 from velostream.runtime.over_work import OverWork
 from velostream.runtime.rewriting import to_write
 from velostream.runtime.timed_live import TimedWork
-from velostream.runtime.work import ContinuousWork, data_error
+from velostream.runtime.work import ContinuousWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -301,7 +302,7 @@ class _Replay:
                     del good[key, position]
         work.inputs.again = _by_input(good)
         if good:
-            for key, _, culprit in list(work.pipeline.culprits(have, have, data_error)):
+            for key, _, culprit in list(work.pipeline.culprits(have, have)):
                 place = (key, culprit.position)
                 if place in good:
                     failing |= dict.fromkeys(good.pop(place), culprit.row.reason)
@@ -348,7 +349,7 @@ class _Replay:
             work.pipeline.advance(have, commit.offsets, commit, careful=True)
         except Exception as exc:
             rows = isinstance(work.pipeline.plan, RowsPlan)
-            if not data_error(exc) or rows or not work._set_aside(None, have)[1]:  # noqa: SLF001
+            if not maybe_data_error(exc) or rows or not work._set_aside(None, have)[1]:  # noqa: SLF001
                 raise
             work.pipeline.advance(have, commit.offsets, commit, careful=True)
 
@@ -388,7 +389,7 @@ class _Replay:
             have = end
         feed = work.pipeline.feed
         found = {row.offset: row.reason for row in feed.computing_errors(None, have)}
-        for key, _, culprit in list(work.pipeline.culprits(None, have, data_error)):
+        for key, _, culprit in list(work.pipeline.culprits(None, have)):
             feed.excluded.setdefault(key, set()).add(culprit.position)
             found[culprit.position] = culprit.row.reason
         last = work.output.table.last_commit

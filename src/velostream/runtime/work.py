@@ -17,15 +17,14 @@ from velostream.errors import (
 )
 from velostream.model.health import worst
 from velostream.model.jobs import BatchFigures
-from velostream.plan.merge import SumOverflowError
 from velostream.plan.plans import RowsPlan
-from velostream.plan.spark import cause_of, error_condition, error_states, of_statement
+from velostream.plan.spark import cause_of
 from velostream.runtime.cuts import VERSION, newest_cut
+from velostream.runtime.data_errors import data_error, maybe_data_error
 from velostream.runtime.dead_letters import keep_as_told
 from velostream.runtime.failures import explained
 from velostream.runtime.located import located
 from velostream.runtime.outputs import TableOutput
-from velostream.runtime.partitioning import FAILED
 from velostream.runtime.table_source import TableSource
 
 if TYPE_CHECKING:
@@ -46,21 +45,6 @@ log = structlog.get_logger("velostream.job")
 
 _MOST_LOSSES = 10
 """How often a step is done again at once because the records that it reads are deleted meanwhile."""
-_DATA_EXCEPTION = "22"
-"""Class of SQLSTATE of all that a value can cause; the standard's own word for it is data exception."""
-_OF_ROWS = (
-    "USER_RAISED_EXCEPTION",
-    "PYTHON_EXCEPTION",
-    "FAILED_EXECUTE_UDF",
-    "FAILED_READ_FILE",
-    "MALFORMED_CSV_RECORD",
-    "MALFORMED_PROTOBUF_MESSAGE",
-    "DUPLICATED_MAP_KEY",
-    "COLLECTION_SIZE_LIMIT_EXCEEDED",
-)
-"""Beginnings of the names of Spark's other errors that a row can cause, by itself or in a user's function."""
-_OF_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER")
-"""Names that begin so and are about a file as a whole."""
 
 
 class ColumnsWidenedError(JobError):
@@ -201,7 +185,7 @@ class ContinuousWork:
         try:
             return self.pipeline.advance(start, end, commit, careful=False), 0
         except Exception as exc:
-            if not data_error(exc):
+            if not maybe_data_error(exc):
                 raise
             return None
 
@@ -231,20 +215,22 @@ class ContinuousWork:
             try:
                 return self.pipeline.advance(start, end, commit, careful=True), len(bad) + aside
             except Exception as exc:
-                if not data_error(exc):
+                if not maybe_data_error(exc):
                     raise
                 cause = exc
             came, found = self._set_aside(since, end)
             if since is start:
                 self._keep("computing", came, start, end)
                 aside += len(came)
-            if since is None and not found and not self.pipeline.groups:
+            if since is None and not found and self.pipeline.groups:
+                return self._around_overflow(start, end, commit, len(bad) + aside)
+            if since is None and not found and data_error(cause):
                 raise RowError(
                     f"a row cannot be computed: {cause_of(cause)}",
                     hint="guard the expression: try_cast, try_divide, nullif, coalesce",
                 ) from cause
             if since is None and not found:
-                return self._around_overflow(start, end, commit, len(bad) + aside)
+                raise cause
         return self.pipeline.advance(start, end, commit, careful=True), len(bad) + aside
 
     def _set_aside(self, since: SourceOffsets | None, end: SourceOffsets) -> tuple[list[BadRow], bool]:
@@ -252,7 +238,7 @@ class ContinuousWork:
 
         Returns those of them that came, and whether there were any.
         """
-        culprits = list(self.pipeline.culprits(since, end, data_error))
+        culprits = list(self.pipeline.culprits(since, end))
         for key, _, culprit in culprits:
             self.pipeline.feed.excluded.setdefault(key, set()).add(culprit.position)
         return self._found(end, [(key, culprit) for key, came, culprit in culprits if came]), bool(culprits)
@@ -272,7 +258,10 @@ class ContinuousWork:
     def _around_overflow(
         self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, bad: int
     ) -> tuple[Progress, int]:
-        """Rows can be computed one by one but not together: a sum outgrew its type, and its group is lost."""
+        """Rows can be computed one by one but not together: a group that cannot be computed is lost.
+
+        A sum of it outgrew its type, or what the query makes of its sums fails.
+        """
         kept: list[BadRow] = []
 
         def keep(groups: list[BadRow]) -> None:
@@ -366,18 +355,3 @@ class ContinuousWork:
 
 def _of(offsets: SourceOffsets | None, key: str) -> Offset | None:
     return offsets.get(key) if offsets is not None else None
-
-
-def data_error(exc: BaseException) -> bool:
-    """Whether a row of the input, rather than the machine or the program, made Spark fail."""
-    if isinstance(exc, SumOverflowError):
-        return True
-    cause: BaseException | None = exc
-    while cause is not None:
-        if of_statement(cause) or FAILED in str(cause):
-            return False
-        cause = cause.__cause__
-    condition = error_condition(exc) or ""
-    if condition.startswith(_OF_ROWS) and condition not in _OF_FILES:
-        return True
-    return any(state.startswith(_DATA_EXCEPTION) for state in error_states(exc))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
+from velostream.runtime.data_errors import data_error, maybe_data_error
 from velostream.runtime.gateway import SPARK_HOME
-from velostream.runtime.work import data_error
 
 
 @cache
@@ -59,3 +59,51 @@ def test_a_statement_that_spark_refuses_is_not_a_rows_fault():
     wrapped = RuntimeError("refused")
     wrapped.__cause__ = refused
     assert not data_error(wrapped)
+
+
+class Thrown(Exception):
+    """What Java threw, as far as these tests need it: its text, with the stack and the causes."""
+
+    def __init__(self, text: str, cause: str | None = None) -> None:
+        caused = f"\nCaused by: {cause}\n\tat X.java" if cause is not None else ""
+        super().__init__(f"Job aborted due to stage failure: Task 0 in stage 1.0 failed: {text}{caused}")
+        self.java_exception = object()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.lang.IllegalArgumentException: requirement failed: Illegal sequence boundaries: 1 to 2 by 0",
+        "java.util.regex.PatternSyntaxException: Unclosed group near index 4",
+        "java.lang.StackOverflowError",
+        "java.nio.charset.MalformedInputException: Input length = 1",
+        "java.net.URISyntaxException: Illegal character",
+        "org.apache.spark.SparkUpgradeException: [INCONSISTENT_BEHAVIOR_CROSS_VERSION] SQLSTATE: 42K0B",
+        "java.lang.NullPointerException: [INTERNAL_ERROR] SQLSTATE: XX000",
+    ],
+)
+def test_errors_without_a_name_may_be_a_rows_fault(text):
+    assert not data_error(Thrown(text))
+    assert maybe_data_error(Thrown(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.lang.OutOfMemoryError: Java heap space",
+        "java.io.IOException: No space left on device",
+        "java.net.ConnectException: Connection refused",
+        "org.apache.kafka.common.errors.TimeoutException: expired",
+        "org.apache.spark.shuffle.FetchFailedException: lost",
+        "org.apache.spark.TaskKilledException",
+        "java.util.concurrent.TimeoutException: Futures timed out",
+        "org.apache.spark.SparkException: [X] SQLSTATE: 58030",
+    ],
+)
+def test_errors_of_machines_are_not(text):
+    assert not maybe_data_error(Thrown(text))
+    assert not maybe_data_error(Thrown("org.apache.spark.SparkException: task failed", cause=text))
+
+
+def test_errors_that_java_did_not_throw_are_not():
+    assert not maybe_data_error(RuntimeError("java.lang.IllegalArgumentException"))
