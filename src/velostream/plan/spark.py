@@ -21,7 +21,7 @@ from velostream.model.failures import TRACEBACK, conditions, plain, root_cause, 
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -161,11 +161,12 @@ def _hint(cause: str) -> str | None:
 
 def error_condition(exc: BaseException) -> str | None:
     """Spark's name for the innermost error it reports, such as DIVIDE_BY_ZERO."""
-    names = conditions(error_text(exc))
-    found = [name for name in names if name not in {"FAILED_READ_FILE.NO_HINT", "INTERNAL_ERROR"}]
-    if not found and (given := getattr(exc, "getCondition", None)) is not None:
+    around = {"FAILED_READ_FILE.NO_HINT", "INTERNAL_ERROR", None}
+    found = [name for name in conditions(error_text(exc)) if name not in around]
+    if not found:
         # What a Python function raised is told without Spark's name for it.
-        return str(given()) if given() is not None else None
+        given = [each.getCondition() for each in _chain(exc) if hasattr(each, "getCondition")]
+        found = [name for name in given if name not in around]
     return found[-1] if found else None
 
 
@@ -184,13 +185,19 @@ def of_statement(exc: BaseException) -> bool:
 def error_text(exc: BaseException | None) -> str:
     """All that is said about an error: by itself, by what caused it, and by Java with its stack."""
     parts: list[str] = []
+    for each in _chain(exc):
+        # With a stack only where Spark is asked for it; the text that was taken when it was raised has all.
+        parts += [_own_text(each), getattr(each, "_stackTrace", None) or ""]
+    return "\n".join(part for part in parts if part)
+
+
+def _chain(exc: BaseException | None) -> Iterator[BaseException]:
+    """An exception and what caused it, from outside in."""
     seen: set[int] = set()
     while exc is not None and id(exc) not in seen:
         seen.add(id(exc))
-        # With a stack only where Spark is asked for it; the text that was taken when it was raised has all.
-        parts += [_own_text(exc), getattr(exc, "_stackTrace", None) or ""]
+        yield exc
         exc = getattr(exc, "_cause", None) or exc.__cause__
-    return "\n".join(part for part in parts if part)
 
 
 def _own_text(exc: BaseException) -> str:
