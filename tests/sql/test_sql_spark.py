@@ -170,7 +170,7 @@ def test_the_list_of_functions_is_that_of_this_spark(spark: SparkSession) -> Non
     registered = {row.function for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
     ours = set(functions())
     assert {name for name in registered if name.isidentifier()} - ours <= {
-        "and", "or", "not", "in", "between", "when", "case", "cast",
+        "and", "or", "not", "in", "between", "when", "case", "cast", "measure",
         "reflect", "java_method", "try_reflect", "from_protobuf", "to_protobuf",
         "range", "collations", "sql_keywords", "python_worker_logs",
     }  # fmt: skip

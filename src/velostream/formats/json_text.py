@@ -66,8 +66,16 @@ def plain_text(value: Any) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, timedelta):
-        return f"{value.total_seconds()}s"
+        return _seconds_text(value)
     return str(value)
+
+
+def _seconds_text(value: timedelta) -> str:
+    """Seconds with every digit, as Protobuf writes a Duration in JSON."""
+    micros = value // timedelta(microseconds=1)
+    whole, rest = divmod(abs(micros), 1_000_000)
+    digits = f".{rest:06}".rstrip("0") if rest else ""
+    return f"{'-' if micros < 0 else ''}{whole}{digits}s"
 
 
 def _float_text(value: float) -> str:

@@ -20,6 +20,7 @@ _NAMES: dict[pa.DataType, str] = {
     pa.large_binary(): "BINARY",
     pa.date32(): "DATE",
     pa.null(): "STRING",
+    pa.duration("us"): "INTERVAL DAY TO SECOND",
 }
 
 

@@ -23,13 +23,13 @@ from velostream.plan.planner import LAST_PER_KEY, refuse_later_features
 from velostream.plan.resolve import conjuncts
 from velostream.plan.steps import Step, StepKind
 from velostream.sql.naming import relation_told
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from velostream.model.statements import Query
 
-SPARK = "spark"
 FROM = "__from"
 """Hidden column: when the row comes, in microseconds; null where it is there from the beginning."""
 RESULT = "__result"

@@ -15,13 +15,13 @@ from sqlglot import exp, parse_one
 from velostream.errors import UnsupportedError
 from velostream.plan.groups import NeedsColumns
 from velostream.plan.resolve import conjuncts
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from velostream.model.statements import Query
 
-SPARK = "spark"
 Columns = Mapping[str, str]
 """The columns of a relation and their types, as DDL."""
 _FORM = "FROM a ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts"

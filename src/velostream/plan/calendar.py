@@ -9,6 +9,7 @@ from sqlglot import exp, parse_one
 
 from velostream.errors import UnsupportedError
 from velostream.model.statements import WindowKind
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from velostream.model.statements import WindowSpec
@@ -31,7 +32,7 @@ def calendar_bounds(spec: WindowSpec, time: exp.Expr, zone: str) -> tuple[exp.Ex
             f'"time.zone" is not followed by {spec.kind} windows, whose length is fixed',
             hint="leave it out, or use a tumbling window",
         )
-    at = time.sql(dialect="spark")
+    at = time.sql(dialect=SPARK)
     local = at if zone == UTC else f"from_utc_timestamp({at}, '{zone}')"
     if spec.months is not None:
         number = f"((year({local}) - 1970) * 12 + month({local}) - 1)"
@@ -56,13 +57,13 @@ def calendar_bounds(spec: WindowSpec, time: exp.Expr, zone: str) -> tuple[exp.Ex
     passed = f"(unix_micros({at}) - unix_micros({midnight}))"
     first = f"(unix_micros({at}) - pmod({passed}, {size}L))"
     return (
-        parse_one(f"timestamp_micros({first})", dialect="spark"),
-        parse_one(f"least(timestamp_micros({first} + {size}L), {next_midnight})", dialect="spark"),
+        parse_one(f"timestamp_micros({first})", dialect=SPARK),
+        parse_one(f"least(timestamp_micros({first} + {size}L), {next_midnight})", dialect=SPARK),
     )
 
 
 def _instants(dates: tuple[str, str], zone: str) -> tuple[exp.Expr, exp.Expr]:
-    start, end = (parse_one(_instant(date, zone), dialect="spark") for date in dates)
+    start, end = (parse_one(_instant(date, zone), dialect=SPARK) for date in dates)
     return start, end
 
 

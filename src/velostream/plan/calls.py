@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.sql.functions import CLOCK, functions, is_aggregate, is_deterministic
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,7 @@ def call_name(node: exp.Expr) -> str | None:
     if isinstance(node, exp.AnonymousAggFunc):
         return str(node.this).lower()
     if isinstance(node, exp.Func):
-        text: str = node.sql(dialect="spark")
+        text: str = node.sql(dialect=SPARK)
         return text.split("(", 1)[0].strip().lower()
     return None
 
@@ -35,11 +36,21 @@ def aggregate_call(node: exp.Expr) -> bool:
     return False
 
 
-def over_window(call: exp.Expr) -> bool:
-    """Whether a function is called over a window, with FILTER or IGNORE NULLS around it if need be."""
-    while isinstance(call.parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) and call.arg_key == "this":
+AROUND = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+"""What may stand around a call and belongs to it."""
+
+
+def whole_call(call: exp.Expr) -> exp.Expr:
+    """The call with FILTER, WITHIN GROUP and IGNORE NULLS, if they are around it."""
+    while isinstance(call.parent, AROUND) and call.arg_key == "this":
         call = call.parent
-    return isinstance(call.parent, exp.Window) and call.arg_key == "this"
+    return call
+
+
+def over_window(call: exp.Expr) -> bool:
+    """Whether a function is called over a window."""
+    whole = whole_call(call)
+    return isinstance(whole.parent, exp.Window) and whole.arg_key == "this"
 
 
 def generator_call(node: exp.Expr) -> bool:
@@ -49,12 +60,12 @@ def generator_call(node: exp.Expr) -> bool:
 
 
 def aggregates_in(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """The outermost aggregate calls of a tree, FILTER included, not looking into subqueries."""
+    """The outermost aggregate calls of a tree, whole, not looking into subqueries."""
     stack = [tree]
     while stack:
         node = stack.pop()
         if aggregate_call(node):
-            yield node.parent if isinstance(node.parent, exp.Filter) else node
+            yield whole_call(node)
             continue
         if node is not tree and isinstance(node, exp.Query):
             continue

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal
 from sqlglot import exp
 
 from velostream.plan.calls import call_name, clock_call, volatile_calls
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SPARK = "spark"
 Kind = Literal["time", "seconds"]
 
 SECOND = 1_000_000

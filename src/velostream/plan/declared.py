@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.sql.naming import is_star
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ def declared_columns(tree: exp.Query, names: Sequence[str], casts: Sequence[str 
 
 def _named(values: Sequence[exp.Expr], names: Sequence[str], casts: Sequence[str | None]) -> list[exp.Expr]:
     return [
-        exp.alias_(value if cast is None else exp.cast(value, cast, dialect="spark"), name, quoted=True)
+        exp.alias_(value if cast is None else exp.cast(value, cast, dialect=SPARK), name, quoted=True)
         for value, name, cast in zip(values, names, casts, strict=True)
     ]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.plan.calls import generator_call, has_aggregates
-from velostream.plan.groups import NeedsColumns, group_expressions
+from velostream.plan.groups import NeedsColumns, group_expressions, several_groupings
 from velostream.plan.joining import join_relation, semi_join, where_keys
 from velostream.plan.nodes import Each, Keyed, Node, Scan, Side
 from velostream.plan.resolve import Joined, NoKeysError, conjuncts, rewritten
@@ -19,11 +19,11 @@ from velostream.plan.sets import set_operation
 from velostream.plan.steps import Step, StepKind
 from velostream.plan.stepwise import ordered_totally, unstable_calls
 from velostream.sql.naming import told
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-SPARK = "spark"
 CTEs = dict[str, tuple[exp.Expr, "CTEs"]]
 _UNKNOWN_CLAUSES = ("laterals", "pivots", "sample", "connect", "match", "into", "kind", "windows", "prewhere")
 _ORDERINGS = ("order", "sort", "cluster", "distribute")
@@ -285,10 +285,7 @@ class Derivation:
         group = rest.args.get("group")
         if group is None:
             return self._everything(node, rest, names, "its aggregates look at all rows")
-        several = (exp.Rollup, exp.Cube, exp.GroupingSets)
-        if any(group.args.get(n) for n in ("grouping_sets", "cube", "rollup", "totals")) or any(
-            isinstance(each, several) for each in group.expressions
-        ):
+        if several_groupings(rest):
             raise NoKeysError("ROLLUP, CUBE and GROUPING SETS look at all rows")
         keys = group_expressions(rest)
         rest.set("group", exp.Group(expressions=[key.copy() for key in keys]))

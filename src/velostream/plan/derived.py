@@ -15,11 +15,10 @@ from velostream.plan.plans import GroupsPlan, Plan, RowsPlan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.steps import Step, StepKind
 from velostream.sql.naming import told
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-SPARK = "spark"
 
 
 def derived_plan(tree: exp.Query, key: tuple[str, ...], columns: Mapping[str, Sequence[str] | None]) -> Plan:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parse_one
 
 from velostream.plan.resolve import conjuncts
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,5 +25,5 @@ def detail_sql(tree: exp.Select, keys: Sequence[exp.Expr], time: str, position: 
             select = select.where(each.copy(), copy=False)
     items = [exp.alias_(key.copy(), f"__k{number}") for number, key in enumerate(keys[:-2], start=1)]
     for text, name in ((time, "__time"), (position, "__position"), (row, "__row")):
-        items.append(exp.alias_(parse_one(text, dialect="spark"), name))
-    return str(select.select(*items).sql(dialect="spark"))
+        items.append(exp.alias_(parse_one(text, dialect=SPARK), name))
+    return str(select.select(*items).sql(dialect=SPARK))

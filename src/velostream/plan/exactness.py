@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from sqlglot import exp
 
 from velostream.errors import SqlError, TypeMismatchError
 from velostream.plan.calls import aggregates_in
-from velostream.plan.spark import query_schema, show_empty
+from velostream.plan.spark import query_types, show_empty
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
 
 def refuse_cut_digits(spark: SparkSession, tree: exp.Expr, views: Mapping[str, pa.Schema]) -> None:
@@ -59,31 +61,33 @@ def _check(
     for name in dropped:
         probe.set(name, None)
     try:
-        schema = query_schema(spark, probe.sql(dialect="spark"))
+        types = query_types(spark, probe.sql(dialect=SPARK))
     except SqlError:
         # Correlated or otherwise not analysable by itself: Spark's own analysis of the whole decides.
         return
     for number, node in enumerate(nodes):
-        _check_one(node, *(schema.field(f"{part}{number}").type for part in "lrv"))
+        _check_one(node, *(types[f"{part}{number}"].dataType for part in "lrv"))
 
 
-def _check_one(node: exp.Binary, left: pa.DataType, right: pa.DataType, result: pa.DataType) -> None:
-    if not pa.types.is_decimal(result):
+def _check_one(node: exp.Binary, left: DataType, right: DataType, result: DataType) -> None:
+    from pyspark.sql.types import DecimalType
+
+    if not isinstance(result, DecimalType):
         return
     scales = [_scale(left), _scale(right)]
     needed = sum(scales) if isinstance(node, exp.Mul) else max(scales)
     if result.scale >= needed:
         return
-    text = node.sql(dialect="spark")
+    text = node.sql(dialect=SPARK)
     half = max(1, 37 // 2)
     raise TypeMismatchError(
         f"the result of {text} would lose digits: it needs {needed} after the point and has room for "
         f"{result.scale}",
-        detail=f"{left} {node.key} {right} gives {result}",
+        detail=f"{left.simpleString()} {node.key} {right.simpleString()} gives {result.simpleString()}",
         hint=f"cast the operands to what they hold, for example "
-        f"CAST({node.left.sql(dialect='spark')} AS DECIMAL({half},{min(scales[0], 6)}))",
+        f"CAST({node.left.sql(dialect=SPARK)} AS DECIMAL({half},{min(scales[0], 6)}))",
     )
 
 
-def _scale(kind: pa.DataType) -> int:
-    return int(kind.scale) if pa.types.is_decimal(kind) else 0
+def _scale(kind: DataType) -> int:
+    return int(getattr(kind, "scale", 0))

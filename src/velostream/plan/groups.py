@@ -7,13 +7,12 @@ from sqlglot import exp
 from velostream.errors import UnsupportedError
 from velostream.model.tables import HIDDEN, SHOWN
 from velostream.plan.aggregates import Aggregate, Finish, Merge, decompose
-from velostream.plan.calls import aggregates_in, has_aggregates
+from velostream.plan.calls import aggregates_in, generator_call, has_aggregates
 from velostream.plan.plans import EVERYTHING, ROWS, GroupsPlan, Output
 from velostream.plan.shape import why_not_input
 from velostream.plan.steps import Step, StepKind
 from velostream.sql.naming import called, told
-
-SPARK = "spark"
+from velostream.sql.spark_text import SPARK
 
 
 class NeedsColumns(Exception):  # noqa: N818
@@ -28,16 +27,25 @@ def groups_apply(select: exp.Select) -> bool:
         return False
     if any(part.find(exp.Window) or part.find(exp.Query) for part in _result_parts(select)):
         return False
-    group = select.args.get("group")
-    if group is not None and any(group.args.get(n) for n in ("grouping_sets", "cube", "rollup", "totals")):
+    if several_groupings(select):
         return False
-    if group is not None and any(isinstance(e, (exp.Rollup, exp.Cube)) for e in group.expressions):
+    if any(generator_call(call) for item in select.selects for call in item.find_all(exp.Func)):
         return False
     if select.args.get("distinct"):
         return not has_aggregates(select) and not isinstance(
             select.args["distinct"].args.get("on"), exp.Tuple
         )
     return has_aggregates(select)
+
+
+def several_groupings(select: exp.Select) -> bool:
+    """Whether a row counts in several groups: GROUPING SETS, CUBE, ROLLUP."""
+    group = select.args.get("group")
+    if group is None:
+        return False
+    if any(group.args.get(name) for name in ("grouping_sets", "cube", "rollup", "totals")):
+        return True
+    return any(isinstance(each, (exp.Rollup, exp.Cube, exp.GroupingSets)) for each in group.expressions)
 
 
 def _result_parts(select: exp.Select) -> list[exp.Expr]:

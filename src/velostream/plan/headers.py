@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp, parse_one
 
+from velostream.sql.spark_text import SPARK
+
 if TYPE_CHECKING:
     from velostream.model.statements import Query
 
@@ -36,8 +38,8 @@ def _replaced(node: exp.Expr) -> exp.Expr:
     words = _called(node)
     if words is None:
         return node
-    text = words.format(*(each.sql(dialect="spark") for each in node.expressions))
-    value = parse_one(text, dialect="spark")
+    text = words.format(*(each.sql(dialect=SPARK) for each in node.expressions))
+    value = parse_one(text, dialect=SPARK)
     if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
         # The column is called what was written, as Spark would.
         said = ", ".join(each.name for each in node.expressions)

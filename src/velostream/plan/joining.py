@@ -13,11 +13,11 @@ from velostream.plan.nodes import INNER, Keyed, Node, Side
 from velostream.plan.resolve import Joined, NoKeysError, columns_of, conjuncts, rewritten, with_fields
 from velostream.plan.steps import Step, StepKind
 from velostream.sql.naming import told
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from velostream.plan.derive import CTEs, Derivation
 
-SPARK = "spark"
 _LEFT, _RIGHT = "__l", "__r"
 _KINDS = {
     ("", ""): "JOIN",

@@ -23,6 +23,7 @@ from velostream.plan.nodes import Keyed, Node, walk
 from velostream.plan.plans import POSITION_KEPT, Plan, RowsPlan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.steps import Step, StepKind
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from velostream.plan.plans import GroupsPlan
     from velostream.plan.resolve import Joined
 
-SPARK = "spark"
 POSITION = "_position"
 _STREAM_LEFT = {"JOIN", "LEFT JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"}
 _STREAM_RIGHT = {"JOIN", "RIGHT JOIN"}

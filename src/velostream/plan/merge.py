@@ -186,6 +186,10 @@ def _value(aggregate: Aggregate, state: pa.Table, kind: pa.DataType) -> pa.Chunk
 
 
 def _average(total: pa.ChunkedArray, count: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_duration(kind):
+        pairs = zip(total.cast(pa.int64()).to_pylist(), count.to_pylist(), strict=True)
+        micros = [_divide_half_up(s, n) if n else None for s, n in pairs]
+        return pa.chunked_array([pa.array(micros, pa.int64()).cast(kind)])
     if not pa.types.is_decimal(kind):
         divisor = pc.if_else(pc.equal(count, 0), pa.scalar(None, count.type), count)
         # Past 2^53 not every integer is a double: as in Spark, the nearest one stands for it.

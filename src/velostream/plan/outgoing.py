@@ -9,6 +9,7 @@ from sqlglot import exp, parse_one
 
 from velostream.errors import UnsupportedError
 from velostream.model.changes import HEADERS
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from velostream.model.statements import Query
@@ -42,12 +43,12 @@ def with_outgoing_headers(query: Query, *, incoming: bool) -> Query:
             items.append(item)
             continue
         found += 1
-        name = call.expressions[0].sql(dialect="spark")
+        name = call.expressions[0].sql(dialect=SPARK)
         if call.name.lower() == "remove_header":
             headers = _WITHOUT.format(headers=headers, name=name)
             continue
         value = call.expressions[1]
-        headers = _WITH.format(headers=headers, name=name, value=value.sql(dialect="spark"))
+        headers = _WITH.format(headers=headers, name=name, value=value.sql(dialect=SPARK))
         if isinstance(item, exp.Alias):
             items.append(exp.alias_(value.copy(), item.alias, quoted=True))
     if found != len(calls):
@@ -56,7 +57,7 @@ def with_outgoing_headers(query: Query, *, incoming: bool) -> Query:
             hint="put a condition into the value: SET_HEADER('k', CASE WHEN … THEN … END)",
             location=query.location,
         )
-    items.append(exp.alias_(parse_one(headers, dialect="spark"), HEADERS, quoted=True))
+    items.append(exp.alias_(parse_one(headers, dialect=SPARK), HEADERS, quoted=True))
     tree.set("expressions", items)
     return replace(query, tree=tree)
 

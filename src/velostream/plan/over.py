@@ -19,7 +19,6 @@ from velostream.plan.groups import NeedsColumns
 from velostream.plan.over_calls import plain_calls
 from velostream.plan.over_clauses import (
     RUNNING,
-    SPARK,
     WHOLE,
     by_time,
     column_name,
@@ -32,6 +31,7 @@ from velostream.plan.over_clauses import (
 from velostream.plan.plans import OverPlan, Reach
 from velostream.plan.resolve import conjuncts
 from velostream.plan.steps import Step, StepKind
+from velostream.sql.spark_text import SPARK
 from velostream.sql.windows import interval_duration
 
 if TYPE_CHECKING:

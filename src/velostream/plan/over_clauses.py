@@ -15,13 +15,13 @@ from velostream.plan.calls import aggregates_in, call_name, generator_call, has_
 from velostream.plan.clock import has_clock
 from velostream.plan.event_time import EVENT_TIME
 from velostream.sql.dialect import BUFFER
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from velostream.model.options import CommonOptions
     from velostream.model.statements import Query
     from velostream.model.windows import EventTime
 
-SPARK = "spark"
 RUNNING = frozenset({"row_number", "rank", "dense_rank"})
 """Functions that look at all rows before."""
 WHOLE = frozenset({"ntile", "percent_rank", "cume_dist"})

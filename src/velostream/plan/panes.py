@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parse_one
 
 from velostream.plan.detail import SLIDING
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from velostream.plan.plans import GroupsPlan
-
-_SPARK = "spark"
 
 
 def pane_sql(plan: GroupsPlan) -> str | None:
@@ -27,16 +26,17 @@ def pane_sql(plan: GroupsPlan) -> str | None:
     windowing = plan.windowing
     if windowing is None or not windowing.advance or windowing.size % windowing.advance or not plan.mergeable:
         return None
-    select = parse_one(plan.partial_sql, dialect=_SPARK)
+    select = parse_one(plan.partial_sql, dialect=SPARK)
     laterals = select.args.get("laterals") or []
     own = [lateral for lateral in laterals if lateral.alias == SLIDING]
-    series = own[0].find(exp.GenerateSeries) if len(own) == 1 else None
+    calls = own[0].find_all(exp.Anonymous) if len(own) == 1 else ()
+    series = next((call for call in calls if call.name.lower() == "sequence"), None)
     if series is None:
         return None
-    last = series.args["end"]
+    last = series.expressions[1]
     select.set("laterals", [lateral for lateral in laterals if lateral is not own[0]])
 
     def swap(node: exp.Expr) -> exp.Expr:
         return exp.paren(last) if isinstance(node, exp.Column) and node.table == SLIDING else node
 
-    return select.transform(swap).sql(dialect=_SPARK)
+    return select.transform(swap).sql(dialect=SPARK)

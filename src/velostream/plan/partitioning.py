@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.errors import UnknownNameError, UnsupportedError, did_you_mean
-from velostream.plan.groups import SPARK, group_expressions, groups_apply
+from velostream.plan.groups import group_expressions, groups_apply
 from velostream.sql.naming import column
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Collection

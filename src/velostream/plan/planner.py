@@ -22,6 +22,7 @@ from velostream.plan.plans import GONE, Plan, RecomputePlan, RowsPlan, UpsertPla
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.shape import plain_column, why_not_stateless
 from velostream.plan.steps import Step, StepKind
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["POSITION", "NeedsColumns", "plan_query"]
 
-SPARK = "spark"
 POSITION = "_position"
 """System column that orders the rows of a source; asked of it where a later row replaces an earlier one."""
 
@@ -57,6 +57,7 @@ def plan_query(
     replace earlier ones, where the query takes rows as they are.
     """
     refuse_later_features(query)
+    _refuse_samples(query.tree)
     if not query.sources:
         return _over_tables(query, key, columns or {})
     tree = query.tree
@@ -89,11 +90,7 @@ def _over_tables(
     """Tables can be looked up by any column, so that most queries follow the keys that a change touches."""
     tree = query.tree
     single = len(query.tables) == 1
-    if single:
-        _refuse_volatile(tree)
-    volatile = next(volatile_calls(tree), None)
-    if volatile is not None:
-        return recompute(tree, f"{volatile}() answers differently each time")
+    _refuse_volatile(tree)
     reason = why_not_stateless(tree) if single else "it reads several tables"
     if reason is None:
         return _upsert(tree, key) if key else _rows(tree)
@@ -145,6 +142,16 @@ def _refuse_volatile(tree: exp.Expr) -> None:
             hint="keep the value in the data; _timestamp is when a row came; "
             "CREATE TABLE follows filters such as ts > now() - INTERVAL 1 HOUR",
         )
+
+
+def _refuse_samples(tree: exp.Expr) -> None:
+    """A sample by chance is another one whenever it is drawn; so many ROWS are a LIMIT."""
+    for sample in tree.find_all(exp.TableSample):
+        if not sample.args.get("size"):
+            raise UnsupportedError(
+                f"{sample.sql(dialect=SPARK).strip()} draws other rows each time it is computed",
+                hint="choose rows by what they hold, such as WHERE pmod(xxhash64(id), 100) < 10",
+            )
 
 
 def _rows(tree: exp.Query) -> RowsPlan:

@@ -9,6 +9,7 @@ from sqlglot import exp
 from velostream.formats.spark_types import literal
 from velostream.plan.calls import volatile_calls
 from velostream.plan.shape import one_row_each, why_not_stateless
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,9 +51,9 @@ def why_not_by_row(query: Query) -> str | None:
 
 def row_expression(select: exp.Select, names: Sequence[str]) -> RowExpression:
     """The query, in which no `*` is left, as an expression; `names` are those of the result's columns."""
-    values = (item.unalias().sql(dialect="spark") for item in select.selects)
+    values = (item.unalias().sql(dialect=SPARK) for item in select.selects)
     fields = ", ".join(f"{literal(name)}, {value}" for name, value in zip(names, values, strict=True))
     where = select.args.get("where")
-    condition = where.this.sql(dialect="spark") if where is not None else "true"
+    condition = where.this.sql(dialect=SPARK) if where is not None else "true"
     sql = f"named_struct('{ROW}', CASE WHEN {condition} THEN named_struct({fields}) END)"
     return RowExpression(sql, select.args["from_"].this.alias_or_name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from velostream.model.durations import format_duration
 from velostream.plan.plans import GroupsPlan, OverPlan, RecomputePlan, UpsertPlan
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -174,7 +175,7 @@ def of_rows(live: LiveRows, plan: Plan, keeping: Keeping) -> Remembered:
 def _unmerged(plan: Plan) -> str:
     if not isinstance(plan, GroupsPlan):
         return ""
-    return ", ".join(each.call.sql(dialect="spark") for each in plan.aggregates if not each.mergeable)
+    return ", ".join(each.call.sql(dialect=SPARK) for each in plan.aggregates if not each.mergeable)
 
 
 def warnings(found: Sequence[Remembered | None]) -> tuple[str, ...]:

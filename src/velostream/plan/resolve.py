@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.sql.naming import WRITTEN
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -38,7 +39,7 @@ class Joined:
             if written.casefold() == name
         ]
         if len(found) > 1:
-            raise NoKeysError(f"{column.sql(dialect='spark')} is ambiguous")
+            raise NoKeysError(f"{column.sql(dialect=SPARK)} is ambiguous")
         return found[0] if found else None
 
     def written(self, column: exp.Column) -> str:
@@ -96,7 +97,7 @@ def rewritten(
         if found is None:
             if not node.table and node.name.casefold() in aliases:
                 return node
-            raise NoKeysError(f"the column {node.sql(dialect='spark')} is not one of its relations")
+            raise NoKeysError(f"the column {node.sql(dialect=SPARK)} is not one of its relations")
         column = exp.column(found[1], table=qualifier, quoted=True)
         column.meta[WRITTEN] = joined.written(node)
         return with_fields(column, joined.fields(node))

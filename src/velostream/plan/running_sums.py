@@ -12,10 +12,11 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from velostream.sql.spark_text import SPARK
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SPARK = "spark"
 _LEAST = 8
 """Frames of fewer rows are as well added up."""
 _ADDED = 10
@@ -25,20 +26,20 @@ _MOST = 38
 
 def summed(sql: str) -> list[str]:
     """What the sums and counts of a SELECT that may be replaced are of; their types have to be known."""
-    select = sqlglot.parse_one(sql, dialect=_SPARK)
-    return [_argument(window).sql(dialect=_SPARK) for window, _ in _windows(select)]
+    select = sqlglot.parse_one(sql, dialect=SPARK)
+    return [_argument(window).sql(dialect=SPARK) for window, _ in _windows(select)]
 
 
 def with_running_sums(sql: str, types: Mapping[str, pa.DataType]) -> str:
     """The SELECT over one view with its sums over the last rows taken from running ones; the same values."""
-    select = sqlglot.parse_one(sql, dialect=_SPARK)
+    select = sqlglot.parse_one(sql, dialect=SPARK)
     assert isinstance(select, exp.Select)
     view = select.args["from_"].this
     alias = view.alias_or_name
     inner: list[exp.Expr] = []
     for window, rows in _windows(select):
         argument = _argument(window)
-        made = _Difference(window, argument, types[argument.sql(dialect=_SPARK)], rows, alias, len(inner))
+        made = _Difference(window, argument, types[argument.sql(dialect=SPARK)], rows, alias, len(inner))
         value = made.value()
         if value is not None:
             inner += made.running
@@ -52,7 +53,7 @@ def with_running_sums(sql: str, types: Mapping[str, pa.DataType]) -> str:
             this=exp.Subquery(this=below, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         ),
     )
-    return str(select.sql(dialect=_SPARK))
+    return str(select.sql(dialect=SPARK))
 
 
 def _windows(select: exp.Expr) -> list[tuple[exp.Window, int]]:
@@ -101,13 +102,13 @@ class _Difference:
             return _parsed(self._count())
         decimal = isinstance(kind, pa.Decimal128Type)
         if isinstance(call, exp.Sum) and pa.types.is_integer(kind):
-            whole = f"CAST({self._argument.sql(dialect=_SPARK)} AS DECIMAL(19,0))"
+            whole = f"CAST({self._argument.sql(dialect=SPARK)} AS DECIMAL(19,0))"
             return self._where_some(f"CAST({self._less(f'SUM({whole})')} AS BIGINT)")
         if not decimal or kind.precision + _ADDED + 1 > _MOST:
             return None
         precision, scale = kind.precision, kind.scale
         total = f"CAST({{}} AS DECIMAL({precision + _ADDED},{scale}))"
-        text = f"SUM({self._argument.sql(dialect=_SPARK)})"
+        text = f"SUM({self._argument.sql(dialect=SPARK)})"
         if isinstance(call, exp.Sum):
             return self._where_some(total.format(self._less(text)))
         # So many digits that the quotient is never rounded to a half that it is not.
@@ -122,12 +123,12 @@ class _Difference:
         return _parsed(f"CASE WHEN {self._count()} > 0 THEN {text} END")
 
     def _count(self) -> str:
-        return self._less(f"COUNT({self._argument.sql(dialect=_SPARK)})")
+        return self._less(f"COUNT({self._argument.sql(dialect=SPARK)})")
 
     def _less(self, aggregate: str) -> str:
         """A running aggregate less what it was before the frame."""
-        names = {item.this.this.sql(dialect=_SPARK): item.alias for item in self.running}
-        key = _parsed(aggregate).sql(dialect=_SPARK)
+        names = {item.this.this.sql(dialect=SPARK): item.alias for item in self.running}
+        key = _parsed(aggregate).sql(dialect=SPARK)
         if key not in names:
             name = f"__run{self._number + len(self.running) + 1}"
             over = self._over("ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW")
@@ -137,10 +138,10 @@ class _Difference:
         return f"({column} - COALESCE(LAG({column}, {self._rows}) {self._over('')}, 0))"
 
     def _over(self, frame: str) -> str:
-        keys = ", ".join(each.sql(dialect=_SPARK) for each in self._window.args.get("partition_by") or [])
-        order = self._window.args["order"].sql(dialect=_SPARK)
+        keys = ", ".join(each.sql(dialect=SPARK) for each in self._window.args.get("partition_by") or [])
+        order = self._window.args["order"].sql(dialect=SPARK)
         return f"OVER ({f'PARTITION BY {keys} ' if keys else ''}{order} {frame})"
 
 
 def _parsed(text: str) -> exp.Expr:
-    return sqlglot.parse_one(text, dialect=_SPARK)
+    return sqlglot.parse_one(text, dialect=SPARK)

@@ -12,7 +12,10 @@ _REMEMBERING = ("distinct", "limit", "offset", "order", "sort", "cluster", "dist
 def why_not_stateless(tree: exp.Expr) -> str | None:
     """None when each output row depends on one input row alone; else the first thing that says otherwise."""
     if isinstance(tree, exp.Subquery):
-        return why_not_stateless(tree.this)
+        for name in ("limit", "offset", "order"):
+            if tree.args.get(name):
+                return f"{name.upper()} looks at all rows"
+        return why_not_ctes(tree) or why_not_stateless(tree.this)
     if isinstance(tree, exp.Union):
         return _why_not_union(tree)
     if isinstance(tree, exp.SetOperation):
@@ -56,9 +59,23 @@ def why_not_input(select: exp.Select) -> str | None:
     if source is None:
         return "it has no FROM"
     inner = source.this
-    if isinstance(inner, exp.Subquery):
-        return why_not_ctes(select) or why_not_stateless(inner.this)
-    return why_not_ctes(select)
+    reason = _why_not_relation(inner) or why_not_ctes(select)
+    if reason is None and isinstance(inner, exp.Subquery):
+        reason = why_not_stateless(inner)
+    return reason
+
+
+def _why_not_relation(relation: exp.Expr) -> str | None:
+    if any(not pivot.args.get("unpivot") for pivot in relation.args.get("pivots") or ()):
+        return "PIVOT aggregates"
+    if relation.args.get("sample"):
+        return "TABLESAMPLE looks at all rows"
+    if relation.args.get("joins"):
+        return "a join looks at the rows of both sides"
+    named = isinstance(relation, exp.Table) and isinstance(relation.this, exp.Identifier)
+    return (
+        None if named or isinstance(relation, exp.Subquery) else "VALUES and functions have rows of their own"
+    )
 
 
 def plain_column(node: exp.Expr, alias: str) -> str | None:

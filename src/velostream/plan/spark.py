@@ -13,17 +13,21 @@ from velostream.errors import (
     SparkEndedError,
     SqlError,
     StepError,
+    TypeMismatchError,
     UnknownNameError,
     VelostreamError,
 )
 from velostream.formats.spark_types import filled
 from velostream.model.failures import TRACEBACK, conditions, plain, root_cause, states
+from velostream.plan.kept_types import collation_of, refuse_unkept, refuse_unread
+from velostream.plan.resolve import NoKeysError
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 def private_session(spark: SparkSession) -> SparkSession:
@@ -61,20 +65,60 @@ def show_empty(spark: SparkSession, views: Mapping[str, pa.Schema]) -> None:
         empty_frame(spark, schema).createOrReplaceTempView(f"`{name}`")
 
 
-def query_schema(spark: SparkSession, sql: str) -> pa.Schema:
+def query_types(spark: SparkSession, sql: str) -> StructType:
     """The columns that Spark gives the query's result; its relations must be views of the session."""
+    with translated():
+        return spark.sql(sql).schema
+
+
+def query_schema(spark: SparkSession, sql: str) -> pa.Schema:
+    """The same as a table holds them; TypeMismatchError where none can."""
+    return _kept(query_types(spark, sql))
+
+
+def followed_schema(spark: SparkSession, sql: str) -> pa.Schema:
+    """The same for rows that we compare ourselves; NoKeysError where Spark compares them differently."""
+    struct = query_types(spark, sql)
+    found = collation_of(struct)
+    if found is not None:
+        raise NoKeysError(f"{found[0]} is compared by the collation {found[1]}")
+    return _kept(struct)
+
+
+def kept_types(spark: SparkSession, sql: str) -> list[tuple[str, pa.DataType | None]]:
+    """The same column by column; None for a type that no table can hold."""
+    from pyspark.sql.types import StructType
+
+    found: list[tuple[str, pa.DataType | None]] = []
+    for field in query_types(spark, sql):
+        try:
+            kind = _kept(StructType([field])).field(0).type
+        except TypeMismatchError:
+            kind = None
+        found.append((field.name, kind))
+    return found
+
+
+def _kept(struct: StructType) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    with translated():
-        struct = spark.sql(sql).schema
+    refuse_unkept(struct)
     schema = to_arrow_schema(struct, timezone="UTC", error_on_duplicated_field_names_in_struct=False)
-    return pa.schema([pa.field(f.name, f.type, nullable=True) for f in schema])
+    return _nullable_schema(schema)
 
 
 def rows_of(spark: SparkSession, sql: str, params: dict[str, Any] | list[Any] | None = None) -> pa.Table:
     """Run a query, parameters bound as values, and bring its rows here."""
     with translated():
-        return nullable(spark.sql(sql, params).toArrow())
+        return brought(spark.sql(sql, params))
+
+
+def answer_of(spark: SparkSession, sql: str, params: dict[str, Any] | list[Any] | None = None) -> pa.Table:
+    """The same for a query of which nobody knows yet what it gives."""
+    with translated():
+        frame = spark.sql(sql, params)
+        refuse_unread(frame.schema)
+        return brought(frame)
 
 
 def observed(frame: DataFrame, names: Collection[str]) -> dict[str, int]:
@@ -88,10 +132,38 @@ def observed(frame: DataFrame, names: Collection[str]) -> dict[str, int]:
     return {name: row.get().getLong(0) for name, row in found.items() if row.isDefined()}
 
 
+def brought(frame: DataFrame) -> pa.Table:
+    """The rows of a frame, every column and every part of it nullable, as stored tables have them.
+
+    `toArrow` itself fails for a struct that is null where it has a field that never is.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    wanted = to_arrow_schema(frame.schema, timezone="UTC", error_on_duplicated_field_names_in_struct=True)
+    batches = frame._collect_as_arrow(empty_list_if_zero_records=False)  # type: ignore[operator]  # noqa: SLF001
+    return pa.Table.from_batches(batches).cast(_nullable_schema(wanted))
+
+
 def nullable(table: pa.Table) -> pa.Table:
     """The table with every column nullable, as stored tables have them."""
-    fields = [pa.field(f.name, f.type, nullable=True) for f in table.schema]
-    return table.cast(pa.schema(fields))
+    return table.cast(_nullable_schema(table.schema))
+
+
+def _nullable_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(f.name, nullable_type(f.type), nullable=True) for f in schema])
+
+
+def nullable_type(kind: pa.DataType) -> pa.DataType:
+    """The type with every part nullable: a field that is never null is null in a struct that is."""
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(nullable_type(f.type)).with_nullable(True) for f in kind])
+    if pa.types.is_map(kind):
+        item = kind.item_field
+        return pa.map_(kind.key_field, item.with_type(nullable_type(item.type)).with_nullable(True))
+    if pa.types.is_list(kind):
+        item = kind.value_field
+        return pa.list_(item.with_type(nullable_type(item.type)).with_nullable(True))
+    return kind
 
 
 class translated:  # noqa: N801

@@ -14,10 +14,11 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from velostream.sql.spark_text import SPARK
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SPARK = "spark"
 _SPARKS_OWN = 8
 """Up to so many digits Spark itself adds integers."""
 _COMPACT = 18
@@ -28,7 +29,7 @@ _ADDED = 10
 
 def with_integer_sums(sql: str, types: Mapping[str, pa.DataType]) -> str:
     """The SELECT with its columns `SUM(…)` taken from integers where their types allow; the same values."""
-    select = sqlglot.parse_one(sql, dialect=_SPARK)
+    select = sqlglot.parse_one(sql, dialect=SPARK)
     assert isinstance(select, exp.Select)
     changed = False
     for item in select.selects:
@@ -40,7 +41,7 @@ def with_integer_sums(sql: str, types: Mapping[str, pa.DataType]) -> str:
         if isinstance(summed, exp.Sum) and _fits(kind):
             item.set("this", _parts(summed.this, condition, kind.precision - _ADDED, kind.scale))
             changed = True
-    return select.sql(dialect=_SPARK) if changed else sql
+    return select.sql(dialect=SPARK) if changed else sql
 
 
 def _fits(kind: pa.DataType) -> bool:
@@ -52,8 +53,8 @@ def _fits(kind: pa.DataType) -> bool:
 
 
 def _parts(argument: exp.Expr, condition: exp.Expr | None, precision: int, scale: int) -> exp.Expr:
-    value = f"CAST({argument.sql(dialect=_SPARK)} AS DECIMAL({precision},{scale}))"
-    where = f" FILTER ({condition.sql(dialect=_SPARK)})" if condition is not None else ""
+    value = f"CAST({argument.sql(dialect=SPARK)} AS DECIMAL({precision},{scale}))"
+    where = f" FILTER ({condition.sql(dialect=SPARK)})" if condition is not None else ""
     whole = f"CAST({value} AS BIGINT)"
     high = f"CAST(SUM(SHIFTRIGHT({whole}, 32)){where} AS DECIMAL(19,0)) * 4294967296"
     low = f"CAST(SUM({whole} & 4294967295){where} AS DECIMAL(19,0))"
@@ -61,4 +62,4 @@ def _parts(argument: exp.Expr, condition: exp.Expr | None, precision: int, scale
     if scale:
         rest = f"CAST({value} - CAST({whole} AS DECIMAL({precision},{scale})) AS DECIMAL({scale},{scale}))"
         total = f"{total} + SUM({rest}){where}"
-    return sqlglot.parse_one(f"CAST({total} AS DECIMAL({precision + _ADDED},{scale}))", dialect=_SPARK)
+    return sqlglot.parse_one(f"CAST({total} AS DECIMAL({precision + _ADDED},{scale}))", dialect=SPARK)

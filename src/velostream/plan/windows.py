@@ -28,6 +28,7 @@ from velostream.plan.steps import Step, StepKind
 from velostream.sql.functions import TIME_WINDOWS, WINDOW_BOUNDS
 from velostream.sql.naming import called
 from velostream.sql.shapes import WINDOW_COLUMNS
+from velostream.sql.spark_text import SPARK
 from velostream.sql.windows import interval_duration
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | N
         advance=_micros(spec.advance) if spec.advance is not None else 0,
         span=_span(spec),
         ttl=_micros(options.state_ttl) if options.state_ttl is not None else None,
-        time=time.sql(dialect="spark"),
+        time=time.sql(dialect=SPARK),
     )
     return replace(query, tree=select, window=None), windowing
 
@@ -270,7 +271,7 @@ def _with_bounds(select: exp.Select, start: exp.Expr, end: exp.Expr) -> exp.Sele
     for item in select.selects:
         replaced = _bounded(item, start, end)
         if not isinstance(item, exp.Alias) and replaced != item:
-            name = item.name if isinstance(item, exp.Column) else item.sql(dialect="spark").lower()
+            name = item.name if isinstance(item, exp.Column) else item.sql(dialect=SPARK).lower()
             replaced = exp.alias_(replaced, name, quoted=True)
         items.append(replaced)
     select.set("expressions", items)

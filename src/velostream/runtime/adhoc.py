@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from velostream.plan.spark import arrow_frame, private_session, rows_of
+from velostream.plan.spark import answer_of, arrow_frame, private_session
 from velostream.runtime.delta.version import DeltaVersion
 from velostream.runtime.results import Result
 from velostream.serving.queries import NeedsSpark
+from velostream.sql.spark_text import SPARK
 from velostream.sql.usage import resolved
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ class AdHoc:
                 frame = arrow_frame(spark, version.snapshot())
             frame.createOrReplaceTempView(f"`{name}`")
         columns = {name: version.spec.visible for name, version in versions.items()}
-        sql = resolved(query, columns).tree.sql(dialect="spark")
+        sql = resolved(query, columns).tree.sql(dialect=SPARK)
         if not params:
-            return rows_of(spark, sql)
+            return answer_of(spark, sql)
         bound = dict(params) if isinstance(params, Mapping) else list(params)
-        return rows_of(spark, sql, bound)
+        return answer_of(spark, sql, bound)

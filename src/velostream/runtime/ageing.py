@@ -33,6 +33,7 @@ from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.timed_output import TimedOutput
 from velostream.serving.frames import corrupt
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -115,7 +116,7 @@ def open_live(
     session = private_session(spark)
     plan: RowsPlan | UpsertPlan
     if live.message_key is not None:
-        tree = parse_one(live.sql(columns), dialect="spark")
+        tree = parse_one(live.sql(columns), dialect=SPARK)
         assert isinstance(tree, exp.Select)
         plan = last_per_message_key(tree, live.message_key)
     else:
@@ -148,7 +149,7 @@ def open_or_make(store: TableStore, spec: TableSpec) -> Table:
 def _check_types(spark: SparkSession, live: LiveRows) -> None:
     """What is compared with the clock must be of a type that Spark compares as a time."""
     for bound in live.bounds:
-        text = bound.value.sql(dialect="spark")
+        text = bound.value.sql(dialect=SPARK)
         relation = f"`{live.relation}` AS `{live.alias}`"
         kind = query_schema(spark, f"SELECT {text} AS value FROM {relation}").field(0).type
         if bound.kind == "seconds":

@@ -224,7 +224,7 @@ def _forgetful(opened: Opened, aged: Ageing, query: Query) -> Opened:
     if isinstance(plan, RecomputePlan):
         reason = plan.steps[0].why.split(";")[0]
     elif isinstance(plan, GroupsPlan):
-        merged = plan.mergeable and opened.shape.ordered
+        merged = plan.mergeable and opened.shape.merges
         if not merged or not (grows or plan.subtractable(opened.shape.inexact)):
             reason = "its groups have to be computed again from all rows"
     elif not isinstance(plan, RowsPlan):
@@ -269,7 +269,7 @@ def _needs_rows(opened: Opened, sources: Mapping[str, Source], options: CommonOp
     forgets = options.state_ttl is not None and (plan.windowing is None or not plan.windowing.bounded)
     if not forgets and all(source.rereadable for source in sources.values()):
         return False
-    return plan.stream is None and not (plan.mergeable and opened.shape.ordered)
+    return plan.stream is None and not (plan.mergeable and opened.shape.merges)
 
 
 def _every_row(query: Query, sources: Mapping[str, Source], timing: Timing, options: CommonOptions) -> Ageing:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from velostream.errors import InternalError
 from velostream.plan.nodes import INNER, Both, Each, Keyed, Node, Scan, Side
-from velostream.plan.spark import arrow_frame, empty_frame, nullable, translated
+from velostream.plan.spark import arrow_frame, brought, empty_frame, translated
 from velostream.runtime.multisets import among, before, distinct, net, split_nulls, with_nulls
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ class Evaluation:
     def here(self, frame: DataFrame) -> pa.Table:
         """The rows of a frame, brought here."""
         with translated():
-            return nullable(frame.toArrow())
+            return brought(frame)
 
 
 def keys_of(rows: pa.Table, side: Side) -> pa.Table:

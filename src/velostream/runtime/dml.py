@@ -18,6 +18,7 @@ from velostream.model.statements import Delete, InsertInto, Query, Update
 from velostream.runtime.constants import Values, bound, constant_row, one_query
 from velostream.serving.rows import to_table
 from velostream.serving.store import STORAGE
+from velostream.sql.spark_text import SPARK
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
@@ -89,9 +90,7 @@ class Dml:
         items: list[exp.Expr] = []
         for field in spec.visible_schema:
             value = assigned.get(field.name, exp.column(field.name, quoted=True)).copy()
-            cast = (
-                exp.cast(value, spark_ddl(field.type), dialect="spark") if field.name in assigned else value
-            )
+            cast = exp.cast(value, spark_ddl(field.type), dialect=SPARK) if field.name in assigned else value
             items.append(exp.alias_(cast, field.name, quoted=True))
         with table.exclusive():
             new = _fitted(self._where(table, items, statement.where, params), table)

@@ -31,6 +31,7 @@ from velostream.runtime.realtime_rules import told as realtime
 from velostream.runtime.retention import told
 from velostream.runtime.timing import timed
 from velostream.secrets import redact_statement, redact_uri
+from velostream.sql.spark_text import SPARK
 from velostream.sql.usage import column_usage, resolved
 
 if TYPE_CHECKING:
@@ -314,7 +315,7 @@ def _planned(
     by_message = message_key(query, _messages(query)) if isinstance(statement, model.CreateTable) else None
     if by_message is not None and not key:
         # Whatever its columns are.
-        return Plan(query.tree.sql(dialect="spark"), steps=(LAST_PER_KEY,))
+        return Plan(query.tree.sql(dialect=SPARK), steps=(LAST_PER_KEY,))
     return plan_query(query, key, only_grows=_only_grows(statement, query), columns=_used(query, columns))
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from velostream.errors import SqlError
+from velostream.errors import SqlError, UnsupportedError
 from velostream.plan.declared import declared_columns, in_place
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.messages import message_key
-from velostream.plan.planner import NeedsColumns, plan_query, recompute_plan
+from velostream.plan.planner import NeedsColumns, plan_query, recompute, recompute_plan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.shape import one_row_each, plain_column
-from velostream.plan.spark import private_session, query_schema, show_empty
+from velostream.plan.spark import kept_types, private_session, show_empty
 from velostream.plan.windows import closing
 from velostream.runtime.ageing import LiveInput, LiveSource
 from velostream.runtime.inputs import SYSTEM_TYPES, Input, Inputs
@@ -25,11 +25,12 @@ from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.timing import Timing
 from velostream.sql.naming import column, is_star
+from velostream.sql.spark_text import SPARK
 from velostream.sql.types import spark_ddl
 from velostream.sql.usage import column_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -139,12 +140,42 @@ def planned(
     try:
         plan, shape = shape_of(spark, plan, views, own_key, wide)
     except (NoKeysError, SqlError) as exc:
-        if plan.below is None or plan.stream is not None:
-            raise
+        if query.sources:
+            raise _of_source(exc, query) from exc
         # Spark knows the types, and may see what the names alone do not tell.
-        plan = closing(recompute_plan(query, own_key, str(exc)), timing.windowing, query)
-        plan, shape = shape_of(spark, plan, views, own_key)
+        others = []
+        if plan.below is not None:
+            others.append(closing(recompute_plan(query, own_key, str(exc)), timing.windowing, query))
+        if timing.windowing is None:
+            others.append(recompute(query.tree, str(exc)))
+        plan, shape = _first_shaped(spark, others, views, own_key, exc)
     return Opened(spark, plan, shape, Inputs(spark, inputs), row_key=row_key)
+
+
+def _first_shaped(
+    spark: SparkSession,
+    plans: Sequence[Plan],
+    views: Mapping[str, pa.Schema],
+    key: tuple[str, ...],
+    failure: Exception,
+) -> tuple[Plan, ResultShape]:
+    """The first of the plans whose result can be kept."""
+    for plan in plans:
+        try:
+            return shape_of(spark, plan, views, key)
+        except (NoKeysError, SqlError) as exc:
+            failure = exc
+    raise failure
+
+
+def _of_source(error: Exception, query: Query) -> Exception:
+    if not isinstance(error, NoKeysError):
+        return error
+    return UnsupportedError(
+        f"this query cannot be kept up to date over a source: {error}",
+        hint="make a table of the source first, then a table or a SELECT over that table",
+        location=query.location,
+    )
 
 
 def schemas_of(sources: Mapping[str, Source], known: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
@@ -205,11 +236,11 @@ def _with_declared(
 ) -> Query:
     """The query with its columns as CREATE TABLE declares them, cast where they have another type."""
     show_empty(spark, views)
-    found = query_schema(spark, query.tree.sql(dialect="spark"))
+    found = kept_types(spark, query.tree.sql(dialect=SPARK))
     names = [name for name, _ in declared]
-    given = dict(zip(names, found.types, strict=False))
+    given = dict(zip(names, (kind for _, kind in found), strict=False))
     if not in_place(query.tree, len(names)):
-        given = {name: field.type for name in names for field in found if field.name.lower() == name.lower()}
+        given = {name: kind for name in names for shown, kind in found if shown.lower() == name.lower()}
     casts = [None if given.get(name) == kind else spark_ddl(kind) for name, kind in declared]
     return replace(query, tree=declared_columns(query.tree, names, casts))
 

@@ -10,6 +10,7 @@ from sqlglot import exp, parse_one
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import RowsPlan
 from velostream.runtime.pipeline import row_sql
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,7 +35,7 @@ class Origin:
 
     def frame(self) -> DataFrame | None:
         """The rows that came, as they are kept, with `_position`; None where a row stands for several."""
-        tree = parse_one(row_sql(self.pipeline.plan), dialect="spark")
+        tree = parse_one(row_sql(self.pipeline.plan), dialect=SPARK)
         if not isinstance(self.pipeline.plan, RowsPlan) or not isinstance(tree, exp.Select):
             return None
         seen = self.pipeline.inputs.seen
@@ -45,4 +46,4 @@ class Origin:
             # Their event times were seen when they came.
             seen.forget()
         place = exp.column(POSITION, table=tree.args["from_"].this.alias_or_name, quoted=True)
-        return self.pipeline.spark.sql(tree.select(place).sql(dialect="spark"))
+        return self.pipeline.spark.sql(tree.select(place).sql(dialect=SPARK))

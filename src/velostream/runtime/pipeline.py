@@ -13,7 +13,7 @@ from velostream.errors import InternalError
 from velostream.plan import merge as merging
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GONE, POSITION_KEPT, GroupsPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
-from velostream.plan.spark import arrow_frame, checked_cast, nullable, observed, rows_of, translated
+from velostream.plan.spark import arrow_frame, brought, checked_cast, observed, rows_of, translated
 from velostream.runtime.feed import DerivedFeed
 from velostream.runtime.finishing import Finisher
 from velostream.runtime.grouping import (
@@ -231,7 +231,7 @@ class Pipeline:
         self.feed.register({key: halves.plus for key, halves in changes.items()})
         with translated():
             frame = self._spark.sql(sql)
-            rows = nullable(frame.toArrow())
+            rows = brought(frame)
         self._ran(frame)
         return rows
 
@@ -400,7 +400,7 @@ class Pipeline:
         careful: bool,
     ) -> pa.Table:
         """The groups that a batch touched, as they are now; `__n` 0 where no row is left."""
-        mergeable = plan.mergeable and self._shape.ordered
+        mergeable = plan.mergeable and self._shape.merges
         if start is None and minus is None:
             return plus
         if mergeable and (minus is None or plan.subtractable(self._shape.inexact)):

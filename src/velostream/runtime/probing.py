@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 import sqlglot
 from sqlglot import exp
 
+from velostream.plan.calls import AROUND, aggregates_in, generator_call
+from velostream.sql.spark_text import SPARK
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -33,12 +36,14 @@ class Probe:
 
 def probe_of(sql: str) -> Probe | None:
     """The probe of a query, or None where there is none."""
-    tree = sqlglot.parse_one(sql, dialect="spark")
+    tree = sqlglot.parse_one(sql, dialect=SPARK)
     if not isinstance(tree, exp.Select) or any(
         value for key, value in tree.args.items() if key not in _PARTS
     ):
         return None
-    if any(tree.find(kind) for kind in (exp.Subquery, exp.Window, exp.Explode, exp.UDTF, exp.Filter)):
+    if any(node is not tree for node in tree.find_all(exp.Query, exp.Window, *AROUND)):
+        return None
+    if any(generator_call(call) for call in tree.find_all(exp.Func)):
         return None
     group = tree.args.get("group")
     values: list[exp.Expr] = []
@@ -46,13 +51,13 @@ def probe_of(sql: str) -> Probe | None:
         value = each.unalias()
         if value.is_star:
             return None
-        aggregates = list(value.find_all(exp.AggFunc))
+        aggregates = list(aggregates_in(value))
         if not aggregates:
             values.append(value)
         for aggregate in aggregates:
             values += [part for part in aggregate.iter_expressions() if not part.find(exp.Star, exp.Distinct)]
-    texts = [value.sql(dialect="spark") for value in values if not isinstance(value, exp.Literal)]
-    condition = tree.args["where"].this.sql(dialect="spark") if tree.args.get("where") else "true"
+    texts = [value.sql(dialect=SPARK) for value in values if not isinstance(value, exp.Literal)]
+    condition = tree.args["where"].this.sql(dialect=SPARK) if tree.args.get("where") else "true"
     fields = ", ".join(f"'c{number}', {text}" for number, text in enumerate(texts))
     table = tree.find(exp.Table)
     if not texts or table is None:

@@ -47,6 +47,7 @@ from velostream.runtime.realtime import (
 )
 from velostream.runtime.realtime_rules import cadence
 from velostream.runtime.sinks import shown, target
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,11 +96,11 @@ def realtime_output(
 def _conversion(opened: Opened, names: Sequence[str], written_to: RealtimeTarget) -> Conversion:
     """The query as one expression, which Spark has looked at."""
     ((name, item),) = opened.inputs.all.items()
-    tree = sqlglot.parse_one(opened.plan.sql, dialect="spark")
+    tree = sqlglot.parse_one(opened.plan.sql, dialect=SPARK)
     assert isinstance(tree, exp.Select), "by the rules of real-time mode"
     select = expand_stars(tree, {name: item.schema})
     assert isinstance(select, exp.Select)
-    conversion = Conversion(select.sql(dialect="spark"), row_expression(select, names), written_to)
+    conversion = Conversion(select.sql(dialect=SPARK), row_expression(select, names), written_to)
     columns = with_system_columns(item.schema).append(pa.field("_bad", pa.string()))
     try:
         with translated():

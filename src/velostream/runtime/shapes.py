@@ -13,7 +13,7 @@ from velostream.plan.aggregates import Merge
 from velostream.plan.nodes import Both, Each, Keyed, Node, Scan, walk
 from velostream.plan.plans import POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
 from velostream.plan.resolve import NoKeysError
-from velostream.plan.spark import checked_cast, query_schema, show_empty
+from velostream.plan.spark import checked_cast, followed_schema, query_schema, show_empty
 from velostream.plan.sums import with_integer_sums
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class ResultShape:
     """Groups: key columns and aggregate values."""
     inexact: tuple[str, ...] = field(default=())
     """Groups: accumulators of floating point, which cannot be subtracted exactly."""
-    ordered: bool = True
-    """Groups: whether Arrow can compare the values of every MIN and MAX; nested ones it cannot."""
+    merges: bool = True
+    """Groups: whether Arrow can merge them; it compares no nested values, and adds no intervals."""
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows with exactly the stored columns and types; a query over a derived relation names them anew."""
@@ -94,7 +94,7 @@ def show_nodes(
             show_empty(spark, {each.view: schemas[each.view]})
             continue
         assert isinstance(each, Each | Both | Keyed)
-        schemas[each.view] = query_schema(spark, each.sql)
+        schemas[each.view] = followed_schema(spark, each.sql)
         spark.sql(each.sql).createOrReplaceTempView(f"`{each.view}`")
         if not keyed:
             continue
@@ -118,6 +118,16 @@ def _refuse_other_types(node: Keyed, schemas: Mapping[str, pa.Schema]) -> None:
                 raise NoKeysError(f"the key {one} is {left} on one side and {right} on the other")
 
 
+def _refuse_maps(name: str, kind: pa.DataType) -> None:
+    """Spark groups by maps and compares none."""
+    parts = [kind]
+    while parts:
+        part = parts.pop()
+        if pa.types.is_map(part):
+            raise NoKeysError(f"the key {name} is a map, and maps are not compared")
+        parts += [part.field(number).type for number in range(part.num_fields)]
+
+
 def _refuse_doubles(node: Keyed, schema: pa.Schema) -> None:
     """What stands on a sum of doubles cannot take it back: another order of adding gives other digits."""
     if any(pa.types.is_floating(f.type) and f.name not in node.origin for f in schema):
@@ -135,7 +145,9 @@ def _refuse_duplicates(schema: pa.Schema) -> None:
 
 
 def _groups_shape(spark: SparkSession, plan: GroupsPlan, visible: pa.Schema) -> ResultShape:
-    state = query_schema(spark, plan.partial_sql)
+    state = followed_schema(spark, plan.partial_sql)
+    for name in plan.keys:
+        _refuse_maps(name, state.field(name).type)
     values = query_schema(spark, plan.values_sql)
     fields = {f.name: f for f in state} | {f.name: f for f in visible}
     final = plan.windowing is not None and plan.windowing.final
@@ -147,6 +159,8 @@ def _groups_shape(spark: SparkSession, plan: GroupsPlan, visible: pa.Schema) -> 
     sums = {a.name for g in plan.aggregates for a in g.accumulators if a.merge is Merge.ADD}
     inexact = tuple(f.name for f in state if f.name in sums and pa.types.is_floating(f.type))
     extremes = {a.name for g in plan.aggregates for a in g.accumulators if a.merge in {Merge.MIN, Merge.MAX}}
-    comparable = not any(pa.types.is_nested(state.field(name).type) for name in extremes)
+    merges = not any(pa.types.is_nested(state.field(name).type) for name in extremes) and not any(
+        pa.types.is_duration(state.field(name).type) for name in sums
+    )
     physical = pa.schema([*ordered, *fields.values()])
-    return ResultShape(visible, physical, plan.keys, state, values, inexact, comparable)
+    return ResultShape(visible, physical, plan.keys, state, values, inexact, merges)

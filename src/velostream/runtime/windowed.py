@@ -148,7 +148,7 @@ class WindowPipeline(LateWindows):
         if not self._windowing.gap:
             return super()._state(plan, plus, minus, start, end, careful)
         closed = self._over_at
-        if minus is None and plan.mergeable and self._shape.ordered:
+        if minus is None and plan.mergeable and self._shape.merges:
             state, self._replaced = joined_sessions(
                 plan, self._windowing, table_of(self._output), plus, closed
             )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sqlglot import exp
 
+from velostream.errors import TypeMismatchError
 from velostream.serving import arithmetic, functions
 from velostream.serving.typed import (
     BOOLEAN,
@@ -20,6 +21,7 @@ from velostream.serving.typed import (
     require,
     typed_value,
 )
+from velostream.sql.spark_text import SPARK
 from velostream.sql.types import arrow_type
 
 if TYPE_CHECKING:
@@ -145,6 +147,8 @@ class Expressions:
             return arithmetic.member(value, [self.translate(option) for option in node.expressions])
         if query is None:
             raise NeedsSpark("IN")
+        if not _null_counts_as_false(node):
+            raise NeedsSpark("the value of IN of a query, which is never NULL in Spark")
         tree, kinds = self._around.subquery(query.unnest())
         if len(kinds) != 1 or kinds[0] != value.type:
             raise NeedsSpark("IN of a query with another type")
@@ -155,6 +159,9 @@ class Expressions:
         return Typed(exp.Exists(this=tree), BOOLEAN)
 
     def _subquery(self, node: exp.Subquery | exp.Query) -> Typed:
+        around = node.parent_select
+        if isinstance(around, exp.Select) and around.args.get("group") and _clause(node) == "expressions":
+            raise NeedsSpark("a subquery beside aggregates")
         tree, kinds = self._around.subquery(node.unnest())
         if len(kinds) != 1:
             raise NeedsSpark("a scalar subquery of several columns")
@@ -195,7 +202,11 @@ class Expressions:
     def _cast(self, node: exp.Cast) -> Typed:
         if node.args.get("safe") or node.args.get("format"):
             raise NeedsSpark("TRY_CAST")
-        return arithmetic.converted(self.translate(node.this), arrow_type(node.to))
+        try:
+            kind = arrow_type(node.to)
+        except TypeMismatchError as exc:
+            raise NeedsSpark(f"CAST AS {node.to.sql(dialect=SPARK)}") from exc
+        return arithmetic.converted(self.translate(node.this), kind)
 
     def _case(self, node: exp.Case) -> Typed:
         conditions = [self._when(node.this, branch.this) for branch in node.args["ifs"]]
@@ -381,6 +392,30 @@ def _naming(name: str, rule: Callable[[list[Typed]], Typed], values: list[Typed]
         return rule(values)
     except NeedsSpark as exc:
         raise NeedsSpark(f"function {name}: {exc.reason}") from exc
+
+
+def _null_counts_as_false(node: exp.In) -> bool:
+    """Whether a NULL means what false does: it stands in a filter, with AND, OR and one NOT above it."""
+    above: exp.Expr | None = _bare_parent(node)
+    if isinstance(above, exp.Not):
+        above = _bare_parent(above)
+    while isinstance(above, exp.And | exp.Or | exp.Paren):
+        above = above.parent
+    return isinstance(above, exp.Where | exp.Having | exp.Join)
+
+
+def _bare_parent(node: exp.Expr) -> exp.Expr | None:
+    parent = node.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    return parent
+
+
+def _clause(node: exp.Expr) -> str | None:
+    """Which clause of the SELECT around it a node stands in."""
+    while node.parent is not None and not isinstance(node.parent, exp.Query):
+        node = node.parent
+    return node.arg_key
 
 
 def called(node: exp.Expr) -> tuple[str, list[exp.Expr]]:

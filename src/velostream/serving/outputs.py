@@ -10,6 +10,7 @@ from sqlglot import exp
 from velostream.serving.expressions import called
 from velostream.serving.functions import AGGREGATES
 from velostream.serving.typed import NeedsSpark, Typed
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from velostream.serving.scopes import OutputColumn
@@ -72,4 +73,4 @@ def default_name(node: exp.Expr) -> str:
     written = node.copy()
     for column in written.find_all(exp.Column):
         column.set("table", None)
-    return written.sql(dialect="spark")
+    return written.sql(dialect=SPARK)

@@ -138,7 +138,7 @@ class QueryEngine:
         if shown.get(internal) is rows:
             return
         names = [f"c{place}" for place in range(rows.num_columns)]
-        cursor.register(internal, rows.rename_columns(names))
+        cursor.register(internal, _with_micros(rows.rename_columns(names)))
         shown[internal] = rows
 
     def _hide_large(self, cursor: duckdb.DuckDBPyConnection) -> None:
@@ -171,6 +171,14 @@ def _kind(value: Any) -> Any:
     if type(value).__name__ == "Decimal":
         return decimal_type(value)
     return type(value)
+
+
+def _with_micros(rows: pa.Table) -> pa.Table:
+    """Intervals as their microseconds: DuckDB's own have months, and come back as something else."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_duration(field.type):
+            rows = rows.set_column(place, field.name, rows.column(place).cast(pa.int64()))
+    return rows
 
 
 def _shaped(found: pa.Table, plan: Translation) -> pa.Table:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from sqlglot import exp
 
 from velostream.serving.typed import NeedsSpark, Typed
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -31,8 +28,10 @@ class Relation:
 
     def typed(self, position: int) -> Typed:
         """One of its columns as an expression."""
-        column = exp.column(f"c{position}", table=self.internal)
-        return Typed(column, self.columns[position].type)
+        kind = self.columns[position].type
+        if pa.types.is_nested(kind) and "duration" in str(kind):
+            raise NeedsSpark("intervals in an array, map or struct")
+        return Typed(exp.column(f"c{position}", table=self.internal), kind)
 
 
 @dataclass

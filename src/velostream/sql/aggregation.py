@@ -10,6 +10,7 @@ from velostream.errors import SqlSyntaxError
 from velostream.model.statements import WindowKind, WindowSpec
 from velostream.sql.functions import TIME_WINDOWS, WINDOW_BOUNDS, is_aggregate
 from velostream.sql.shapes import WINDOW_COLUMNS
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -107,7 +108,7 @@ def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Cont
             plain = not column.table and column.name.lower()
             if plain in aliases or (window and plain in WINDOW_COLUMNS) or isinstance(column.this, exp.Star):
                 continue
-            name = column.sql("spark")
+            name = column.sql(SPARK)
             hint = f"GROUP BY {name}, or take max({name})"
             context.report(
                 SqlSyntaxError(f'column "{name}" must be grouped or inside an aggregate', hint=hint), column
@@ -128,10 +129,9 @@ def _grouping(select: exp.Select) -> list[exp.Expr] | None:
     found: list[exp.Expr] = []
     parts = [*group.expressions]
     for key in ("cube", "rollup", "grouping_sets"):
-        for item in group.args.get(key) or ():
-            parts.extend(item.find_all(exp.Column))
+        parts += group.args.get(key) or ()
     items = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
-    for part in parts:
+    for part in _leaves(parts):
         found.append(part)
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in items:
             found.append(items[part.name.lower()])
@@ -142,9 +142,15 @@ def _grouping(select: exp.Select) -> list[exp.Expr] | None:
         ):
             item = select.expressions[int(part.name) - 1]
             found.append(item.this if isinstance(item, exp.Alias) else item)
-        elif isinstance(part, exp.Tuple | exp.Paren | exp.Cube | exp.Rollup | exp.GroupingSets):
-            found.extend(part.find_all(exp.Column))
     return found
+
+
+def _leaves(parts: Iterable[exp.Expr]) -> Iterable[exp.Expr]:
+    """What is grouped by, also out of ROLLUP (…), CUBE (…), GROUPING SETS (…) and the tuples in them."""
+    for part in parts:
+        yield part
+        if isinstance(part, exp.Tuple | exp.Paren | exp.Cube | exp.Rollup | exp.GroupingSets):
+            yield from _leaves(part.iter_expressions())
 
 
 def _ungrouped(node: exp.Expr, keys: list[exp.Expr]) -> Iterable[exp.Column]:
@@ -193,4 +199,4 @@ def _bare(node: exp.Expr) -> str:
     copy = node.copy()
     for column in copy.find_all(exp.Column):
         column.set("table", None)
-    return copy.sql("spark").lower()
+    return copy.sql(SPARK).lower()

@@ -323,6 +323,9 @@ class VelostreamParser(SparkParser):
             raise self.syntax_error("FROM stands after SELECT", hint="write SELECT * FROM …")
         return super()._parse_select_query(*args, **kwargs)
 
+    def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query | None:
+        raise self.syntax_error("|> is not part of the language", hint="write each step as a query in WITH")
+
     def parse_query(self) -> exp.Query:
         """A whole query with its modifiers."""
         start = self._curr

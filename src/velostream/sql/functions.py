@@ -48,8 +48,11 @@ UNIT_FIRST = frozenset({"timestampadd", "timestampdiff", "dateadd", "datediff", 
 _OF_GROUPS = frozenset({"grouping", "grouping_id"})
 """They tell about the grouping and aggregate nothing, though Spark lists them with the aggregates."""
 
-_OPERATORS = frozenset({"and", "or", "not", "in", "between", "when", "case", "cast"})
-"""Spark lists them as functions, but they have a syntax of their own."""
+_ALSO_AGGREGATES = frozenset({"schema_of_variant_agg", "vector_avg", "vector_sum"})
+"""They aggregate, though Spark lists them by what they are about."""
+
+_OPERATORS = frozenset({"and", "or", "not", "in", "between", "when", "case", "cast", "measure"})
+"""Spark lists them as functions, but they have a syntax of their own, or need a metric view."""
 
 HEADER_FUNCTIONS = frozenset({"header", "has_header", "header_keys", "set_header", "remove_header"})
 WINDOW_BOUNDS = frozenset(
@@ -105,7 +108,7 @@ def functions() -> dict[str, Function]:
             entry["min"],
             3 if name in UNIT_FIRST and entry["max"] == 2 else entry["max"],
             entry["usage"],
-            aggregate=entry["group"] == "agg_funcs" and name not in _OF_GROUPS,
+            aggregate=(entry["group"] == "agg_funcs" and name not in _OF_GROUPS) or name in _ALSO_AGGREGATES,
             window_only=entry["group"] == "window_funcs",
             generator=entry["group"] == "generator_funcs",
             deterministic=entry["deterministic"] is not False and name not in CLOCK,

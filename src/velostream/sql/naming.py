@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.sql.aggregation import aggregates
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +100,7 @@ def told(expression: exp.Expr) -> str:
             each.set(key, None)
         if name is not None:
             each.set("this", identifier(name))
-    return text.sql(dialect="spark").replace("`", "")
+    return text.sql(dialect=SPARK).replace("`", "")
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from velostream.sql.functions import UNSAFE, table_functions
 from velostream.sql.naming import SOURCE
 from velostream.sql.script import URI_MARK
 from velostream.sql.shapes import Shape, source_shape
+from velostream.sql.spark_text import SPARK
 from velostream.sql.syntax import RawWith
 
 if TYPE_CHECKING:
@@ -327,7 +328,7 @@ def _refuse_path(node: exp.Table) -> None:
             hint="name the file as a source: FROM file:///path",
         )
     if database is not None or node.args.get("catalog") is not None:
-        raise UnknownNameError(f'"{node.sql("spark")}" has several parts; relations have one name')
+        raise UnknownNameError(f'"{node.sql(SPARK)}" has several parts; relations have one name')
     if "/" in node.name:
         raise SqlSyntaxError(f'"{node.name}" is not a URI', hint=f"write file://{node.name}")
 

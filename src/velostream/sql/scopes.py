@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.errors import SqlSyntaxError, UnknownNameError, did_you_mean
+from velostream.errors import DuplicateNameError, SqlSyntaxError, UnknownNameError, did_you_mean
 from velostream.sql import naming
 from velostream.sql.functions import TIME_WINDOWS, functions
 from velostream.sql.names import Names, Scope
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from velostream.sql.names import Report
+from velostream.sql.spark_text import SPARK
 
 _SINGLE_GENERATORS = frozenset({"explode", "explode_outer"})
 _SEMI = ("SEMI", "ANTI")
@@ -81,8 +82,13 @@ class Analysis(Names):
         with_ = node.args.get("with_")
         if with_ is None:
             return ctes
+        seen: set[str] = set()
         for cte in with_.expressions:
             name = cte.alias.lower()
+            if name in seen:
+                message = f'WITH has two queries named "{cte.alias}"'
+                self.report(DuplicateNameError(message, hint="give one of them another name"), cte)
+            seen.add(name)
             inner = {**ctes, name: OPEN} if with_.args.get("recursive") else ctes
             shape = self.query(cte.this, outer, inner)
             columns = [column.name for column in cte.args["alias"].columns]
@@ -359,7 +365,7 @@ class Analysis(Names):
             function = functions().get(node.name.lower())
             if function is not None and function.generator:
                 return ["col"] if node.name.lower() in _SINGLE_GENERATORS else None
-        return [node.sql("spark")]
+        return [node.sql(SPARK)]
 
 
 def _select_all(table: exp.Table) -> exp.Select:

@@ -103,7 +103,7 @@ def _check_node(node: exp.Expr, context: Context) -> None:
         raise SqlSyntaxError(wrong)
     if isinstance(node, exp.Lateral):
         _check_lateral(node)
-    if isinstance(node, exp.Interval):
+    if isinstance(node, exp.Interval) and not isinstance(node.parent, exp.DataType):
         _check_interval(node)
     if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Table | exp.Hint):
         _check_call(node, context)
@@ -154,7 +154,10 @@ def check_window_expression(node: exp.Expr, context: Context) -> None:
 
 
 def _check_call(node: exp.Anonymous, context: Context) -> None:
-    counted = None if any(argument.find(exp.Star) for argument in node.expressions) else len(node.expressions)
+    given = node.expressions
+    if len(given) == 1 and isinstance(given[0], exp.Distinct):
+        given = given[0].expressions
+    counted = None if any(argument.find(exp.Star) for argument in given) else len(given)
     function = check_call(node.name, counted, context.udfs)
     if function is None:
         context.used.add(next(udf for udf in context.udfs if udf.lower() == node.name.lower()))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TIMESTAMP = pa.timestamp("us", "UTC")
+INTERVAL = pa.duration("us")
+"""Of days, hours, minutes and seconds, however few of these it was written with."""
 _T = exp.DType
 _SIMPLE: dict[exp.DType, pa.DataType] = {
     _T.BOOLEAN: pa.bool_(),
@@ -36,18 +38,23 @@ _SIMPLE: dict[exp.DType, pa.DataType] = {
     _T.TIMESTAMPLTZ: TIMESTAMP,
     _T.TIMESTAMPNTZ: pa.timestamp("us"),
     _T.DATETIME: TIMESTAMP,
-    _T.TIME: pa.time64("us"),
     _T.NULL: pa.null(),
 }
 _NAMES = (
     "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BINARY, DATE, TIMESTAMP, "
-    "ARRAY<…>, MAP<…> and STRUCT<…>"
+    "INTERVAL DAY TO SECOND, ARRAY<…>, MAP<…> and STRUCT<…>"
 )
 
 
 def arrow_type(node: exp.DataType) -> pa.DataType:
     """The Arrow type; TypeMismatchError names the valid types."""
     kind = node.this
+    if isinstance(kind, exp.Interval) or kind is _T.INTERVAL:
+        return _interval(node)
+    if kind is _T.TIME:
+        raise TypeMismatchError(
+            "no table can hold a TIME", hint="write STRING, or BIGINT for the microseconds since midnight"
+        )
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     if kind in (_T.DECIMAL, _T.UDECIMAL):
@@ -59,6 +66,19 @@ def arrow_type(node: exp.DataType) -> pa.DataType:
     if kind is _T.STRUCT and node.expressions:
         return pa.struct([_field(part) for part in node.expressions])
     raise TypeMismatchError(f'type "{node.sql("spark").lower()}" is not known', hint=f"types are {_NAMES}")
+
+
+_INTERVAL_UNITS = frozenset({"DAY", "HOUR", "MINUTE", "SECOND"})
+
+
+def _interval(node: exp.DataType) -> pa.DataType:
+    units = {unit.name.upper() for unit in node.find_all(exp.Var)}
+    if not units or not units <= _INTERVAL_UNITS:
+        raise TypeMismatchError(
+            f"no table can hold an {node.sql('spark')}",
+            hint="write INTERVAL DAY TO SECOND, or INT for a number of months",
+        )
+    return INTERVAL
 
 
 def _nested(node: exp.Expr) -> pa.DataType:
@@ -102,6 +122,7 @@ _DDL: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_large_binary, "BINARY"),
     (pa.types.is_date, "DATE"),
     (pa.types.is_time, "TIME"),
+    (pa.types.is_duration, "INTERVAL DAY TO SECOND"),
     (pa.types.is_null, "VOID"),
 )
 

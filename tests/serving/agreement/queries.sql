@@ -110,3 +110,6 @@ SELECT k AS n, sum(n) AS k FROM v GROUP BY k HAVING n IS NOT NULL
 SELECT k, sum(n) AS n FROM v GROUP BY k HAVING sum(n) > 1 AND n > 2
 SELECT v.N, V.k AS kk FROM v ORDER BY n, KK
 SELECT sum(n) AS n FROM v GROUP BY k HAVING n > 2
+SELECT n FROM v WHERE n > 3 OR k IN (SELECT k FROM l)
+SELECT n FROM v WHERE n > 3 OR k NOT IN (SELECT k FROM l)
+SELECT k, count(*) FROM v GROUP BY k HAVING count(*) > 1 OR k IN (SELECT k FROM l)

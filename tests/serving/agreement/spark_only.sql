@@ -41,3 +41,7 @@ SELECT avg(huge) FROM v
 SELECT -n AS n FROM v ORDER BY n + 1
 SELECT money / 0 FROM v
 SELECT money / (n - n) FROM v
+SELECT n, k IN (SELECT k FROM l) FROM v
+SELECT n FROM v WHERE (k IN (SELECT k FROM l)) IS NULL
+SELECT n FROM v WHERE NOT (n > 1 AND k IN (SELECT k FROM l))
+SELECT k, (SELECT max(rate) FROM l WHERE l.k = v.k) FROM v GROUP BY k

@@ -84,8 +84,18 @@ def kinds(sql: str) -> list[str]:
         ("SELECT n, SUM(n) OVER (ORDER BY id) AS s FROM a", ["the whole query (full recompute)"]),
         ("SELECT n FROM a ORDER BY n LIMIT 3", ["the whole query (full recompute)"]),
         ("SELECT n FROM a WHERE n > (SELECT AVG(m) FROM b)", ["the whole query (full recompute)"]),
-        ("SELECT a.n, rand() AS r FROM a JOIN b ON a.k = b.k", ["the whole query (full recompute)"]),
         ("SELECT k, n, COUNT(*) AS c FROM a GROUP BY ROLLUP (k, n)", ["the whole query (full recompute)"]),
+        (
+            "SELECT k, COUNT(*) AS c FROM a GROUP BY GROUPING SETS ((k), ())",
+            ["the whole query (full recompute)"],
+        ),
+        (
+            "SELECT * FROM (SELECT k, n FROM a) PIVOT (SUM(n) FOR k IN ('x'))",
+            ["the whole query (full recompute)"],
+        ),
+        ("SELECT k FROM a UNION ALL VALUES ('x')", ["the whole query (full recompute)"]),
+        ("SELECT k FROM a TABLESAMPLE (2 ROWS)", ["the whole query (full recompute)"]),
+        ("SELECT k, explode(array(1, 2)) AS e FROM a GROUP BY k", ["groups by k (affected keys)"]),
     ],
 )
 def test_the_kind_of_each_step(sql, steps):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from velostream.model.private import make_folder
 from velostream.plan.plans import GroupsPlan, RecomputePlan
-from velostream.plan.spark import nullable, translated
+from velostream.plan.spark import brought, nullable, translated
 from velostream.runtime.delta.reading import STAGING
 from velostream.runtime.delta.table import DeltaTable
 from velostream.runtime.delta.version import quoted
@@ -163,7 +163,7 @@ class DeltaPipeline(Pipeline):
         elif (rows := _read_here(spilled)) is not None:
             return rows
         with translated():
-            return nullable(frame.toArrow())
+            return brought(frame)
 
     def _dividing(self, frame: DataFrame) -> tuple[str, ...]:
         """The columns by which rows belong together: the key, else all that can be compared at a glance."""

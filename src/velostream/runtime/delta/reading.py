@@ -17,7 +17,7 @@ from velostream.errors import (
 from velostream.model.changes import WEIGHT, Commit
 from velostream.model.lifetime import Lifetime
 from velostream.model.tables import MESSAGE_KEY, SHOWN, TableSpec
-from velostream.plan.spark import checked_cast, nullable, translated
+from velostream.plan.spark import brought, checked_cast, translated
 from velostream.runtime.delta import closing, engine, state
 from velostream.runtime.delta.log import DeltaLog
 from velostream.runtime.delta.maintenance import Maintenance
@@ -32,6 +32,7 @@ from velostream.serving.schemas import align
 from velostream.serving.stats import TableStats
 from velostream.serving.table import Table
 from velostream.serving.values import KeyCodec, to_python
+from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -226,7 +227,7 @@ class DeltaReading(Table):
         frame = version.frame(self._delta.session())
         if where is not None:
             condition = self._questions.bound(version.spec, "*", where).args["where"].this
-            frame = frame.where(condition.sql(dialect="spark"))
+            frame = frame.where(condition.sql(dialect=SPARK))
         with self._maintenance.scratch(STAGING, self._read_only) as folder:
             with translated():
                 frame.write.parquet(str(folder / "streamed"))
@@ -257,7 +258,7 @@ class DeltaReading(Table):
         if frame is None:
             return schema.empty_table()
         with translated():
-            rows = nullable(frame.toArrow())
+            rows = brought(frame)
         return checked_cast(rows.sort_by([(_VERSION, "ascending"), (WEIGHT, "ascending")]), schema)
 
     def _changes_by_version(self, after: int, upto: int) -> Iterator[tuple[int, pa.Table]]:

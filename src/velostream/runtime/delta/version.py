@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from velostream.model.nested_keys import grouped
 from velostream.model.tables import SHOWN
-from velostream.plan.spark import arrow_frame, checked_cast, empty_frame, nullable, translated
+from velostream.plan.spark import arrow_frame, brought, checked_cast, empty_frame, translated
 from velostream.runtime.delta import engine
 from velostream.runtime.delta.engine import ROW
 from velostream.serving.version import TableVersion
@@ -91,7 +91,7 @@ class DeltaVersion(TableVersion):
     def numbered(self, frame: DataFrame) -> tuple[pa.Table, pa.ChunkedArray]:
         """The same, and the numbers. They are few: sorting them here costs less than a sort in Spark."""
         with translated():
-            rows = nullable(frame.toArrow()).sort_by(ROW)
+            rows = brought(frame).sort_by(ROW)
         return checked_cast(rows, self.spec.schema), rows.column(ROW)
 
     def snapshot(self) -> pa.Table:
