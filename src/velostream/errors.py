@@ -195,6 +195,15 @@ class CorruptDataError(DataDirError):
     exit_code = 1
 
 
+class StorageError(DataDirError):
+    """The system does not take or give a file: no room, no permission, too many open, a failing disk."""
+
+    code = "data_dir.storage"
+    blame = Blame.OUTSIDE
+    retryable = True
+    exit_code = 1
+
+
 class JavaError(ConfigError):
     """No usable Java, or Spark does not start."""
 
@@ -268,13 +277,6 @@ class SourceDataError(SourceError):
     code = "source.data"
 
 
-class SourceStorageError(SourceError):
-    """What was read cannot be kept: the disk of the data directory is full or cannot be written."""
-
-    code = "source.storage"
-    retryable = True
-
-
 class SinkError(VelostreamError):
     """A sink cannot be written."""
 
@@ -336,10 +338,10 @@ class TableError(VelostreamError):
     blame = Blame.YOU
 
 
-class TableStorageError(TableError):
-    """What a table has to write is not taken (full disk, another writer); nothing of the commit was kept."""
+class TableWriterError(TableError):
+    """Another process has written to a table; nothing of the commit was kept."""
 
-    code = "table.storage"
+    code = "table.writer"
     blame = Blame.OUTSIDE
     retryable = True
 

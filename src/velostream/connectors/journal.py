@@ -9,9 +9,11 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.sealed import damaged, replace_file, seal, sync_folder, unseal
+from velostream.model.storage import storing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from io import RawIOBase
     from pathlib import Path
 
 log = logging.getLogger("velostream.connectors")
@@ -68,17 +70,17 @@ class Journal:
                 f"it has {self._total} entries, and had {self._noted} when it was closed",
             )
         if rest:
-            os.truncate(self._path, self._size)
+            with storing(self._path):
+                os.truncate(self._path, self._size)
         return entries
 
     def append(self, entry: dict[str, Any]) -> None:
         """Make one entry durable; when it raises, nothing was added."""
         line = _frame(entry)
-        with self._path.open("r+b") as out:
+        with storing(self._path), self._path.open("r+b", buffering=0) as out:
             try:
                 out.seek(self._size)
-                out.write(line)
-                out.flush()
+                _write_all(out, line)
                 os.fsync(out.fileno())
             except OSError:
                 out.truncate(self._size)
@@ -92,9 +94,10 @@ class Journal:
         total = self._total + 1
         before = max(total - len(kept), 0)
         text = b"".join(map(_frame, [{_OF: self._of, _BEFORE: before}, *kept]))
-        replace_file(self._path, text, named=False)
-        self._size, self._total = len(text), before + len(kept)
-        sync_folder(self._path.parent)
+        with storing(self._path):
+            replace_file(self._path, text, named=False)
+            self._size, self._total = len(text), before + len(kept)
+            sync_folder(self._path.parent)
 
     def close(self) -> None:
         """Note how many entries there are; without the note only a check is lost."""
@@ -122,6 +125,13 @@ class Journal:
     def path(self) -> Path:
         """Where it lies."""
         return self._path
+
+
+def _write_all(out: RawIOBase, line: bytes) -> None:
+    """Without a buffer, which would be written once more when the file is closed after a failure."""
+    view = memoryview(line)
+    while view:
+        view = view[out.write(view) or 0 :]
 
 
 def entries_of(path: Path) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.journal import entries_of
 from velostream.connectors.sealed import Sealed, damaged, replace_file, seal, unseal
+from velostream.model.storage import storing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,11 +73,12 @@ class Record:
     def save(self, value: Mapping[str, Any]) -> None:
         """Replace the value; a crash leaves the old or the new one."""
         text = seal(dict(value), self._of, self._number + 1)
-        replace_file(self._path, text)
-        self._number += 1
-        replace_file(self._copy, text)
-        if self._before is not None:
-            self._before.unlink(missing_ok=True)
+        with storing(self._path):
+            replace_file(self._path, text)
+            self._number += 1
+            replace_file(self._copy, text)
+            if self._before is not None:
+                self._before.unlink(missing_ok=True)
 
     def _read(self, path: Path) -> Sealed | str:
         """What a file says, or why it cannot be believed."""

@@ -12,7 +12,9 @@ from typing import IO, TYPE_CHECKING, cast
 from velostream.errors import SourceDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    Document = Callable[[bytes], bool]
 
 UTF8_MARK = codecs.BOM_UTF8
 _CHUNK = 4 * 1024 * 1024
@@ -28,6 +30,11 @@ _SURROGATES = "surrogatepass"
 COMPRESSIONS = (".gz", ".zst")
 WHOLE_BYTES = 1 << 30
 """How much text a file may hold that can only be read whole: in memory it becomes several times as much."""
+LONGEST_RECORD = 64 << 20
+"""How long a line may be: more is no record but a file without line ends, or made to fill the memory."""
+_LINE = 32
+"""What a line counts beside its text, and how often the text of a document does: what they take in memory."""
+_DOCUMENT = 4
 
 
 def wide_encoding(head: bytes) -> str | None:
@@ -47,13 +54,16 @@ def compression(path: str) -> str | None:
     return suffix[1:] if suffix in COMPRESSIONS else None
 
 
-def utf8_chunks(stream: IO[bytes], packed: str | None) -> Iterator[bytes]:
+def utf8_chunks(
+    stream: IO[bytes], packed: str | None, *, document: Document = lambda _: False
+) -> Iterator[bytes]:
     """A file's content as UTF-8 without its mark.
 
-    Raises SourceDataError when it is damaged, unfinished or larger than `WHOLE_BYTES`. Bytes that are no
-    UTF-8 pass through: the records they are in are judged one by one.
+    Raises SourceDataError when it is damaged, unfinished or larger than `WHOLE_BYTES`, or has a line of more
+    than `LONGEST_RECORD`, unless its beginning makes it a `document`. Bytes that are no UTF-8 pass through:
+    the records they are in are judged one by one.
     """
-    chunks = _bounded(_unpacked(stream, packed))
+    chunks = _bounded(_unpacked(stream, packed), document)
     first = next(chunks, b"")
     encoding = wide_encoding(first)
     if encoding is None:
@@ -75,14 +85,27 @@ def _marked(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_MARKED, _marked)
 
 
-def _bounded(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    size = 0
+def too_long(position: int) -> str:
+    """Why a line is no record."""
+    return f"the record at byte {position} is longer than {LONGEST_RECORD >> 20} MiB"
+
+
+def _bounded(chunks: Iterator[bytes], document: Document) -> Iterator[bytes]:
+    weight = size = line = 0
+    whole = False
     for chunk in chunks:
+        whole = whole or (not size and document(chunk))
+        weight += _DOCUMENT * len(chunk) if whole else len(chunk) + _LINE * chunk.count(b"\n")
+        last = chunk.rfind(b"\n") + 1
+        line = size + last if last else line
         size += len(chunk)
-        if size > WHOLE_BYTES:
+        if not whole and size - line > LONGEST_RECORD:
+            raise SourceDataError(too_long(line))
+        if weight > WHOLE_BYTES:
             raise SourceDataError(
-                f"it holds more than {WHOLE_BYTES >> 20} MiB, and a compressed file, a JSON document or a "
-                "UTF-16 text is read whole; write uncompressed lines in UTF-8, or several files"
+                "it is too large: a compressed file, a JSON document or a UTF-16 text is read whole, and "
+                f"would take as much memory as {WHOLE_BYTES >> 20} MiB of long lines do; "
+                "write uncompressed lines in UTF-8, or several files"
             )
         yield chunk
 

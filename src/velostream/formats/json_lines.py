@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _PORTION = 64 * 1024
 """Fits the caches of a processor: portions of 4 MB take 2.5 times as long."""
 _BLANK = b" \t\r\n"
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
+# A text without an end goes to the end: to try again from each of its quotes takes the square of its length.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 TAIL = "text after the JSON object"
 """Why such a record is bad."""
 

@@ -84,6 +84,15 @@ MESSAGE_KEY = "__key"
 HIDDEN = "__"
 """Prefix of physical columns that readers do not see."""
 
+OURS = frozenset({"_position", "_rowid", "_weight"})
+"""Names of columns that stand beside those of a table: in its log, in its changes, in what a job reads."""
+
+
+def reserved(column: str) -> bool:
+    """Whether a column of that name would be taken for one of ours."""
+    return column.startswith(HIDDEN) or column.casefold() in OURS
+
+
 SHOWN = "__shown"
 """Hidden boolean column: false in rows that HAVING, or a window that is still open, keeps from readers."""
 

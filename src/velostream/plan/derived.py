@@ -16,6 +16,7 @@ from velostream.plan.resolve import NoKeysError
 from velostream.plan.steps import Step, StepKind
 from velostream.sql.naming import told
 from velostream.sql.spark_text import SPARK
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +64,7 @@ def groups_over(
 
 
 def _rows(tree: exp.Query, node: Node, rest: exp.Select | None, key: tuple[str, ...]) -> RowsPlan:
-    sql = rest.sql(dialect=SPARK) if rest is not None else f"SELECT * FROM `{node.view}`"
+    sql = rest.sql(dialect=SPARK) if rest is not None else f"SELECT * FROM {quote(node.view)}"
     steps = steps_of(node)
     if rest is not None:
         steps += (

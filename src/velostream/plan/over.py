@@ -32,6 +32,7 @@ from velostream.plan.plans import OverPlan, Reach
 from velostream.plan.resolve import conjuncts
 from velostream.plan.steps import Step, StepKind
 from velostream.sql.spark_text import SPARK
+from velostream.sql.types import quote
 from velostream.sql.windows import interval_duration
 
 if TYPE_CHECKING:
@@ -327,7 +328,7 @@ def _detail_sql(tree: exp.Select, relation: str) -> str:
     select = exp.Select().from_(tree.args["from_"].this.copy())
     for each in _conditions(tree):
         select = select.where(each.copy(), copy=False)
-    quoted = f"`{relation}`"
+    quoted = quote(relation)
     return str(
         select.select(
             f"{quoted}.`{EVENT_TIME}` AS {TIME}",

@@ -19,9 +19,10 @@ from velostream.errors import (
 )
 from velostream.formats.spark_types import filled
 from velostream.model.failures import TRACEBACK, conditions, plain, root_cause, states
+from velostream.model.storage import unkept, unkept_by_java
 from velostream.plan.kept_types import collation_of, refuse_unkept, refuse_unread
 from velostream.plan.resolve import NoKeysError
-from velostream.sql.types import spark_ddl
+from velostream.sql.types import quote, spark_ddl
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -62,7 +63,7 @@ def _plain(table: pa.Table) -> pa.Table:
 def show_empty(spark: SparkSession, views: Mapping[str, pa.Schema]) -> None:
     """Make views without rows, so that queries over them can be analysed."""
     for name, schema in views.items():
-        empty_frame(spark, schema).createOrReplaceTempView(f"`{name}`")
+        empty_frame(spark, schema).createOrReplaceTempView(quote(name))
 
 
 def query_types(spark: SparkSession, sql: str) -> StructType:
@@ -187,6 +188,9 @@ def translate(exc: BaseException) -> VelostreamError:
     error = _of_spark(exc)
     if error is not None:
         return error
+    kept = unkept(exc)
+    if kept is not None:
+        return kept
     if isinstance(exc, OSError):
         what = f'"{exc.filename}": ' if exc.filename else ""
         return StepError(f"{what}{plain(exc.strerror or str(exc)) or type(exc).__name__}")
@@ -221,7 +225,7 @@ def _of_spark(exc: BaseException) -> VelostreamError | None:
         if TRACEBACK in error_text(exc) or any(state[:2] in _STATEMENT for state in error_states(exc)):
             return JobError(cause_of(exc))
         cause = cause_of(exc)
-        return StepError(f"Spark failed: {cause}", hint=_hint(cause))
+        return unkept_by_java(error_text(exc)) or StepError(f"Spark failed: {cause}", hint=_hint(cause))
     return None
 
 

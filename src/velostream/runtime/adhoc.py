@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from velostream.plan.spark import answer_of, arrow_frame, private_session
@@ -10,6 +11,7 @@ from velostream.runtime.delta.version import DeltaVersion
 from velostream.runtime.results import Result
 from velostream.serving.queries import NeedsSpark
 from velostream.sql.spark_text import SPARK
+from velostream.sql.types import quote
 from velostream.sql.usage import resolved
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class AdHoc:
         self._store = store
         self._spark = spark
         self._delta = delta
+        self._running: set[SparkSession] = set()
         self._engine = store.questions.engine
         store.questions.spark = self.on_spark
 
@@ -53,15 +56,36 @@ class AdHoc:
             spark = self._delta.session()
         else:
             spark = private_session(self._spark())
-        for name, version in versions.items():
-            if isinstance(version, DeltaVersion):
-                frame = version.frame(spark)
-            else:
-                frame = arrow_frame(spark, version.snapshot())
-            frame.createOrReplaceTempView(f"`{name}`")
-        columns = {name: version.spec.visible for name, version in versions.items()}
-        sql = resolved(query, columns).tree.sql(dialect=SPARK)
-        if not params:
-            return answer_of(spark, sql)
-        bound = dict(params) if isinstance(params, Mapping) else list(params)
-        return answer_of(spark, sql, bound)
+        self._running.add(spark)
+        try:
+            for name, version in versions.items():
+                if isinstance(version, DeltaVersion):
+                    frame = version.frame(spark)
+                else:
+                    frame = arrow_frame(spark, version.snapshot())
+                frame.createOrReplaceTempView(quote(name))
+            columns = {name: version.spec.visible for name, version in versions.items()}
+            sql = resolved(query, columns).tree.sql(dialect=SPARK)
+            if not params:
+                return answer_of(spark, sql)
+            bound = dict(params) if isinstance(params, Mapping) else list(params)
+            return answer_of(spark, sql, bound)
+        except (KeyboardInterrupt, SystemExit):
+            # Nobody waits for it any more, but Spark would go on.
+            _interrupt(spark)
+            raise
+        finally:
+            self._running.discard(spark)
+
+    def interrupt(self) -> None:
+        """End the queries that Spark works on now; those who asked are told that they failed."""
+        for spark in list(self._running):
+            _interrupt(spark)
+
+
+def _interrupt(spark: SparkSession) -> None:
+    from py4j.protocol import Py4JError
+
+    # It may have ended meanwhile, or Spark with it.
+    with suppress(Py4JError, OSError):
+        spark.interruptAll()

@@ -34,6 +34,7 @@ from velostream.runtime.table_source import TableSource
 from velostream.runtime.timed_output import TimedOutput
 from velostream.serving.frames import corrupt
 from velostream.sql.spark_text import SPARK
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -150,7 +151,7 @@ def _check_types(spark: SparkSession, live: LiveRows) -> None:
     """What is compared with the clock must be of a type that Spark compares as a time."""
     for bound in live.bounds:
         text = bound.value.sql(dialect=SPARK)
-        relation = f"`{live.relation}` AS `{live.alias}`"
+        relation = f"{quote(live.relation)} AS {quote(live.alias)}"
         kind = query_schema(spark, f"SELECT {text} AS value FROM {relation}").field(0).type
         if bound.kind == "seconds":
             fits, wanted = pa.types.is_integer(kind), "BIGINT"

@@ -136,10 +136,11 @@ class Catalog:
         with self._lock:
             self._making -= folders_of(entry)
 
-    def _save(self, changed: dict[str, Entry] | None = None) -> None:
+    def _save(self, changed: dict[str, Entry] | None = None, *, done: list[str] | None = None) -> None:
         """Make entries durable, then visible: when the disk refuses, everything is as it was."""
         self.lifetime.check()
         kept = self._entries if changed is None else changed
+        done = self._done if done is None else done
         if self._read_only:
             raise DataDirError(f"{self._file.root} is open for reading only")
         used = {folder for entry in kept.values() for folder in folders_of(entry)}
@@ -149,12 +150,12 @@ class Catalog:
         self._file.write(
             {
                 "entries": [_stored(entry) for entry in kept.values()],
-                "done": self._done,
+                "done": done,
                 "jobs_made": self._jobs_made,
                 "unfinished": sorted(unfinished),
             }
         )
-        self._entries, self.unfinished = kept, unfinished
+        self._entries, self._done, self.unfinished = kept, done, unfinished
         self._making -= used
 
     def close(self) -> None:
@@ -228,8 +229,7 @@ class Catalog:
     def mark_done(self, identity: str) -> None:
         """Remember that it was."""
         with self._lock:
-            self._done.append(identity)
-            self._save()
+            self._save(done=[*self._done, identity])
 
     # --- the SQL front end's view ---------------------------------------------------------------------
 

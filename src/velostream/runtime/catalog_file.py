@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from velostream.connectors.sealed import Sealed, replace_file, seal, unseal
 from velostream.errors import CorruptDataError, DataDirError
 from velostream.model.private import make_folder
+from velostream.model.storage import storing
 from velostream.runtime.datadir import FORMAT
 
 if TYPE_CHECKING:
@@ -113,16 +114,12 @@ class CatalogFile:
     # --- writing --------------------------------------------------------------------------------------------
 
     def write(self, value: dict[str, Any]) -> None:
-        """Replace the file, and copy it; when the disk refuses, DataDirError, and the old one is there."""
+        """Replace the file, and copy it; when the disk refuses, StorageError, and the old one is there."""
         before = self.content or Sealed({})
         content = Sealed({"format": FORMAT, **value}, before.of or uuid.uuid4().hex[:16], before.number + 1)
         text = seal(content.value, content.of, content.number)
-        try:
+        with storing(self.path):
             replace_file(self.path, text)
-        except OSError as exc:
-            raise DataDirError(
-                f"{self.path} cannot be written: {(exc.strerror or str(exc)).lower()}"
-            ) from exc
         self.content = content
         self._keep_copy(text)
 

@@ -12,10 +12,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import structlog
+
 from velostream import sql as front
 from velostream.config import Settings, load
 from velostream.connectors.registry import default_registry
-from velostream.errors import ClosedError, SparkEndedError, SqlError, TableError, UnknownNameError
+from velostream.errors import (
+    ClosedError,
+    SparkEndedError,
+    SqlError,
+    StorageError,
+    TableError,
+    UnknownNameError,
+)
 from velostream.model import statements as model
 from velostream.model.health import WELL
 from velostream.model.jobs import JobInfo, JobState
@@ -43,6 +52,7 @@ from velostream.runtime.udfs import Udfs
 from velostream.serving.rows import inferred, stored_schema
 from velostream.serving.store import TableStore
 from velostream.sql import parameters
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -55,6 +65,8 @@ if TYPE_CHECKING:
     from velostream.runtime.job import Job
     from velostream.serving.table import Table
     from velostream.serving.verification import TableReport
+
+log = structlog.get_logger("velostream.database")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -293,8 +305,11 @@ class Database:
         columns = stored_schema(given) if schema is None else schema
         keys = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) else tuple(key)
         keys = tuple(part for part in keys if part)
-        primary = f", PRIMARY KEY ({', '.join(f'`{k}`' for k in keys)})" if keys else ""
-        self.sql(f"CREATE TABLE `{name}` ({schema_text(columns)}{primary})")
+        primary = f", PRIMARY KEY ({', '.join(map(quote, keys))})" if keys else ""
+        for each in (name, *columns.names):
+            if "${" in each:
+                raise SqlError(f'"{each}" cannot be a name: ${{ begins a variable of the environment')
+        self.sql(f"CREATE TABLE {quote(name)} ({schema_text(columns)}{primary})")
         table = self.table(name)
         if given is not None:
             table.insert(given)
@@ -436,18 +451,21 @@ class Database:
             self.executor.stopping.set()
             # In the opposite order; each is done, whatever becomes of those before it.
             with ExitStack() as steps:
-                steps.callback(self._let_go)
-                steps.callback(self.catalog.close)
-                steps.callback(self.store.close)
-                steps.callback(self.lifetime.drained, _PATIENCE)
-                steps.callback(self.jobs_by_name.stop_all)
-                steps.callback(self._stop_spark)
-                steps.callback(self.lifetime.drained, _GRACE)
-                steps.callback(self.jobs_by_name.stop_all)
-                steps.callback(self._retainer.stop)
-                steps.callback(self._interrupt_selects)
-                if self._control is not None:
-                    steps.callback(self._control.close)
+                for step in (
+                    self._let_go,
+                    self.catalog.close,
+                    self.store.close,
+                    lambda: self.lifetime.drained(_PATIENCE),
+                    self.jobs_by_name.stop_all,
+                    self._stop_spark,
+                    self.adhoc.interrupt,
+                    lambda: self.lifetime.drained(_GRACE),
+                    self.jobs_by_name.stop_all,
+                    self._retainer.stop,
+                    self._interrupt_selects,
+                    self._control.close if self._control is not None else lambda: None,
+                ):
+                    steps.callback(_done, step)
 
     def _interrupt_selects(self) -> None:
         for select in list(self.jobs_by_name.site.selects):
@@ -476,6 +494,14 @@ class Database:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _done(step: Callable[[], object]) -> None:
+    """One step of closing; a disk that refuses what it would leave behind does not keep us."""
+    try:
+        step()
+    except (OSError, StorageError) as exc:
+        log.warning("closing", reason=str(exc))
 
 
 def _quiet_since(looks: int) -> Callable[[Job], bool]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from velostream.errors import DataDirError
 from velostream.model.private import FOLDER, close_to_others, make_folder
+from velostream.model.storage import reason, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,8 +117,10 @@ class DataDirectory:
             )
         self._lock = descriptor
         try:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            mine = str(os.getpid()).encode()
+            # In this order it takes no room that the file does not have, so a full disk can be opened.
+            os.pwrite(descriptor, mine, 0)
+            os.ftruncate(descriptor, len(mine))
             for folder in (self.tables, self.logs):
                 make_folder(folder)
             # What an earlier version left, or a copy that lost its modes.
@@ -128,8 +131,8 @@ class DataDirectory:
 
     def _unusable(self, exc: OSError) -> DataDirError:
         return DataDirError(
-            f"cannot use data directory {self.root}: {(exc.strerror or str(exc)).lower()}",
-            hint="give another directory with --data-dir",
+            f"cannot use data directory {self.root}: {reason(exc)}",
+            hint=remedy(exc, "give another directory with --data-dir"),
         )
 
     def release(self) -> None:

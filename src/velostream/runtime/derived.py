@@ -17,6 +17,7 @@ from velostream.errors import InternalError
 from velostream.plan.nodes import INNER, Both, Each, Keyed, Node, Scan, Side
 from velostream.plan.spark import arrow_frame, brought, empty_frame, translated
 from velostream.runtime.multisets import among, before, distinct, net, split_nulls, with_nulls
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -277,7 +278,7 @@ class Evaluation:
             # Of an inner join nothing but plain columns is compared.
             inputs = self._tolerance.computable_keys(node, inputs, when)
         for child, frame in zip(node.below, inputs, strict=True):
-            frame.createOrReplaceTempView(f"`{child.view}`")
+            frame.createOrReplaceTempView(quote(child.view))
         assert isinstance(node, Each | Both | Keyed)
         with translated():
             return self._spark.sql(node.sql)

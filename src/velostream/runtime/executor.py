@@ -17,6 +17,7 @@ from velostream.errors import (
     DuplicateNameError,
     InternalError,
     JobError,
+    StorageError,
     UnknownNameError,
     UnsupportedError,
     VelostreamError,
@@ -273,12 +274,19 @@ class Executor:
         job = self._jobs.create(statement, name, self._tell, self.stopping, self._room(name))
         try:
             self.await_loaded(job)
-        except VelostreamError:
+        except VelostreamError as error:
             # What it took the place of is gone: better a failed job that says why than nothing at all.
             if old is None:
-                self.drop(name)
+                self._undo(name, error)
             raise
         return Result(message=f"{what} created", warnings=self._warned(statement, job))
+
+    def _undo(self, name: str, error: VelostreamError) -> None:
+        """Leave nothing of what was made; where there is no room even for that, it stays and is told."""
+        try:
+            self.drop(name)
+        except StorageError:
+            error.detail = f'"{name}" was made, and loads by itself when the cause is gone'
 
     def _replace_table(self, statement: model.CreateTable, name: str, what: str) -> Result:
         """Fill the new table beside the old one, which is served and kept up to date until it is loaded."""
@@ -312,8 +320,10 @@ class Executor:
         table sees all of it.
         """
         once = self._jobs.site.once
-        job.wait(lambda j: not j.state.alive or self.stopping.is_set() or (not once and _loaded(j)))
-        if job.state is JobState.FAILED:
+        job.wait(
+            lambda j: not j.state.alive or self.stopping.is_set() or _unkept(j) or (not once and _loaded(j))
+        )
+        if job.state is JobState.FAILED or _unkept(job):
             raise job.error or JobError(f'job "{job.name}" failed')
 
     # --- what changes rows ------------------------------------------------------------------------------
@@ -443,6 +453,11 @@ def _written_out(name: str, statement: model.Statement) -> tuple[str, ...]:
         f'the statement of "{name}" holds a secret, which stays in catalog.json, a file for you alone: '
         "write ${env:NAME} or ${file:path} instead",
     )
+
+
+def _unkept(job: Job) -> bool:
+    """Whether the disk does not take what the job reads, which would be waited for without end."""
+    return job.state is JobState.DEGRADED and isinstance(job.error, StorageError) and not _loaded(job)
 
 
 def _loaded(job: Job) -> bool:

@@ -19,6 +19,7 @@ from velostream.runtime.delta.source import DeltaTableSource
 from velostream.runtime.seen import Seen
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.work import ColumnsWidenedError
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -185,7 +186,7 @@ class Inputs:
     def register(self, frames: Mapping[str, DataFrame]) -> None:
         """Make frames visible to SQL under their ids."""
         for key, frame in frames.items():
-            frame.createOrReplaceTempView(f"`{key}`")
+            frame.createOrReplaceTempView(quote(key))
 
     def _halves(
         self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None, careful: bool
@@ -239,7 +240,7 @@ class Inputs:
             found = item.source.partitions(start, end)
             frame = self.seen.watch(item.id, frame, found, item.source.partition_sql)
         kept = [*columns, *(name for name in (WEIGHT, BAD) if name in frame.columns)]
-        return frame.select(*(f"`{name}`" for name in kept))
+        return frame.select(*(quote(name) for name in kept))
 
     def _arrow_halves(
         self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None

@@ -18,6 +18,7 @@ from velostream.plan.planner import POSITION
 from velostream.plan.spark import cause_of
 from velostream.runtime.data_errors import data_error, maybe_data_error
 from velostream.runtime.probing import Probe, divided, probe_of, unshared
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +67,7 @@ class Search:
 
     def _probed(self, rows: DataFrame, probe: Probe) -> list[Culprit] | None:
         """All rows that fail by themselves, found at once; None where Spark cannot try it."""
-        columns = ", ".join(f"`{name}`" for name in rows.columns if name != POSITION)
+        columns = ", ".join(quote(name) for name in rows.columns if name != POSITION)
         try:
             failing, _ = divided(self._spark, rows, probe)
             with unshared(self._spark):
@@ -112,7 +113,7 @@ class Search:
 
     def _failure(self, part: DataFrame) -> Exception | None:
         self._runs += 1
-        (part if self._placed else part.drop(POSITION)).createOrReplaceTempView(f"`{self._view}`")
+        (part if self._placed else part.drop(POSITION)).createOrReplaceTempView(quote(self._view))
         try:
             self._spark.sql(self._sql).write.format("noop").mode("overwrite").save()
         except Exception as exc:

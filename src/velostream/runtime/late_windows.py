@@ -19,6 +19,7 @@ from velostream.runtime.outputs import table_of
 from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.sessions import continued
 from velostream.runtime.watermarks import FOREVER, Watermarks
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,10 +209,10 @@ class LateWindows(Pipeline):
         spark = self._show_rows(start, end)
         arrow_frame(spark, groups.select(plan.keys)).createOrReplaceTempView("__refused")
         windowing = self._windowing
-        on = [f"r.__k{number} <=> g.`{name}`" for number, name in enumerate(plan.keys[:-2], start=1)]
+        on = [f"r.__k{number} <=> g.{quote(name)}" for number, name in enumerate(plan.keys[:-2], start=1)]
         on.append(
-            f"((g.`{windowing.start}` IS NULL AND r.__time IS NULL) OR "
-            f"(r.__time >= g.`{windowing.start}` AND r.__time < g.`{windowing.end}`))"
+            f"((g.{quote(windowing.start)} IS NULL AND r.__time IS NULL) OR "
+            f"(r.__time >= g.{quote(windowing.start)} AND r.__time < g.{quote(windowing.end)}))"
         )
         sql = f"SELECT r.* FROM ({plan.detail_sql}) r LEFT SEMI JOIN __refused g ON {' AND '.join(on)}"
         if windowing.advance and over is not None:
@@ -239,7 +240,7 @@ class LateWindows(Pipeline):
         if self._origin is not None:
             kept = self._origin.frame()
             if kept is not None:
-                kept.createOrReplaceTempView(f"`{self._inputs.only.id}`")
+                kept.createOrReplaceTempView(quote(self._inputs.only.id))
                 return self._origin.pipeline.spark
             self._origin = None
         feed = self.feed if self.stream is not None else self._inputs

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 
 from velostream.model.private import make_folder, open_file
+from velostream.model.storage import storing
 from velostream.secrets import redact
 
 if TYPE_CHECKING:
@@ -36,14 +39,27 @@ def _cleared(value: Any) -> Any:
 
 
 class _PrivateLog(RotatingFileHandler):
+    """Lines that the disk does not take are lost: what they tell of must neither fail nor print for it."""
+
     def _open(self) -> TextIOWrapper:
         file = open_file(Path(self.baseFilename), self.mode, encoding=self.encoding)
         return cast("TextIOWrapper", file)
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """See `logging`."""
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        """See `logging`."""
+        with suppress(OSError):
+            super().close()
+
 
 def log_to(folder: Path, level: str) -> logging.Handler:
     """Send what we log to a file of the folder, and nothing to the terminal. Returns what `stop` takes."""
-    make_folder(folder)
+    with storing(folder):
+        make_folder(folder)
     handler = _PrivateLog(folder / NAME, maxBytes=_MOST_BYTES, backupCount=3, encoding="utf-8", delay=True)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -13,6 +13,7 @@ from velostream.runtime.derived import Evaluation, Restriction, keys_of
 from velostream.runtime.feed import DerivedFeed
 from velostream.runtime.inputs import Halves
 from velostream.runtime.multisets import among, distinct, split_nulls
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,7 +133,7 @@ class Batch:
     def rows(self, node: Node) -> DataFrame:
         """The rows of a node that the batch gives."""
         if isinstance(node, Scan):
-            return self._rows.select(*(f"`{name}`" for name in node.columns))
+            return self._rows.select(*(quote(name) for name in node.columns))
         if not isinstance(node, Keyed):
             return self._evaluation.run(node, [self.rows(child) for child in node.below])
         mine = next(side for side in node.sides if self._carries(side.node))

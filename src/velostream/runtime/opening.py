@@ -21,6 +21,7 @@ from velostream.errors import (
 )
 from velostream.model.options import CommonOptions, Options
 from velostream.model.private import make_folder
+from velostream.model.storage import storing
 from velostream.runtime.class_path import load_kafka
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def open_source(
     """Open one source of a statement. `known` are columns that an earlier start discovered."""
     connector = connector_for(ref.uri)
     declared = declared_columns(ref)
-    make_folder(spool)
+    with storing(spool):
+        make_folder(spool)
     context = SourceContext(
         spool=spool,
         schema=declared if declared is not None else known,
@@ -131,7 +133,8 @@ _SCHEMA_IS_A_NAMESPACE = {"postgres", "postgresql", "mysql", "mariadb", "clickho
 def open_sink(uri: Uri, properties: Properties, settings: Settings, context: SinkContext) -> Sink:
     """Open where a statement writes to; what its properties say is added to the context."""
     connector = connector_for(uri)
-    make_folder(context.state)
+    with storing(context.state):
+        make_folder(context.state)
     common = common_options(properties)
     wanted = Delivery(common.delivery) if common.delivery is not None else None
     sink = connector.connector.sink(

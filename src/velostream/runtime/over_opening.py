@@ -20,6 +20,7 @@ from velostream.plan.spark import query_schema, show_empty
 from velostream.runtime.ageing import LiveSource, open_or_make
 from velostream.runtime.opened import planned, with_system_columns
 from velostream.runtime.over_state import CHUNK, state_schema
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +88,7 @@ def _summing(opened: Opened) -> Opened:
     (name,) = opened.inputs.all
     alias = plan.alias
     items = ", ".join(f"{text} AS a{number}" for number, text in enumerate(arguments))
-    found = query_schema(opened.spark, f"SELECT {items} FROM `{name}` AS `{alias}`")
+    found = query_schema(opened.spark, f"SELECT {items} FROM {quote(name)} AS {quote(alias)}")
     types = dict(zip(arguments, found.types, strict=True))
     return replace(opened, plan=replace(plan, over_sql=with_running_sums(plan.over_sql, types)))
 

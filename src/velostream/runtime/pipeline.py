@@ -32,6 +32,7 @@ from velostream.runtime.isolation import Search
 from velostream.runtime.lookups import LookupFeed
 from velostream.runtime.multisets import net
 from velostream.runtime.outputs import JobOutput, TableOutput, table_of, table_output
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -436,7 +437,7 @@ class Pipeline:
     def _only(self, touched: pa.Table, sql: str, key: tuple[str, ...]) -> pa.Table:
         """Rows of a query whose key is among `touched`; null equals null."""
         arrow_frame(self._spark, touched).createOrReplaceTempView("__touched")
-        on = " AND ".join(f"q.`{name}` <=> t.`{name}`" for name in key)
+        on = " AND ".join(f"q.{quote(name)} <=> t.{quote(name)}" for name in key)
         return rows_of(self._spark, f"SELECT q.* FROM ({sql}) q LEFT SEMI JOIN __touched t ON {on}")
 
 

@@ -15,6 +15,7 @@ from velostream.errors import JobError
 from velostream.model.jobs import JobState
 from velostream.model.lifetime import Lifetime
 from velostream.model.private import make_folder
+from velostream.model.storage import storing
 from velostream.plan.plans import OverPlan, RowsPlan
 from velostream.runtime.blueprint import Site, open_query
 from velostream.runtime.dead_letters import DeadLetters
@@ -59,9 +60,10 @@ class LiveSelect:
         if refused is not None:
             raise refused
         self.lifetime = Lifetime(within=site.lifetime)
-        if site.tmp is not None:
-            make_folder(site.tmp)
-        self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=site.tmp))
+        with storing(site.tmp or tempfile.gettempdir()):
+            if site.tmp is not None:
+                make_folder(site.tmp)
+            self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=site.tmp))
         self._store = TableStore(self._folder / "tables")
         self._site = replace(site, once=once)
         self._statement = statement

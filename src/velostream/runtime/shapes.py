@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.errors import DuplicateNameError
-from velostream.model.tables import HAVING, MESSAGE_KEY, SHOWN, TableSpec
+from velostream.errors import DuplicateNameError, SqlError
+from velostream.model.tables import HAVING, MESSAGE_KEY, SHOWN, TableSpec, reserved
 from velostream.plan.aggregates import Merge
 from velostream.plan.nodes import Both, Each, Keyed, Node, Scan, walk
 from velostream.plan.plans import POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
 from velostream.plan.resolve import NoKeysError
 from velostream.plan.spark import checked_cast, followed_schema, query_schema, show_empty
 from velostream.plan.sums import with_integer_sums
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +96,7 @@ def show_nodes(
             continue
         assert isinstance(each, Each | Both | Keyed)
         schemas[each.view] = followed_schema(spark, each.sql)
-        spark.sql(each.sql).createOrReplaceTempView(f"`{each.view}`")
+        spark.sql(each.sql).createOrReplaceTempView(quote(each.view))
         if not keyed:
             continue
         if isinstance(each, Keyed):
@@ -142,6 +143,11 @@ def _refuse_duplicates(schema: pa.Schema) -> None:
                 f'the result has two columns named "{name}"', hint="name one of them with AS"
             )
         seen.add(name.casefold())
+        if reserved(name):
+            raise SqlError(
+                f'the result has a column "{name}", which would be taken for one of ours',
+                hint="give it another name with AS",
+            )
 
 
 def _groups_shape(spark: SparkSession, plan: GroupsPlan, visible: pa.Schema) -> ResultShape:

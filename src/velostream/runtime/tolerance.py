@@ -163,7 +163,7 @@ class Tolerance:
 
     def _show(self, node: Keyed, inputs: Sequence[DataFrame]) -> None:
         for side, rows in zip(node.sides, inputs, strict=True):
-            rows.createOrReplaceTempView(f"`{side.node.view}`")
+            rows.createOrReplaceTempView(quoted(side.node.view))
 
 
 def apart(rows: DataFrame) -> DataFrame:

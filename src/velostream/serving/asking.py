@@ -16,6 +16,7 @@ from velostream.errors import TableError
 from velostream.serving.selection import TooLarge, aggregate_of, column_of, values_of
 from velostream.serving.simple import SimpleQuestion, read_plainly, recognise
 from velostream.serving.values import to_python
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,16 +63,16 @@ class Asker:
 
     def column(self, version: TableVersion, column: str, where: str) -> pa.ChunkedArray:
         """A column as Arrow."""
-        simple = self._simple(version.spec, f"`{column}`", where)
+        simple = self._simple(version.spec, quote(column), where)
         if simple is None:
-            return self._questions.ask(version, f"`{column}`", where).column(0)
+            return self._questions.ask(version, quote(column), where).column(0)
         return column_of(version, simple, indexed=self._indexed(simple))
 
     def values(self, version: TableVersion, column: str, where: str) -> list[Any]:
         """A column as Python values; remembered unless it is long."""
-        simple = self._simple(version.spec, f"`{column}`", where)
+        simple = self._simple(version.spec, quote(column), where)
         if simple is None:
-            found = to_python(self._questions.ask(version, f"`{column}`", where).column(0))
+            found = to_python(self._questions.ask(version, quote(column), where).column(0))
         else:
             found = values_of(version, simple, indexed=self._indexed(simple))
         if len(found) <= _LONGEST_LIST:

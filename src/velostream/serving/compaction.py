@@ -7,7 +7,7 @@ import logging
 from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
-from velostream.errors import TableError
+from velostream.errors import StorageError
 from velostream.serving.snapshots import StoppedError
 
 if TYPE_CHECKING:
@@ -105,11 +105,6 @@ class Compaction:
     def _write(self, cut: Cut) -> None:
         try:
             self._journal.snapshot(cut, lambda: self._stopped)
-        except OSError as exc:
-            name = cut.version.spec.name
-            raise TableError(
-                f'cannot write a snapshot of table "{name}"', detail=exc.strerror or str(exc)
-            ) from exc
         finally:
             self._set(busy=False, writing=False)
 
@@ -124,7 +119,7 @@ class Compaction:
     def _failed(self, exc: Exception) -> None:
         # The commits are durable: a snapshot that fails costs disk and recovery time, nothing else.
         self._journal.snapshot_failed(self._newest().nbytes)
-        log.warning("%s; going on with a longer log", exc, exc_info=not isinstance(exc, TableError))
+        log.warning("%s; going on with a longer log", exc, exc_info=not isinstance(exc, StorageError))
 
     def _set(self, *, busy: bool, writing: bool) -> None:
         with self._state:

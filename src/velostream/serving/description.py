@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from velostream.connectors.sealed import Sealed, replace_file, seal, unseal
 from velostream.errors import DataDirError
+from velostream.model.storage import storage_error, storing
 from velostream.model.tables import TableSpec
 from velostream.serving.frames import corrupt
 
@@ -63,14 +64,15 @@ def _read(path: Path) -> Sealed | None:
     except FileNotFoundError:
         return None
     except OSError as exc:
-        raise corrupt(f'file "{path}" cannot be read', exc.strerror or str(exc)) from exc
+        raise storage_error(exc, path, reading=True) from exc
     except ValueError as exc:
         raise corrupt(f'file "{path}" is damaged', str(exc)) from exc
 
 
 def write(path: Path, data: dict[str, Any], *, of: str | None = None, durable: bool = True) -> None:
     """Replace the file; a crash leaves the old or the new one."""
-    replace_file(path, seal(data, of), durable=durable)
+    with storing(path):
+        replace_file(path, seal(data, of), durable=durable)
 
 
 # --- what a table is --------------------------------------------------------------------------------
@@ -93,7 +95,8 @@ def write_spec(folder: Path, spec: TableSpec, before: Description | None = None)
         "job": spec.job,
         "schema": base64.b64encode(spec.schema.serialize().to_pybytes()).decode(),
     }
-    replace_file(folder / DESCRIPTION, seal(value, made.id, made.number))
+    with storing(folder / DESCRIPTION):
+        replace_file(folder / DESCRIPTION, seal(value, made.id, made.number))
     return made
 
 

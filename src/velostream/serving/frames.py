@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.errors import CorruptDataError
+from velostream.model.storage import storage_error, storing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,13 +89,13 @@ class FrameFile:
 
     def frames(self, start: int = 0) -> Iterator[Frame]:
         """The frames in order. Ends at an unfinished last frame; raises CorruptDataError at a damaged one."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self._open()
         try:
             there = os.fstat(descriptor).st_size
             size = there if self.size is None else min(there, self.size)
             if size <= start:
                 return
-            with pa.memory_map(str(self.path)) as mapped:
+            with storing(self.path, reading=True), pa.memory_map(str(self.path)) as mapped:
                 data = mapped.read_buffer(size)
             offset = start
             while offset < size:
@@ -106,6 +107,14 @@ class FrameFile:
                 offset = frame.end
         finally:
             os.close(descriptor)
+
+    def _open(self) -> int:
+        try:
+            return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise
+        except OSError as exc:
+            raise storage_error(exc, self.path, reading=True) from exc
 
     def _frame(self, descriptor: int, data: pa.Buffer, offset: int) -> Frame | None:
         if offset + _PREFIX.size > data.size:

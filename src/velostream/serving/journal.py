@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from dataclasses import asdict, dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.connectors.sealed import ASIDE, sync_folder
-from velostream.errors import CorruptDataError
+from velostream.errors import CorruptDataError, StorageError
 from velostream.model.changes import FORGETS, WEIGHT, Commit
+from velostream.model.storage import storing
 from velostream.serving import description, recovery, snapshots
 from velostream.serving.dictionaries import for_disk, together
 from velostream.serving.log import Log, first_file
@@ -118,13 +120,17 @@ class Journal:
     def create(folder: Path, spec: TableSpec) -> None:
         """Make the folder of a new, empty table; it exists whole or not at all."""
         aside = folder.with_name(f".new-{folder.name}")
-        if aside.exists():
-            _remove_folder(aside)
-        aside.mkdir(mode=0o700)
-        first_file(aside).touch(mode=0o600)
-        description.write_spec(aside, spec)
-        aside.rename(folder)
-        sync_folder(folder.parent)
+        shutil.rmtree(aside, ignore_errors=True)
+        with storing(folder):
+            try:
+                aside.mkdir(mode=0o700)
+                first_file(aside).touch(mode=0o600)
+                description.write_spec(aside, spec)
+                aside.rename(folder)
+            except BaseException:
+                shutil.rmtree(aside, ignore_errors=True)
+                raise
+            sync_folder(folder.parent)
 
     def recover(self, dictionaries: Dictionaries) -> Recovered:
         """The newest version: the newest good snapshot, and the log since."""
@@ -146,7 +152,7 @@ class Journal:
     # --- writing ------------------------------------------------------------------------------------
 
     def record(self, change: Change, version: int, limit: int, commit: Commit, base: int) -> None:
-        """Make one commit durable; raises TableError and keeps nothing of it when the disk refuses."""
+        """Make one commit durable; raises StorageError and keeps nothing of it when the disk refuses."""
         body = None if change.empty else change.body(limit)
         header = {
             **_origin(self._description),
@@ -168,8 +174,8 @@ class Journal:
             try:
                 of = self._description.id
                 description.write(self.folder / description.CLOSED, asdict(now), of=of)
-            except OSError as exc:
-                log.warning('cannot write in "%s": %s; only a check is lost', self.folder, exc.strerror)
+            except StorageError as exc:
+                log.warning("%s; only a check is lost", exc.message)
         self._noted = now
         self._log.close()
 
@@ -239,7 +245,7 @@ class Journal:
         path = snapshots.path_of(self.folder, before[-1])
         try:
             snapshots.check(path, stopped)
-        except (CorruptDataError, OSError) as exc:
+        except (CorruptDataError, StorageError, OSError) as exc:
             log.warning("%s; the snapshot before it is kept instead", exc)
             self._snapshot_seqs.remove(before[-1])
             path.unlink(missing_ok=True)
@@ -283,10 +289,8 @@ class Journal:
         try:
             content, of = {"readers": self._readers}, self._description.id
             description.write(self.folder / description.READERS, content, of=of, durable=False)
-        except OSError as exc:
-            log.warning(
-                'cannot write in "%s": %s; readers are known until the end', self.folder, exc.strerror
-            )
+        except StorageError as exc:
+            log.warning("%s; readers are known until the end", exc.message)
 
     @property
     def readers(self) -> dict[str, int]:
@@ -353,9 +357,3 @@ def _origin(of: Description) -> dict[str, Any]:
 def with_schema(spec: TableSpec, schema: pa.Schema) -> TableSpec:
     """The same table with another schema."""
     return replace(spec, schema=schema)
-
-
-def _remove_folder(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()

@@ -10,7 +10,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.sealed import sync_folder
-from velostream.errors import CorruptDataError, LaggingReaderError, TableError, TableStorageError
+from velostream.errors import CorruptDataError, LaggingReaderError, TableError
+from velostream.model.storage import storing
 from velostream.serving.frames import Frame, FrameFile, corrupt, encode
 
 if TYPE_CHECKING:
@@ -71,27 +72,26 @@ class Log:
             # A table without a log counts as damaged; one of format 1 had none until its first commit.
             self.rotate(0)
         if replay.torn is not None and writing:
-            os.truncate(*replay.torn)
+            with storing(replay.torn[0]):
+                os.truncate(*replay.torn)
 
     def append(self, header: dict[str, Any], rows: pa.Table | None, base: int) -> int:
         """Write one record and wait until it is on the disk; its size.
 
-        When that fails the file is cut back to what it was, and TableError names it; the log stays usable.
+        When that fails the file is cut back to what it was, and StorageError names it; the log stays usable.
         """
         if self._broken is not None:
             raise TableError(f'the log in "{self._folder}" failed earlier', detail=str(self._broken))
         descriptor = self._open(base)
         start = self._position
         parts = encode({"seq": self.last + 1, **header}, rows, start)
-        try:
-            size = _write_all(descriptor, parts)
-            os.fdatasync(descriptor)
-        except OSError as exc:
-            self._undo(descriptor, start)
-            raise TableStorageError(
-                f'cannot write to "{self._files[-1].path}": {(exc.strerror or str(exc)).lower()}',
-                hint="make room on the disk; nothing of this commit was kept, and it can be tried again",
-            ) from exc
+        with storing(self._files[-1].path):
+            try:
+                size = _write_all(descriptor, parts)
+                os.fdatasync(descriptor)
+            except OSError:
+                self._undo(descriptor, start)
+                raise
         self._position = start + size
         self.last += 1
         self._marks.setdefault(self._files[-1].path, []).append(Mark(header["version"], self.last, start))
@@ -109,12 +109,8 @@ class Log:
         if not self._files:
             self.rotate(base)
         path = self._files[-1].path
-        try:
+        with storing(path):
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        except OSError as exc:
-            raise TableStorageError(
-                f'cannot write to "{path}": {(exc.strerror or str(exc)).lower()}'
-            ) from exc
         self._descriptor = descriptor
         self._position = os.fstat(descriptor).st_size
         return descriptor
@@ -124,14 +120,13 @@ class Log:
         if self._files and self._files[-1].first == self.last + 1:
             return
         path = first_file(self._folder, self.last + 1, base)
-        try:
-            path.touch(mode=0o600)
-            sync_folder(self._folder)
-        except OSError as exc:
-            path.unlink(missing_ok=True)
-            raise TableStorageError(
-                f'cannot write to "{path}": {(exc.strerror or str(exc)).lower()}'
-            ) from exc
+        with storing(path):
+            try:
+                path.touch(mode=0o600)
+                sync_folder(self._folder)
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
         self.close()
         with self._files_lock:
             self._files = (*self._files, LogFile(path, self.last + 1, base))

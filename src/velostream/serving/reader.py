@@ -123,6 +123,7 @@ class TableReader:
     @property
     def health(self) -> tuple[str, str | None]:
         """How the table's source is, and the reason."""
+        self.lifetime.check()
         return self._health
 
     def set_health(self, health: str, reason: str | None = None) -> None:

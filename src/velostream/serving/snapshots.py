@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from velostream.connectors.sealed import sync_folder
 from velostream.errors import CorruptDataError
+from velostream.model.storage import storing
 from velostream.serving.dictionaries import for_disk
 from velostream.serving.frames import FrameFile, corrupt, encode
 from velostream.serving.log import foreign
@@ -53,20 +54,21 @@ def write(
     """
     path = path_of(folder, header["seq"])
     aside = path.with_suffix(".new")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
+    with storing(path):
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            position = 0
-            for part in _frames(header, views):
-                position += _write(descriptor, encode(*part, position), stopped)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        aside.rename(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-    sync_folder(folder)
+            try:
+                position = 0
+                for part in _frames(header, views):
+                    position += _write(descriptor, encode(*part, position), stopped)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            aside.rename(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+        sync_folder(folder)
     return path
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import RLock
@@ -21,6 +21,7 @@ from velostream.errors import (
 )
 from velostream.model.lifetime import Lifetime
 from velostream.model.private import make_folder
+from velostream.model.storage import storing
 from velostream.serving import description
 from velostream.serving.ending import End
 from velostream.serving.folders import ASIDE, folder_name, name_and_edition
@@ -91,9 +92,10 @@ class TableStore:
         self.storages: dict[str, Storage] = {}
         """Where tables live that are not in memory, by the name of the storage; lent by the runtime."""
         if not read_only:
-            make_folder(root)
-            for folder in root.glob(f"{ASIDE}*"):
-                shutil.rmtree(folder)
+            with storing(root):
+                make_folder(root)
+                for folder in root.glob(f"{ASIDE}*"):
+                    shutil.rmtree(folder)
 
     def create(self, spec: TableSpec, *, edition: int | None = None) -> Table:
         """Make a new, empty table durably and open it; raises DuplicateNameError when it is there."""
@@ -183,11 +185,13 @@ class TableStore:
             table.close(End.REPLACED if replaced else End.DROPPED)
         folder = self._existing(name, edition)
         aside = self._root / f"{ASIDE}dropped-{folder.name}"
-        folder.rename(aside)
+        with storing(folder):
+            folder.rename(aside)
         if self._editions.get(name) == edition:
             del self._editions[name]
-        sync_folder(self._root)
-        shutil.rmtree(aside)
+        with storing(aside):
+            sync_folder(self._root)
+            shutil.rmtree(aside)
 
     def verify(self, name: str) -> TableReport:
         """Check every durable file of a table, which need not be fit to open; commits go on meanwhile."""
@@ -214,8 +218,9 @@ class TableStore:
         """Close every table, after the commit in hand; nothing is made or opened any more."""
         with self._lock:
             self.lifetime.end(f'the tables in "{self._root}" are closed', hint="open their database again")
-            for table in self._open.values():
-                table.close()
+            with ExitStack() as all_of_them:
+                for table in self._open.values():
+                    all_of_them.callback(table.close)
             self._open.clear()
 
     def __enter__(self) -> TableStore:
@@ -236,8 +241,10 @@ class TableStore:
 
     def _folder(self, name: str, edition: int) -> Path:
         folder = folder_name(name, edition)
-        if not name or len(folder) > 200:
-            raise TableError(f'"{name}" cannot be the name of a table', hint="use a shorter name")
+        if not name:
+            raise TableError("the name of a table cannot be empty")
+        if len(folder) > 200:
+            raise TableError(f'"{name[:40]}…" is too long for the name of a table', hint="use a shorter name")
         return self._root / folder
 
     def _existing(self, name: str, edition: int) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -17,6 +17,7 @@ from velostream.errors import (
 )
 from velostream.model import statements as model
 from velostream.model.options import CommonOptions
+from velostream.model.tables import HIDDEN, OURS, reserved
 from velostream.model.uri import Uri
 from velostream.sql import properties as props
 from velostream.sql import syntax as raw
@@ -29,16 +30,16 @@ from velostream.sql.relations import connector_of, take_with, uri_properties
 from velostream.sql.types import arrow_type, parse_columns
 from velostream.sql.windows import interval_duration
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class CreateBinder(StatementBinder):
     """CREATE TABLE, STREAM, SOURCE and VIEW."""
 
     def create(self, node: raw.RawCreate) -> Result:
         """CREATE TABLE, STREAM, SOURCE or VIEW."""
-        if node.name.text.startswith("__"):
-            self.context.report(
-                SqlSyntaxError("names that begin with __ are ours", location=node.name.location)
-            )
+        self._check_name(node.name)
         columns, key = self._columns(node.schema)
         options: dict[str, Any] = {
             "or_replace": node.or_replace,
@@ -58,6 +59,27 @@ class CreateBinder(StatementBinder):
         if node.kind is model.ObjectKind.STREAM:
             return self._create_stream(node, node.query, options)
         return self._create_view(node, node.query, options)
+
+    def _check_name(self, name: raw.Name) -> None:
+        """Refuse what could be made and not be spoken of afterwards."""
+        refusals = {
+            "names that begin with __ are ours": name.text.startswith(HIDDEN),
+            f'"{name.text}" cannot be a name: with / in it, FROM takes it for a path': "/" in name.text,
+            "a name cannot be empty": not name.text.strip(),
+        }
+        for message in (message for message, wrong in refusals.items() if wrong):
+            self.context.report(SqlSyntaxError(message, location=name.location))
+
+    def _refuse_ours(self, names: Iterable[str] | None, at: raw.Name) -> None:
+        for name in filter(reserved, names or ()):
+            self.context.report(
+                SqlSyntaxError(
+                    f'column "{name}" would be taken for one of ours',
+                    hint="give it another name; those that begin with __ are ours, and "
+                    + ", ".join(sorted(OURS)),
+                    location=at.location,
+                )
+            )
 
     def _create_table(
         self,
@@ -103,6 +125,7 @@ class CreateBinder(StatementBinder):
         return Result(statement, Relation(RelationKind.STREAM, node.name.text, names=bound.output))
 
     def _refuse_doubles(self, names: tuple[str, ...] | None, at: raw.Name) -> None:
+        self._refuse_ours(names, at)
         folded = [name.lower() for name in names or ()]
         for position, name in enumerate(folded):
             if name in folded[:position]:
@@ -228,6 +251,7 @@ class CreateBinder(StatementBinder):
     def _columns(self, schema: raw.RawSchema) -> tuple[tuple[model.ColumnDef, ...], tuple[str, ...]]:
         columns: list[model.ColumnDef] = []
         for column in schema.columns:
+            self._refuse_ours([column.name.text], column.name)
             if any(column.name.text.lower() == other.name.lower() for other in columns):
                 self.context.report(
                     DuplicateNameError(

@@ -14,6 +14,7 @@ from velostream.errors import SqlError, SqlSyntaxError, UnsafeError, Unsupported
 from velostream.sql.dialect import EMIT, WINDOW, WITH, WITHIN, Clause
 from velostream.sql.functions import UNIT_FIRST, check_call
 from velostream.sql.naming import needs_quotes
+from velostream.sql.sizes import refuse_size
 from velostream.sql.windows import interval_duration
 
 if TYPE_CHECKING:
@@ -163,6 +164,8 @@ def _check_call(node: exp.Anonymous, context: Context) -> None:
         context.used.add(next(udf for udf in context.udfs if udf.lower() == node.name.lower()))
     elif function.window_only and not isinstance(_unwrapped(node), exp.Window):
         raise SqlSyntaxError(f'function "{node.name}" needs OVER (…)')
+    else:
+        refuse_size(node)
 
 
 def _unwrapped(node: exp.Expr) -> exp.Expr | None:

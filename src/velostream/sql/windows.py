@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from velostream.model.durations import format_duration, parse_duration
 from velostream.model.statements import Emit, EmitMode, WindowKind, WindowSpec
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from velostream.errors import SqlSyntaxError
@@ -294,7 +295,7 @@ def window_text(spec: WindowSpec, expressions: tuple[str, ...]) -> str:
     else:
         lengths = [_interval_text(each) for each in (spec.size, spec.advance, spec.gap) if each is not None]
         lengths += [f"INTERVAL '{spec.months}' MONTH"] if spec.months is not None else []
-        column = [".".join(f"`{part}`" for part in spec.time_column.split("."))] if spec.time_column else []
+        column = [".".join(quote(part) for part in spec.time_column.split("."))] if spec.time_column else []
         text = f"WINDOW {spec.kind.upper()}({', '.join([*column, *lengths])})"
     return f"{text} PARTITION BY {', '.join(expressions)}" if expressions else text
 

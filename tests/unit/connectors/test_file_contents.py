@@ -240,6 +240,6 @@ def test_a_file_too_large_to_be_read_whole_says_so(tmp_path, monkeypatch, name):
     assert keys(reader.settle()) == ["1"]
     write(large)
     assert keys(reader.settle()) == ["1"]
-    assert [bad.reason.partition(",")[0] for bad in reader.bad] == ["it holds more than 1 MiB"]
+    assert [bad.reason.partition(":")[0] for bad in reader.bad] == ["it is too large"]
     write([*small, *small])
     assert keys(reader.settle()) == ["1", "1"]

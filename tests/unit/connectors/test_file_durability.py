@@ -12,7 +12,7 @@ from files_model import TEXTS, keys, open_source, reader_of
 
 from velostream.connectors import journal
 from velostream.connectors.file import spool, written
-from velostream.errors import CorruptDataError, SourceStorageError
+from velostream.errors import CorruptDataError, StorageError
 
 
 def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
@@ -32,7 +32,7 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
             real(handle)
 
         monkeypatch.setattr(module, "fsync", full)
-        with pytest.raises(SourceStorageError, match="no space left on device") as caught:
+        with pytest.raises(StorageError, match="no space left on device") as caught:
             reader.step()
         assert caught.value.retryable
         monkeypatch.setattr(module, "fsync", real)
@@ -142,7 +142,7 @@ def test_a_full_disk_when_the_journal_is_shortened(tmp_path, monkeypatch, caplog
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         reader.source.commit(reader.offset)
-    assert "could not be shortened: [Errno 28]" in caplog.text
+    assert "could not be shortened: file" in caplog.text
     assert sorted(entry.name for entry in (tmp_path / "spool").iterdir()) == ["journal", "segments"]
     path.write_text("a,b\n1,2\n3,4\n")
     assert keys(reader.settle()) == ["1", "3"]

@@ -14,7 +14,7 @@ from velostream.connectors import registry
 from velostream.connectors.base import SourceContext
 from velostream.connectors.file import draft, growth, look, paths, rewrite, tracker
 from velostream.connectors.properties import build_options
-from velostream.errors import SourceStorageError
+from velostream.errors import StorageError
 from velostream.model.uri import Uri
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ def test_a_renamed_file_when_the_disk_is_full(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(reader.source._spool, "append", full)
-        with pytest.raises(SourceStorageError):
+        with pytest.raises(StorageError):
             reader.step()
     (folder / "y.csv").unlink()
     assert keys(reader.settle()) == []

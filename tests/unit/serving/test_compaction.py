@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from trade_rows import TRADES, commit, trades
 
-from velostream.errors import TableError, TableStorageError
+from velostream.errors import StorageError
 from velostream.model.tables import TableSpec
 from velostream.serving import journal, log, snapshots
 from velostream.serving.store import TableStore
@@ -221,7 +221,7 @@ def test_snapshots_that_fail_are_not_tried_at_every_commit(
 
     def failing(folder: Path, header: Any, *_: object) -> None:
         tried.append(header["seq"])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise StorageError("the snapshot cannot be written")
 
     monkeypatch.setattr(snapshots, "write", failing)
     with TableStore(tmp_path) as store:
@@ -229,7 +229,7 @@ def test_snapshots_that_fail_are_not_tried_at_every_commit(
         for number in range(1, 201):
             upsert(table, number)
         assert table.last_commit == commit(200)
-        with pytest.raises(TableError, match="snapshot"):
+        with pytest.raises(StorageError, match="snapshot"):
             table.checkpoint()
     # Due after 29 records, then after each quarter of that.
     assert 5 <= len(tried) <= 30
@@ -275,7 +275,7 @@ def test_a_disk_that_fills_up_at_any_moment_loses_nothing(
             for number in range(4, 10):
                 try:
                     upsert(table, number)
-                except TableStorageError:
+                except StorageError:
                     break
                 acknowledged = number
             assert table.last_commit == commit(acknowledged)

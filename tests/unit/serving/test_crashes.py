@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from trade_rows import TRADES, commit, trades
 
-from velostream.errors import CorruptDataError, InternalError, TableError
+from velostream.errors import CorruptDataError, InternalError, StorageError, TableError
 from velostream.model.tables import TableSpec
 from velostream.serving import log
 from velostream.serving.store import TableStore
@@ -145,7 +145,7 @@ def test_a_full_disk_keeps_nothing_of_the_commit(
 
         with monkeypatch.context() as patched:
             patched.setattr(log.os, "writev", full)
-            with pytest.raises(TableError, match=path.name):
+            with pytest.raises(StorageError, match=path.name):
                 table.commit_keyed(trades(("A", "2.00", 2)), None, commit(2))
         assert path.stat().st_size == size
         assert (table.version, table.last_commit, table.get("A")) == (
@@ -169,7 +169,7 @@ def test_a_failing_sync_keeps_nothing_of_the_commit(tmp_path: Path, monkeypatch:
 
         with monkeypatch.context() as patched:
             patched.setattr(log.os, "fdatasync", failing)
-            with pytest.raises(TableError):
+            with pytest.raises(StorageError):
                 table.commit_rows(trades(("B", "1.00", 1)), None, commit(2))
         table.commit_rows(trades(("C", "1.00", 1)), None, commit(2))
     with TableStore(root) as store:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING
@@ -17,8 +16,8 @@ from velostream.connectors.file.segments import FileState, Piece, PieceId, Segme
 from velostream.connectors.file.spool import INDEX, INSTANTS, Entry, Spool, resolve
 from velostream.connectors.file.written import WrittenFiles
 from velostream.connectors.sealed import checksum
-from velostream.errors import SourceStorageError
 from velostream.formats.records import Records, record_positions, split_text
+from velostream.model.storage import storing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -91,7 +90,7 @@ class Draft:
         """A whole file in a binary format, which `write` puts at the path it is given."""
         name = self._spool.new_name(kind)
         target = self._spool.place(name)
-        with _naming(target), self._written.writing(target):
+        with storing(target), self._written.writing(target):
             write(target)
         size = target.stat().st_size
         piece = Piece(path, 0, rows, size)
@@ -254,7 +253,7 @@ class Draft:
         }
         if not (entry.added or entry.removed or entry.replaced or entry.files or entry.bad):
             return False
-        with _naming(self._spool.folder):
+        with storing(self._spool.folder):
             self._spool.append(entry)
         return True
 
@@ -304,21 +303,8 @@ class Draft:
         return self._save(self._spool.place(buffer.name, INDEX), [text])
 
     def _save(self, path: Path, parts: Iterable[bytes]) -> int:
-        with _naming(path):
+        with storing(path):
             return self._written.save(path, parts)
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turns a failure to write into an error that names the path."""
-    try:
-        yield
-    except OSError as exc:
-        reason = (exc.strerror or str(exc)).lower()
-        raise SourceStorageError(
-            f"{path} cannot be written: {reason}",
-            hint="make room on the disk of the data directory; reading goes on by itself",
-        ) from exc
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from velostream.connectors.file.content import digest, extended, read_at
 from velostream.connectors.file.headers import read_header
+from velostream.formats.encodings import LONGEST_RECORD, too_long
 
 if TYPE_CHECKING:
     from velostream.connectors.file.draft import Draft
@@ -19,7 +20,6 @@ STEP_BYTES = 256 * 1024 * 1024
 """A look takes at most about this much, so that a long load shows progress."""
 HEAD = 64 * 1024
 """Enough of a file to tell what it is."""
-_LONGEST_RECORD = 256 * 1024 * 1024
 
 
 class Growth:
@@ -43,9 +43,11 @@ class Growth:
             raw = read_at(look.stream, state.settled, min(chunk, size - state.settled))
             at_end = state.settled + len(raw) >= size
             records = look.layout.split(raw, final=at_end and look.quiet)
-            if not records.consumed and not at_end and chunk < _LONGEST_RECORD:
+            if not records.consumed and not at_end and chunk < LONGEST_RECORD:
                 chunk *= 2
                 continue
+            if not records.consumed and chunk >= LONGEST_RECORD:
+                return self._too_long(look, state, draft)
             progress = records.consumed > 0 and state.settled + records.consumed >= state.consumed
             if progress:
                 state = self._take(look, state, records, raw, draft)
@@ -53,13 +55,19 @@ class Growth:
                 break
         return replace(state, identity=look.identity)
 
+    def _too_long(self, look: Look, state: FileState, draft: Draft) -> FileState:
+        """Say once that the file is read no further: a line without an end would fill the memory."""
+        if state.damaged is None:
+            draft.add_bad(look.path, state.settled, b"", too_long(state.settled))
+        return replace(state, identity=look.identity, damaged=look.identity)
+
     def _start(self, look: Look, state: FileState, draft: Draft) -> FileState | None:
         """The state of a file before its first record; None while its header is unfinished."""
         size = look.identity.size
         head = read_at(look.stream, 0, min(size, HEAD))
         header = read_header(look.layout, head, look.quiet and size <= HEAD)
         if header is None and size > HEAD:
-            head = read_at(look.stream, 0, min(size, _LONGEST_RECORD))
+            head = read_at(look.stream, 0, min(size, LONGEST_RECORD))
             header = read_header(look.layout, head, look.quiet)
         if header is None or not size:
             return None

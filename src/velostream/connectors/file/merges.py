@@ -18,7 +18,9 @@ from velostream.connectors.file.segment_text import SegmentText
 from velostream.connectors.file.segments import Piece, PieceId, Segment
 from velostream.connectors.file.spool import INDEX, INSTANTS
 from velostream.connectors.file.written import WrittenFiles
+from velostream.errors import StorageError
 from velostream.formats.records import join_records
+from velostream.model.storage import storing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,11 +48,12 @@ def merge_small(spool: Spool, position: int) -> bool:
         return False
     merge = _Merge(spool, members)
     try:
-        segment = merge.write()
-        spool.merge(position, segment, merge.moved)
-    except OSError as exc:
+        with storing(spool.folder):
+            segment = merge.write()
+            spool.merge(position, segment, merge.moved)
+    except StorageError as exc:
         merge.abandon()
-        log.warning("segments of %s could not be merged: %s", spool.folder, exc)
+        log.warning("segments could not be merged: %s", exc.message)
         return False
     return True
 

@@ -116,9 +116,11 @@ class Rewriter:
     def _text(
         self, look: Look, raw: bytes, old: FileState, draft: Draft
     ) -> tuple[tuple[str, ...] | None, tuple[PieceId, ...]]:
-        content = b"".join(utf8_chunks(BytesIO(raw), look.layout.packed))
+        json = look.layout.format == "json"
+        document = holds_document if json else (lambda _: False)
+        content = b"".join(utf8_chunks(BytesIO(raw), look.layout.packed, document=document))
         found = None
-        if look.layout.format == "json" and holds_document(content):
+        if json and holds_document(content):
             found = split_document(content)
         if found is not None:
             header = Header(None, 0)

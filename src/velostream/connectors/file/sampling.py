@@ -66,7 +66,7 @@ def _text(path: str, layout: Layout) -> pa.Schema | None:
     head = parts[0]
     if layout.format == "json" and holds_document(head):
         with Path(path).open("rb") as stream:
-            content = b"".join(utf8_chunks(stream, layout.packed))
+            content = b"".join(utf8_chunks(stream, layout.packed, document=holds_document))
         document = split_document(content)
         if document is not None:
             return infer_json(document[0][:_ROWS])

@@ -19,6 +19,7 @@ from velostream.formats.csv_text import CsvDialect
 from velostream.formats.csv_writing import csv_header, csv_lines
 from velostream.formats.json_text import json_lines
 from velostream.model.private import make_folder, open_file
+from velostream.model.storage import reason, remedy, storing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -78,7 +79,7 @@ def _check_place(path: Path, folder: Path) -> None:
 
 
 def _cannot_write(path: Path, exc: OSError) -> SinkError:
-    return SinkError(f'file "{path}" cannot be written: {(exc.strerror or str(exc)).lower()}')
+    return SinkError(f'file "{path}" cannot be written: {reason(exc)}', hint=remedy(exc) or None)
 
 
 class Encoder:
@@ -322,6 +323,7 @@ def _remember(context: SinkContext, make: Callable[[], dict[str, Any]]) -> dict[
     found = record.load()
     if found is None:
         found = make()
-        make_folder(context.state)
+        with storing(context.state):
+            make_folder(context.state)
         record.save(found)
     return found

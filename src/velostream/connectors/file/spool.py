@@ -17,7 +17,9 @@ from velostream.connectors.base import log
 from velostream.connectors.file.segments import FileState, PieceId, Segment, SpooledBadRow
 from velostream.connectors.journal import Journal
 from velostream.connectors.sealed import checksum, damaged, sync_folder
+from velostream.errors import StorageError
 from velostream.model.private import make_folder
+from velostream.model.storage import storing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +89,8 @@ class Spool:
     def __init__(self, folder: Path, owner: str = "", *, resumed: bool = False) -> None:
         self.folder = folder
         self.segment_folder = folder / "segments"
-        make_folder(self.segment_folder)
+        with storing(folder):
+            make_folder(self.segment_folder)
         kept = resumed or any(self.segment_folder.iterdir())
         self._journal = Journal(folder / "journal", f"{owner} journal", required=kept)
         self._checked: set[Path] = set()
@@ -226,10 +229,11 @@ class Spool:
         dead = self._dead_bytes + sum(self._dead(entry) for entry in done)
         if self._folded + len(done) >= _COMPACT_ENTRIES or dead >= _COMPACT_BYTES:
             try:
-                self.compact(position)
-            except OSError as exc:
+                with storing(self.folder):
+                    self.compact(position)
+            except StorageError as exc:
                 # Nothing is lost by a longer journal; it is tried again at the next commit.
-                log.warning("the journal of %s could not be shortened: %s", self.folder, exc)
+                log.warning("a journal could not be shortened: %s", exc.message)
 
     def compact(self, position: int) -> None:
         """Fold the entries up to `position` into one, and delete what nothing refers to any more."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from velostream.connectors.sealed import sync_folder
+from velostream.model.storage import storing
 from velostream.runtime.delta import maintenance
 from velostream.runtime.delta.log import DeltaLog
 from velostream.runtime.delta.reading import ROWS
@@ -39,10 +40,15 @@ class DeltaStorage:
         self.delta.session()
         aside = folder.with_name(f".new-{folder.name}")
         shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(mode=0o700)
-        description.write_spec(aside, spec)
-        aside.rename(folder)
-        sync_folder(folder.parent)
+        with storing(folder):
+            try:
+                aside.mkdir(mode=0o700)
+                description.write_spec(aside, spec)
+                aside.rename(folder)
+            except BaseException:
+                shutil.rmtree(aside, ignore_errors=True)
+                raise
+            sync_folder(folder.parent)
 
     def open(self, folder: Path, *, read_only: bool) -> DeltaTable:
         """The table as its files leave it; Spark is not needed yet."""

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.connectors.sealed import sync_folder
-from velostream.errors import InternalError, TableError, TableStorageError
+from velostream.errors import InternalError, TableError, TableWriterError
 from velostream.model.lifetime import Ended
 from velostream.model.nested_keys import grouped
 from velostream.runtime.delta import closing, engine, state
@@ -95,7 +95,7 @@ class DeltaTable(DeltaReading):
         if found.text() != after.text():
             # Spark of a process that was killed may still commit what it had in hand; Delta then takes ours
             # for the same batch again, and keeps nothing of it.
-            raise TableStorageError(
+            raise TableWriterError(
                 f'another process has written to table "{self.name}"', hint="the job goes on from there"
             )
         self._maintenance.after_commit(session, found)
