@@ -147,8 +147,10 @@ class CatalogFile:
         own = self._own_copies()
         if own and own[0].content == self.content and len(own) == len(self._copy_paths()):
             return
-        log.warning("copies of %s were missing or damaged and are made again", self.path)
-        for path in set(self._copy_paths()) - {copy.path for copy in own}:
+        bad = set(self._copy_paths()) - {copy.path for copy in own}
+        told = f"{', '.join(map(str, sorted(bad)))} damaged" if bad else "missing"
+        log.warning("copies of %s were made again: %s", self.path, told)
+        for path in bad:
             path.unlink(missing_ok=True)
         self._keep_copy(self.path.read_bytes())
 
