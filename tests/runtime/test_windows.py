@@ -408,7 +408,7 @@ def test_windows_over_a_small_table_close_too(database, monkeypatch):
     database.sql("CREATE TABLE e (id BIGINT PRIMARY KEY, k STRING, ts TIMESTAMP)")
     database.sql(
         "CREATE TABLE few AS SELECT k, COUNT(DISTINCT id) AS c, window_start FROM e "
-        "WINDOW TUMBLING(ts, INTERVAL '1' MINUTE) GROUP BY k"
+        "WINDOW TUMBLING(ts, INTERVAL '1' MINUTE) GROUP BY k EMIT FINAL"
     )
     database.sql("INSERT INTO e VALUES (1, 'a', TIMESTAMP '2026-05-01 12:00:00')")
     assert database.wait_idle(60)

@@ -116,3 +116,74 @@ def test_windows_are_what_duckdb_says(kind, emit, opened, tmp_path: Path, rng, r
         wait_until(partial(_holds, database, whole))
         assert len(database.table("dead_letters")) == 0
         database.close()
+
+
+CALLED = {
+    "tumbling": "window(ts, '1 minute')",
+    "sliding": "window(ts, '3 minutes', '1 minute')",
+    "uneven": "HOP(ts, INTERVAL '1' MINUTE, INTERVAL '150' SECOND)",
+    "session": "session_window(ts, '40 seconds')",
+}
+BOUNDS = {
+    "uneven": "HOP_START(ts, INTERVAL '1' MINUTE, INTERVAL '150' SECOND) AS w0, "
+    "HOP_END(ts, INTERVAL '1' MINUTE, INTERVAL '150' SECOND) AS w1",
+    "session": "session_window.start AS w0, session_window.end AS w1",
+}
+
+
+RELATIONS = {
+    "tumbling": "TUMBLE(TABLE e, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
+    "sliding": "HOP(TABLE e, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '3' MINUTE)",
+    "uneven": "HOP(DATA => TABLE e, TIMECOL => DESCRIPTOR(ts), SLIDE => 1m, SIZE => INTERVAL '150' SECOND)",
+    "session": "SESSION(TABLE e PARTITION BY k, DESCRIPTOR(ts), INTERVAL '40' SECOND)",
+}
+
+
+def over_table(kind: str, form: str) -> str:
+    """A SELECT of the windows of table e, with the time as a column of its own."""
+    if form == "called":
+        bounds = BOUNDS.get(kind, "window.start AS w0, window.end AS w1")
+        return f"SELECT k, {AGGREGATES}, {bounds} FROM e GROUP BY k, {CALLED[kind]}"
+    head = f"SELECT k, {AGGREGATES}, window_start AS w0, window_end AS w1"
+    if form == "relation":
+        return f"{head} FROM TABLE({RELATIONS[kind]}) GROUP BY k, window_start, window_end"
+    return f"{head} FROM e WINDOW {WINDOWS[kind][0].replace('(', '(ts, ', 1)} GROUP BY k"
+
+
+def changed(rng: random.Random, held: dict[int, tuple[Any, ...]], database: Database) -> None:
+    """Rows of any time come, change and go; `held` is what is left, by id."""
+    table = database.table("e")
+    far = rng.choice([NOON, datetime(1969, 12, 31, 23, 59, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)])
+    fresh = {}
+    for _ in range(rng.randrange(1, 8)):
+        seconds = rng.randrange(-30, 30) * 10
+        at = None if rng.random() < 0.1 else far + timedelta(seconds=seconds)
+        fresh[rng.randrange(24)] = (rng.choice(["a", "b", None]), rng.randrange(-50, 50), at)
+    gone = [each for each in held if each not in fresh and rng.random() < 0.25]
+    table.upsert([{"id": key, "k": k, "n": n, "ts": ts} for key, (k, n, ts) in fresh.items()])
+    if gone:
+        table.delete(gone)
+    held.update(fresh)
+    for each in gone:
+        del held[each]
+
+
+def test_windows_over_a_table_are_what_duckdb_says_of_its_rows(opened, tmp_path: Path, rng, rounds):
+    for number in range(rounds(1, 12)):
+        database = opened(tmp_path / str(number))
+        database.sql("CREATE TABLE e (id INT PRIMARY KEY, k STRING, n INT, ts TIMESTAMP)")
+        queries = {kind: over_table(kind, rng.choice(["clause", "called", "relation"])) for kind in WINDOWS}
+        for kind, query in queries.items():
+            database.sql(f"CREATE TABLE {kind} AS {query}")
+        held: dict[int, tuple[Any, ...]] = {}
+        for _ in range(rounds(4, 8)):
+            changed(rng, held, database)
+            assert database.wait_idle(60)
+            for kind, query in queries.items():
+                whole = truth(kind, [row for row in held.values() if row[2] is not None])
+                assert rows(database, kind) == whole, (kind, query)
+        for kind, query in queries.items():
+            whole = truth(kind, [row for row in held.values() if row[2] is not None])
+            assert sorted(map(tuple, database.sql(query).rows()), key=repr) == whole, query
+        assert len(database.table("dead_letters")) == 0
+        database.close()

@@ -61,10 +61,11 @@ class SourceRef:
 
 
 class WindowKind(StrEnum):
-    """The four windows."""
+    """The windows; cumulating ones are those of the table function CUMULATE."""
 
     TUMBLING = "tumbling"
     SLIDING = "sliding"
+    CUMULATING = "cumulating"
     SESSION = "session"
     ROWS = "rows"
 
@@ -78,7 +79,10 @@ class WindowSpec:
     months: int | None = None
     """The size where it is whole months, which differ in length."""
     advance: timedelta | None = None
+    """Of sliding windows: from one to the next. Of cumulating ones: by which they grow."""
     gap: timedelta | None = None
+    offset: timedelta | None = None
+    """How far the windows begin after those that are counted from 1970."""
     rows: int | None = None
     time_column: str | None = None
     partition_by: tuple[exp.Expr, ...] = ()
@@ -115,6 +119,8 @@ class Query:
     streams: tuple[str, ...] = ()
     window: WindowSpec | None = None
     emit: Emit = Emit(EmitMode.CHANGES)
+    closes: bool = False
+    """Whether the result is made of windows of time that close, by a watermark."""
     udfs: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     location: Location | None = None

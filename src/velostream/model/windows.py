@@ -29,6 +29,8 @@ class Windowing:
     size: int = 0
     advance: int = 0
     """Sliding windows: how long one is, and how far it is from one to the next."""
+    offset: int = 0
+    """How far windows begin after those that are counted from 1970."""
     span: int = 0
     """How long after a row's event time the last window that it is in ends at most; sessions may go on."""
     ttl: int | None = None

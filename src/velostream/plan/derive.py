@@ -10,22 +10,24 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.plan.calls import generator_call, has_aggregates
-from velostream.plan.groups import NeedsColumns, group_expressions, several_groupings
+from velostream.plan.calls import call_name, generator_call, has_aggregates
+from velostream.plan.groups import NeedsColumns, group_expressions, is_session, several_groupings
 from velostream.plan.joining import join_relation, semi_join, where_keys
 from velostream.plan.nodes import Each, Keyed, Node, Scan, Side
 from velostream.plan.resolve import Joined, NoKeysError, conjuncts, rewritten
 from velostream.plan.sets import set_operation
 from velostream.plan.steps import Step, StepKind
 from velostream.plan.stepwise import ordered_totally, unstable_calls
-from velostream.sql.naming import told
+from velostream.sql.naming import called, told
 from velostream.sql.spark_text import SPARK
+from velostream.sql.window_bounds import micros, session_sql
+from velostream.sql.window_groups import call_spec
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 CTEs = dict[str, tuple[exp.Expr, "CTEs"]]
-_UNKNOWN_CLAUSES = ("laterals", "pivots", "sample", "connect", "match", "into", "kind", "windows", "prewhere")
+_UNKNOWN_CLAUSES = ("pivots", "sample", "connect", "match", "into", "kind", "windows", "prewhere")
 _ORDERINGS = ("order", "sort", "cluster", "distribute")
 
 
@@ -123,11 +125,38 @@ class Derivation:
             other = self.relation(join.this, ctes)
             hints = [] if any(later_outer[number:]) else where_keys(conditions)
             joined = join_relation(self, joined, join, *other, hints)
+        for lateral in select.args.get("laterals") or []:
+            joined = self._lateral(joined, lateral)
         plain = [c for c in conditions if not c.find(exp.Query)]
         for condition in conditions:
             if condition.find(exp.Query):
                 joined = semi_join(self, joined, condition, ctes)
         return joined, self._rest(select, joined, plain)
+
+    def _lateral(self, joined: Joined, lateral: exp.Lateral) -> Joined:
+        """LATERAL VIEW: every row once for each that a function gives of it."""
+        alias, call = lateral.args.get("alias"), lateral.this
+        name = call_name(call) or ""
+        columns = [column.name for column in alias.columns] if alias is not None else []
+        if alias is None or not lateral.args.get("view") or not generator_call(call) or not columns:
+            raise NoKeysError("LATERAL has no keys to follow here")
+        arguments = [call.this, *call.expressions] if isinstance(call, exp.Explode) else call.expressions
+        if lateral.args.get("outer") and not name.endswith("_outer"):
+            name += "_outer"
+        value = exp.Anonymous(this=name, expressions=[rewritten(each, joined) for each in arguments])
+        node, number = joined.node, next(self._numbers)
+        names = [f"__each{number}_{position}" for position in range(len(columns))]
+        given = exp.Aliases(this=value, expressions=[exp.to_identifier(each) for each in names])
+        sql = exp.Select(expressions=[exp.Star(), given]).from_(exp.to_table(node.view, quoted=True))
+        every = Each(
+            self.view(),
+            (*node.columns, *names),
+            sql.sql(dialect=SPARK),
+            node,
+            {each: each for each in node.columns},
+        )
+        relation = {alias.name.casefold(): dict(zip(columns, names, strict=True))}
+        return Joined(every, {**joined.relations, **relation})
 
     def _rest(self, select: exp.Select, joined: Joined, conditions: list[exp.Expr]) -> exp.Select:
         items = self._items(select, joined)
@@ -164,8 +193,9 @@ class Derivation:
         return items
 
     def _star(self, item: exp.Expr, star: exp.Star, joined: Joined) -> list[exp.Expr]:
-        if any(star.args.get(name) for name in ("except_", "except", "replace", "rename")):
-            raise NoKeysError("* with EXCEPT or REPLACE is not followed")
+        if any(star.args.get(name) for name in ("replace", "rename")):
+            raise NoKeysError("* with REPLACE is not followed")
+        without = {column.name.casefold() for column in star.args.get("except_") or ()}
         table = item.table.casefold() if isinstance(item, exp.Column) else ""
         if table and table not in joined.relations:
             raise NoKeysError(f"{item.sql(dialect=SPARK)} is not one of its relations")
@@ -174,7 +204,7 @@ class Derivation:
             for alias, columns in joined.relations.items()
             if not table or alias == table
             for written, inner in columns.items()
-            if written not in self._hidden
+            if written not in self._hidden and written.casefold() not in without
         ]
 
     # --- what a SELECT does with its rows -----------------------------------------------------------------
@@ -287,6 +317,7 @@ class Derivation:
             return self._everything(node, rest, names, "its aggregates look at all rows")
         if several_groupings(rest):
             raise NoKeysError("ROLLUP, CUBE and GROUPING SETS look at all rows")
+        node, rest = self.sessions(node, rest)
         keys = group_expressions(rest)
         rest.set("group", exp.Group(expressions=[key.copy() for key in keys]))
         if not keys:
@@ -304,6 +335,53 @@ class Derivation:
             "the groups that a change touches are computed again from the rows of those groups",
         )
         return self.keyed(rest.sql(dialect=SPARK), names, (Side(node, tuple(columns)),), origin, step)
+
+    def sessions(self, node: Node, rest: exp.Select) -> tuple[Node, exp.Select]:
+        """Make the bounds of each row's session columns of the node, where the SELECT groups by sessions.
+
+        The sessions of one key follow from the rows of that key alone.
+        """
+        keys = group_expressions(rest)
+        calls = [key.this for key in keys if isinstance(key, exp.Dot) and is_session(key.this)]
+        if not calls:
+            return node, rest
+        made = call_spec(calls[0])
+        if made is None or made[0].gap is None:
+            raise NoKeysError("sessions whose gap is not fixed follow from all rows of a group together")
+        (_, time), gap = made, made[0].gap
+        others = [key for key in keys if not _of_session(key)]
+        by = ", ".join(map(told, others))
+        wider, columns = self.with_columns(node, others)
+        shown, number = ", ".join(f"`{_tick(name)}`" for name in wider.columns), next(self._numbers)
+        start, end = f"__start{number}", f"__end{number}"
+        sql = session_sql(
+            shown, wider.view, [f"`{_tick(c)}`" for c in columns], time, micros(gap), start, end
+        )
+        step = Step(
+            StepKind.AFFECTED_KEYS,
+            f"sessions by {by}" if columns else "sessions",
+            "the sessions of the keys that a change touches are found again from the rows of those keys"
+            if columns
+            else "sessions without a key follow from all rows; this step is computed again for every change",
+        )
+        names = (*wider.columns, start, end)
+        sides = (Side(wider, tuple(columns)),)
+        origin = {name: (0, name) for name in wider.columns}
+        bounds = {"start": start, "end": end}
+
+        def swap(part: exp.Expr) -> exp.Expr:
+            if isinstance(part, exp.Dot) and part.this == calls[0]:
+                side = part.expression.name.lower()
+                return called(exp.column(bounds[side], quoted=True), f"window_{side}")
+            return part
+
+        moved = rest.transform(swap)
+        assert isinstance(moved, exp.Select)
+        groups = [swap(key.copy()) for key in keys]
+        moved.set("group", exp.Group(expressions=groups))
+        made_node = self.keyed(sql, names, sides, origin, step)
+        moved.set("from_", exp.From(this=exp.to_table(made_node.view, quoted=True)))
+        return made_node, moved
 
     def _windows(self, node: Node, rest: exp.Select, names: tuple[str, ...]) -> Node:
         windows = list(rest.find_all(exp.Window))
@@ -331,6 +409,14 @@ class Derivation:
             "the partitions that a change touches are computed again from their rows",
         )
         return self.keyed(rest.sql(dialect=SPARK), names, (Side(node, tuple(columns)),), origin, step)
+
+
+def _of_session(key: exp.Expr) -> bool:
+    return isinstance(key, exp.Dot) and is_session(key.this)
+
+
+def _tick(name: str) -> str:
+    return name.replace("`", "``")
 
 
 def _same(columns: tuple[str, ...]) -> dict[str, tuple[int, str]]:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from velostream.plan.calls import has_aggregates
 from velostream.plan.derive import Derivation
-from velostream.plan.groups import group_expressions, groups_apply, is_session, plan_groups
+from velostream.plan.groups import group_expressions, groups_apply, plan_groups
 from velostream.plan.nodes import Keyed, Node, Scan, walk
 from velostream.plan.plans import GroupsPlan, Plan, RowsPlan
 from velostream.plan.resolve import NoKeysError
@@ -33,8 +33,7 @@ def derived_plan(tree: exp.Query, key: tuple[str, ...], columns: Mapping[str, Se
     if not rest.args.get("limit") and not rest.args.get("offset"):
         rest.set("order", None)
     if groups_apply(rest):
-        if any(is_session(call) for call in rest.find_all(exp.Anonymous)):
-            raise NoKeysError("sessions follow from all rows of a group together")
+        node, rest = build.sessions(node, rest)
         return groups_over(tree, build, node, rest, key, steps_of(node))
     looks_around = has_aggregates(rest) or rest.find(exp.Window) is not None
     if looks_around or any(rest.args.get(name) for name in ("distinct", "limit", "offset", "order")):

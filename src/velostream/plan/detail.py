@@ -8,12 +8,10 @@ from sqlglot import exp, parse_one
 
 from velostream.plan.resolve import conjuncts
 from velostream.sql.spark_text import SPARK
+from velostream.sql.window_bounds import EACH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-SLIDING = "__window"
-"""Name of the relation with the windows of a row, where it is in several."""
 
 
 def detail_sql(tree: exp.Select, keys: Sequence[exp.Expr], time: str, position: str, row: str) -> str:
@@ -21,7 +19,7 @@ def detail_sql(tree: exp.Select, keys: Sequence[exp.Expr], time: str, position: 
     select = exp.Select().from_(tree.args["from_"].this.copy())
     where = tree.args.get("where")
     for each in conjuncts(where.this) if where is not None else ():
-        if not any(column.table == SLIDING for column in each.find_all(exp.Column)):
+        if not any(column.table == EACH for column in each.find_all(exp.Column)):
             select = select.where(each.copy(), copy=False)
     items = [exp.alias_(key.copy(), f"__k{number}") for number, key in enumerate(keys[:-2], start=1)]
     for text, name in ((time, "__time"), (position, "__position"), (row, "__row")):

@@ -11,11 +11,12 @@ from sqlglot import exp
 from velostream.errors import UnsupportedError
 from velostream.model.statements import EmitMode, WindowKind
 from velostream.model.windows import Windowing
-from velostream.plan.calls import aggregates_in, call_name, generator_call, has_aggregates, volatile_calls
+from velostream.plan.calls import call_name, generator_call, has_aggregates, volatile_calls
 from velostream.plan.clock import has_clock
 from velostream.plan.event_time import EVENT_TIME
 from velostream.sql.dialect import BUFFER
 from velostream.sql.spark_text import SPARK
+from velostream.sql.window_groups import with_rows
 
 if TYPE_CHECKING:
     from velostream.model.options import CommonOptions
@@ -97,7 +98,7 @@ def over_query(query: Query, options: CommonOptions, time: EventTime | None) -> 
     column = time.column if time is not None else None
     select = core.copy()
     if query.window is not None:
-        select = _with_frames(query, select)
+        select = with_rows(select, query.window, exp.column(EVENT_TIME))
     select = _countable(_timed(_unnamed(select), column))
     timed = all(by_time(window, relation_of(select)) for window in own_windows(select))
     if final and not timed:
@@ -131,16 +132,20 @@ def rows_time(query: Query) -> str | None:
 def outer_tree(query: Query, result: str) -> exp.Query:
     """The query around the SELECT with OVER, over the table that holds that one's rows."""
     core = over_select(query)
-    tree = query.tree.copy()
     assert core is not None
+    return tree_around(query.tree, core, result)
+
+
+def tree_around(tree: exp.Query, core: exp.Select, result: str) -> exp.Query:
+    """A query with one of its SELECTs replaced by the rows of a table."""
+    around = tree.copy()
     place = next(
         each
-        for mine, each in zip(query.tree.find_all(exp.Select), tree.find_all(exp.Select), strict=True)
+        for mine, each in zip(tree.find_all(exp.Select), around.find_all(exp.Select), strict=True)
         if mine is core
     )
-    kept = exp.select("*").from_(exp.to_table(result, quoted=True))
-    place.replace(kept)
-    return tree
+    place.replace(exp.select("*").from_(exp.to_table(result, quoted=True)))
+    return around
 
 
 def _refuse(query: Query, core: exp.Select) -> None:
@@ -171,43 +176,6 @@ def _refuse(query: Query, core: exp.Select) -> None:
 
 
 # --- clauses written out ------------------------------------------------------------------------------------
-
-
-def _with_frames(query: Query, select: exp.Select) -> exp.Select:
-    """WINDOW ROWS n: every aggregate that has no OVER gets the last n rows of its key."""
-    spec = query.window
-    assert spec is not None
-    assert spec.rows is not None
-    group = select.args.get("group")
-    keys = [*spec.partition_by, *(group.expressions if group is not None else ())]
-    unique = [key for number, key in enumerate(keys) if key not in keys[:number]]
-    before = spec.rows - 1
-    frame = exp.WindowSpec(kind="ROWS", end="CURRENT ROW", start="CURRENT ROW")
-    if before:
-        frame.set("start", exp.Literal.number(before))
-        frame.set("start_side", "PRECEDING")
-    having = select.args.get("having")
-    for part in [*select.selects, *([having] if having is not None else [])]:
-        for call in list(aggregates_in(part)):
-            window = exp.Window(
-                this=call.copy(),
-                partition_by=[key.copy() for key in unique],
-                order=exp.Order(expressions=[exp.Ordered(this=exp.column(EVENT_TIME), nulls_first=True)]),
-                spec=frame.copy(),
-                over="OVER",
-            )
-            if call is part:
-                select.set(
-                    "expressions",
-                    [_named(window, part) if item is part else item for item in select.selects],
-                )
-            else:
-                call.replace(window)
-    if having is not None:
-        select.set("qualify", exp.Qualify(this=having.this))
-    for clause in ("group", "having"):
-        select.set(clause, None)
-    return select
 
 
 def _named(window: exp.Expr, item: exp.Expr) -> exp.Expr:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp, parse_one
 
-from velostream.plan.detail import SLIDING
+from velostream.model.statements import WindowKind
 from velostream.sql.spark_text import SPARK
+from velostream.sql.window_bounds import EACH
 
 if TYPE_CHECKING:
     from velostream.plan.plans import GroupsPlan
@@ -24,11 +25,13 @@ def pane_sql(plan: GroupsPlan) -> str | None:
     None where windows are not made of panes, or groups cannot be merged.
     """
     windowing = plan.windowing
-    if windowing is None or not windowing.advance or windowing.size % windowing.advance or not plan.mergeable:
+    if windowing is None or windowing.kind is not WindowKind.SLIDING or not plan.mergeable:
+        return None
+    if windowing.size % windowing.advance:
         return None
     select = parse_one(plan.partial_sql, dialect=SPARK)
     laterals = select.args.get("laterals") or []
-    own = [lateral for lateral in laterals if lateral.alias == SLIDING]
+    own = [lateral for lateral in laterals if lateral.alias == EACH]
     calls = own[0].find_all(exp.Anonymous) if len(own) == 1 else ()
     series = next((call for call in calls if call.name.lower() == "sequence"), None)
     if series is None:
@@ -37,6 +40,6 @@ def pane_sql(plan: GroupsPlan) -> str | None:
     select.set("laterals", [lateral for lateral in laterals if lateral is not own[0]])
 
     def swap(node: exp.Expr) -> exp.Expr:
-        return exp.paren(last) if isinstance(node, exp.Column) and node.table == SLIDING else node
+        return exp.paren(last) if isinstance(node, exp.Column) and node.table == EACH else node
 
     return select.transform(swap).sql(dialect=SPARK)

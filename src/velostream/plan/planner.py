@@ -15,7 +15,7 @@ from velostream.model.changes import TOMBSTONE
 from velostream.model.tables import MESSAGE_KEY
 from velostream.plan.calls import volatile_calls
 from velostream.plan.derived import derived_plan
-from velostream.plan.groups import NeedsColumns, groups_apply, plan_groups
+from velostream.plan.groups import NeedsColumns, groups_apply, is_session, plan_groups
 from velostream.plan.lookup import lookup_plan
 from velostream.plan.over import over_applies, plan_over
 from velostream.plan.plans import GONE, Plan, RecomputePlan, RowsPlan, UpsertPlan
@@ -49,17 +49,19 @@ def plan_query(
     only_grows: bool = True,
     columns: Mapping[str, Sequence[str] | None] | None = None,
     message_key: str | None = None,
+    closes: bool = False,
 ) -> Plan:
     """Choose the plan of a query whose names are resolved.
 
     `key` is the declared key of the table, `only_grows` holds for all inputs, and `columns` are those of each
     input that the query uses. `message_key` is the system column by which later rows of the one source
-    replace earlier ones, where the query takes rows as they are.
+    replace earlier ones, where the query takes rows as they are. `closes`: groups are of windows that close,
+    so that those of each batch are merged into them.
     """
     refuse_later_features(query)
     _refuse_samples(query.tree)
     if not query.sources:
-        return _over_tables(query, key, columns or {})
+        return _over_tables(query, key, columns or {}, closes=closes)
     tree = query.tree
     if not only_grows:
         _refuse_volatile(tree)
@@ -86,6 +88,8 @@ def _over_tables(
     query: Query,
     key: tuple[str, ...],
     columns: Mapping[str, Sequence[str] | None],
+    *,
+    closes: bool,
 ) -> Plan:
     """Tables can be looked up by any column, so that most queries follow the keys that a change touches."""
     tree = query.tree
@@ -94,6 +98,9 @@ def _over_tables(
     reason = why_not_stateless(tree) if single else "it reads several tables"
     if reason is None:
         return _upsert(tree, key) if key else _rows(tree)
+    if closes and single and (_has_sessions(tree) or _groups_each(tree)):
+        assert isinstance(tree, exp.Select)
+        return plan_groups(tree, key)
     try:
         return derived_plan(tree, key, {name: columns.get(name) for name in query.tables})
     except NoKeysError as exc:
@@ -107,9 +114,22 @@ def _over_tables(
 def recompute_plan(query: Query, key: tuple[str, ...], reason: str) -> Plan:
     """The plan of a query over tables that has no keys to follow."""
     tree = query.tree
-    if len(query.tables) == 1 and isinstance(tree, exp.Select) and groups_apply(tree):
+    merged = isinstance(tree, exp.Select) and groups_apply(tree) and not _has_sessions(tree)
+    if len(query.tables) == 1 and merged:
+        assert isinstance(tree, exp.Select)
         return plan_groups(tree, key)
     return recompute(tree, reason)
+
+
+def _has_sessions(tree: exp.Expr) -> bool:
+    """Whether a SELECT groups by sessions, which rows of a later batch may join."""
+    groups = isinstance(tree, exp.Select) and groups_apply(tree)
+    return groups and any(is_session(call) for call in tree.find_all(exp.Anonymous))
+
+
+def _groups_each(tree: exp.Expr) -> bool:
+    """Whether a SELECT groups rows that it gives several times, as for windows that overlap."""
+    return isinstance(tree, exp.Select) and groups_apply(tree) and bool(tree.args.get("laterals"))
 
 
 def refuse_later_features(query: Query) -> None:

@@ -23,7 +23,7 @@ from velostream.sql.naming import relation_told
 from velostream.sql.windows import interval_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from velostream.model.statements import Query
     from velostream.model.windows import EventTime
@@ -73,7 +73,8 @@ def stream_join(
     asof = asof_join(query)
     if asof is not None:
         return _asof(query, asof, _Times(streams, times, columns), columns, grace=grace, final=final)
-    outer = any(join.side in _OUTER for join in _joins(tree))
+    _refuse_kept_tables(query, tree, streams)
+    outer = _outer(tree, streams)
     if outer and query.tables and not final:
         raise UnsupportedError(
             "an outer join of streams that is joined to a table is executed with EMIT FINAL",
@@ -143,7 +144,7 @@ def _reach(
     """How much later than a row of one stream a row of another can be that it meets, in microseconds."""
     reach = {(one, other): _FOREVER for one in streams for other in streams}
     names = _Times(streams, times, columns)
-    for condition in _conditions(tree):
+    for condition in _conditions(tree, streams):
         for earlier, later, most in names.bounds(condition):
             reach[earlier, later] = min(reach[earlier, later], most)
     for over in streams:
@@ -314,14 +315,40 @@ def _shown_when_closed(tree: exp.Query, streams: Iterable[str]) -> exp.Query:
     return tree.where(case.else_(exp.true()))
 
 
-def _conditions(tree: exp.Select) -> Iterator[exp.Expr]:
-    """What must hold of rows that meet: of outer joins, what stands in ON alone."""
-    joins = _joins(tree)
-    for join in joins:
+def _conditions(tree: exp.Select, streams: Collection[str]) -> Iterator[exp.Expr]:
+    """What must hold of rows that meet: of outer joins of streams, what stands in ON alone."""
+    for join in _joins(tree):
         yield from conjuncts(join.args.get("on"))
     where = tree.args.get("where")
-    if where is not None and not any(join.side in _OUTER for join in joins):
+    if where is not None and not _outer(tree, streams):
         yield from conjuncts(where.this)
+
+
+def _outer(tree: exp.Select, streams: Collection[str]) -> bool:
+    """Whether a row of a stream may be in the result without a row of another; one without a table's may."""
+    before = _alias(tree.args["from_"].this) in streams
+    for join in _joins(tree):
+        stream = _alias(join.this) in streams
+        if join.side in _OUTER and stream and before:
+            return True
+        before = before or stream
+    return False
+
+
+def _refuse_kept_tables(query: Query, tree: exp.Select, streams: Collection[str]) -> None:
+    """Raise UnsupportedError for a join that keeps rows of a table that no row of a stream matches."""
+    before = [_alias(tree.args["from_"].this)]
+    for join in _joins(tree):
+        alias = _alias(join.this)
+        theirs = join.side in ("RIGHT", "FULL") and alias not in streams
+        if theirs or (join.side in ("LEFT", "FULL") and not any(each in streams for each in before)):
+            raise UnsupportedError(
+                f"a {join.side.lower()} join of streams with a table keeps rows of the table that no row of "
+                "a stream matches, and there is no moment at which that is known",
+                hint="make a table of the joined streams first, and join the tables",
+                location=query.location,
+            )
+        before.append(alias)
 
 
 def _joins(tree: exp.Select) -> list[exp.Join]:

@@ -14,37 +14,35 @@ from sqlglot import exp
 
 from velostream.errors import UnsupportedError
 from velostream.model.durations import format_duration
-from velostream.model.statements import EmitMode, WindowKind, WindowSpec
+from velostream.model.statements import Emit, EmitMode, WindowKind, WindowSpec
 from velostream.model.windows import Windowing
-from velostream.plan.calendar import calendar_bounds
 from velostream.plan.calls import has_aggregates
-from velostream.plan.detail import SLIDING, detail_sql
+from velostream.plan.detail import detail_sql
 from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.groups import group_expressions
 from velostream.plan.over import closing_over
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan, OverPlan
 from velostream.plan.steps import Step, StepKind
-from velostream.sql.functions import TIME_WINDOWS, WINDOW_BOUNDS
-from velostream.sql.naming import called
-from velostream.sql.shapes import WINDOW_COLUMNS
 from velostream.sql.spark_text import SPARK
-from velostream.sql.windows import interval_duration
+from velostream.sql.window_bounds import micros
+from velostream.sql.window_groups import spec_of, window_called, with_called, with_window
 
 if TYPE_CHECKING:
     from velostream.model.options import CommonOptions
     from velostream.model.statements import Query
     from velostream.plan.plans import Plan
-
-START, END = "window_start", "window_end"
+    from velostream.sql.window_groups import Called
 
 
 def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | None]:
-    """The query with its window among its groups; the same query and None where nothing ever closes."""
-    spec, tree = query.window, query.tree
-    if spec is None and isinstance(tree, exp.Select):
-        spec, tree = _called(tree)
+    """The query with its window among its groups; None where nothing ever closes."""
+    spec, tree, called = query.window, query.tree, _called(query)
     final = query.emit.mode is EmitMode.FINAL
+    if called is not None and called.by_window:
+        spec = spec_of(called)
+    elif called is not None:
+        query = replace(query, tree=_computed(query, called, options))
     if spec is None:
         if not final:
             return query, None
@@ -54,31 +52,58 @@ def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | N
     if not isinstance(tree, exp.Select):
         raise UnsupportedError("a WINDOW stands in one SELECT, not in a UNION", location=query.location)
     time = _time(query, tree, spec)
-    select = _grouped(tree, spec, time, options.time_zone)
+    if called is not None:
+        timed = replace(called, time=time)
+        select = with_called(tree, timed, options.time_zone, whole=True)
+    else:
+        select = with_window(tree, spec, time, options.time_zone)
     # A row exactly the gap later belongs to its session, which is open while the watermark is just there.
-    grace = _micros(options.grace) + (1 if spec.gap is not None else 0)
+    grace = micros(options.grace) + (1 if spec.gap is not None else 0)
     windowing = Windowing(
         spec.kind,
         final,
         grace,
         options.late_rows,
         _seconds(options.window_close_timeout),
-        gap=_micros(spec.gap) if spec.gap is not None else 0,
-        size=_micros(spec.size) if spec.size is not None else 0,
-        advance=_micros(spec.advance) if spec.advance is not None else 0,
+        gap=micros(spec.gap) if spec.gap is not None else 0,
+        size=micros(spec.size) if spec.size is not None else 0,
+        advance=_apart(spec),
+        offset=micros(spec.offset) if spec.offset is not None else 0,
         span=_span(spec),
-        ttl=_micros(options.state_ttl) if options.state_ttl is not None else None,
+        ttl=micros(options.state_ttl) if options.state_ttl is not None else None,
         time=time.sql(dialect=SPARK),
     )
     return replace(query, tree=select, window=None), windowing
 
 
+def _apart(spec: WindowSpec) -> int:
+    """How far the last window that a row is in can begin after the one before that it is not in."""
+    if spec.kind is WindowKind.CUMULATING:
+        assert spec.size is not None
+        return micros(spec.size)
+    return micros(spec.advance) if spec.advance is not None else 0
+
+
+def _computed(query: Query, called: Called, options: CommonOptions) -> exp.Select:
+    """The SELECT whose groups are computed of a window's bounds, and span several windows: nothing closes."""
+    assert isinstance(query.tree, exp.Select)
+    spec = spec_of(called)
+    if spec.kind is WindowKind.SESSION:
+        raise UnsupportedError(
+            "groups that span several sessions are not executed over a source",
+            hint="GROUP BY the session itself, and group the table of sessions again",
+            location=query.location,
+        )
+    time = _time(query, query.tree, spec)
+    return with_called(query.tree, replace(called, time=time), options.time_zone, whole=False)
+
+
 def _span(spec: WindowSpec) -> int:
     """How long after a time the last window that it is in ends at most; a day more where clocks change."""
     if spec.gap is not None:
-        return _micros(spec.gap)
+        return micros(spec.gap)
     length = spec.size if spec.size is not None else timedelta(days=31 * (spec.months or 0))
-    return _micros(length + timedelta(days=1) if length >= timedelta(days=1) else length)
+    return micros(length + timedelta(days=1) if length >= timedelta(days=1) else length)
 
 
 def _everything(query: Query, options: CommonOptions) -> Windowing:
@@ -94,14 +119,59 @@ def _everything(query: Query, options: CommonOptions) -> Windowing:
 
 def time_column(query: Query) -> str | None:
     """The column of the source that the WINDOW itself names, without its alias."""
-    spec = query.window
-    if spec is None and isinstance(query.tree, exp.Select):
-        spec, _ = _called(query.tree)
+    spec, called = query.window, _called(query)
+    if called is not None:
+        spec = spec_of(called)
     if spec is None or spec.time_column is None:
         return None
     aliases = {table.alias_or_name.casefold() for table in query.tree.find_all(exp.Table)}
     first, _, rest = spec.time_column.partition(".")
     return rest if rest and first.casefold() in aliases else spec.time_column
+
+
+def inner_windows(query: Query) -> Query | None:
+    """The part of a query that groups the rows of its source by windows, where that is not all of it.
+
+    What is around it reads the windows as a table, as they are emitted.
+    """
+    core = inner_select(query)
+    if core is None:
+        return None
+    emit = query.emit if query.emit.explicit else Emit(EmitMode.FINAL)
+    return replace(query, tree=core.copy(), emit=emit, closes=True)
+
+
+def inner_select(query: Query) -> exp.Select | None:
+    """The SELECT of `inner_windows` in the tree of the query."""
+    if len(query.sources) != 1 or query.tables or query.window is not None:
+        return None
+    name = query.sources[0].id
+    tables = [table for table in query.tree.find_all(exp.Table) if table.name == name]
+    core = tables[0].parent_select if len(tables) == 1 else None
+    if not isinstance(core, exp.Select) or core is query.tree or core.args.get("with_"):
+        return None
+    called = _called(replace(query, tree=core))
+    return core if called is not None and called.by_window else None
+
+
+def timed_table(query: Query) -> str | None:
+    """The table whose column a window over tables names; None where nothing waits for the time of a table."""
+    column = time_column(query)
+    if column is None or query.sources:
+        return None
+    if len(query.tables) == 1:
+        return query.tables[0]
+    spec, called = query.window, _called(query)
+    written = (spec_of(called) if called is not None else spec).time_column or ""  # type: ignore[union-attr]
+    alias = written.partition(".")[0].casefold()
+    named = [t.name for t in query.tree.find_all(exp.Table) if t.alias_or_name.casefold() == alias]
+    if len(named) != 1 or named[0] not in query.tables:
+        raise UnsupportedError(
+            "a window that closes needs to know which table has the time",
+            hint="name it with the column: WINDOW TUMBLING(t.ts, INTERVAL '5' MINUTE)",
+            location=query.location,
+        )
+    return named[0]
 
 
 def closing(plan: Plan, windowing: Windowing | None, query: Query) -> Plan:
@@ -190,183 +260,14 @@ def _time(query: Query, tree: exp.Select, spec: WindowSpec) -> exp.Expr:
     )
 
 
-def _grouped(tree: exp.Select, spec: WindowSpec, time: exp.Expr, zone: str) -> exp.Select:
-    select = tree.copy()
-    calendar = calendar_bounds(spec, time, zone)
-    start, end = calendar or _bounds(select, spec, time)
-    start, end = called(start, START), called(end, END)
-    by = select.args.get("group")
-    keys = _written_keys(select, by)
-    select = _with_bounds(select, start, end)
-    groups = [_bounded(key, start, end) for key in (*keys, *spec.partition_by)]
-    unique = [
-        key for number, key in enumerate(groups) if key not in (start, end) and key not in groups[:number]
-    ]
-    session = spec.kind is WindowKind.SESSION
-    bounds = [start.this.copy()] if session else [start.copy(), end.copy()]
-    select.set("group", exp.Group(expressions=[*unique, *bounds]))
-    return select
-
-
-def _written_keys(select: exp.Select, by: exp.Expr | None) -> list[exp.Expr]:
-    """What GROUP BY says, ALL resolved."""
-    if by is None:
-        return []
-    if by.args.get("all"):
-        items = [item.unalias() for item in select.selects]
-        return [item for item in items if not has_aggregates(exp.Select(expressions=[item.copy()]))]
-    if any(by.args.get(name) for name in ("grouping_sets", "cube", "rollup", "totals")):
-        raise UnsupportedError(
-            "ROLLUP, CUBE and GROUPING SETS over a WINDOW are not executed", hint="make a table per grouping"
-        )
-    return [key.copy() for key in by.expressions]
-
-
-def _bounds(select: exp.Select, spec: WindowSpec, time: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
-    """The expressions of both bounds; what makes several rows of one is added to the SELECT."""
-    if spec.kind is WindowKind.SESSION:
-        assert spec.gap is not None
-        length = exp.Literal.string(f"{_micros(spec.gap)} microseconds")
-        call = _call("session_window", time, length)
-        return exp.Dot(this=call, expression=exp.to_identifier("start")), exp.Dot(
-            this=call.copy(), expression=exp.to_identifier("end")
-        )
-    assert spec.size is not None
-    size = _micros(spec.size)
-    micros = _call("unix_micros", time)
-    if spec.kind is WindowKind.TUMBLING:
-        first: exp.Expr = exp.Sub(this=micros, expression=_call("pmod", micros.copy(), _number(size)))
-    else:
-        assert spec.advance is not None
-        first = _slide(select, micros, size, _micros(spec.advance))
-    end = exp.Add(this=first.copy(), expression=_number(size))
-    return _call("timestamp_micros", first), _call("timestamp_micros", end)
-
-
-def _slide(select: exp.Select, micros: exp.Expr, size: int, advance: int) -> exp.Expr:
-    """Every row once for each window that it is in; the start of the window."""
-    last = exp.Sub(this=micros.copy(), expression=_call("pmod", micros.copy(), _number(advance)))
-    steps = -(-size // advance) - 1
-    earliest = exp.Sub(this=last.copy(), expression=_number(steps * advance))
-    starts = _call("sequence", earliest, last, _number(advance))
-    lateral = exp.Lateral(
-        this=exp.Explode(this=starts),
-        view=True,
-        # A row without a time is in no window, and must not be lost for that.
-        outer=True,
-        alias=exp.TableAlias(this=exp.to_identifier(SLIDING), columns=[exp.to_identifier("start")]),
-    )
-    select.append("laterals", lateral)
-    start = exp.column("start", table=SLIDING)
-    if size % advance:
-        inside = exp.LT(this=micros.copy(), expression=exp.Add(this=start.copy(), expression=_number(size)))
-        nowhere = exp.Is(this=start.copy(), expression=exp.Null())
-        select.where(exp.or_(nowhere, inside), copy=False)
-    return start
-
-
-def _with_bounds(select: exp.Select, start: exp.Expr, end: exp.Expr) -> exp.Select:
-    """The SELECT with its names for the bounds replaced; a bare one keeps its name."""
-    items = []
-    for item in select.selects:
-        replaced = _bounded(item, start, end)
-        if not isinstance(item, exp.Alias) and replaced != item:
-            name = item.name if isinstance(item, exp.Column) else item.sql(dialect=SPARK).lower()
-            replaced = exp.alias_(replaced, name, quoted=True)
-        items.append(replaced)
-    select.set("expressions", items)
-    having = select.args.get("having")
-    if having is not None:
-        having.set("this", _bounded(having.this, start, end))
-    return select
-
-
-def _bounded(node: exp.Expr, start: exp.Expr, end: exp.Expr) -> exp.Expr:
-    def swap(each: exp.Expr) -> exp.Expr:
-        if isinstance(each, exp.Column):
-            name, table = each.name.lower(), each.table.lower()
-            if not table and name in WINDOW_COLUMNS:
-                return (start if name.endswith("start") else end).copy()
-            if table in TIME_WINDOWS and name in ("start", "end"):
-                return (start if name == "start" else end).copy()
-            if not table and name in TIME_WINDOWS:
-                return _both(start, end)
-        if isinstance(each, exp.Anonymous) and each.name.lower() in WINDOW_BOUNDS:
-            return (start if each.name.lower().endswith("start") else end).copy()
-        if isinstance(each, exp.Anonymous) and each.name.lower() in TIME_WINDOWS:
-            return _both(start, end)
-        return each
-
-    return node.copy().transform(swap)
-
-
-def _both(start: exp.Expr, end: exp.Expr) -> exp.Expr:
-    names = [exp.Literal.string("start"), start.copy(), exp.Literal.string("end"), end.copy()]
-    return _call("named_struct", *names)
-
-
-# --- Spark's own window(…) and session_window(…) in GROUP BY --------------------------------------------
-
-
-def _called(tree: exp.Select) -> tuple[WindowSpec | None, exp.Select]:
-    """The window that GROUP BY calls for, and the SELECT without that call."""
-    group = tree.args.get("group")
-    calls = [
-        key
-        for key in (group.expressions if group is not None else ())
-        if isinstance(key, exp.Anonymous) and key.name.lower() in TIME_WINDOWS
-    ]
-    if len(calls) != 1 or not calls[0].expressions:
-        return None, tree
-    call = calls[0]
-    column, *lengths = call.expressions
-    try:
-        durations = [_length(each) for each in lengths]
-    except ValueError as exc:
-        raise UnsupportedError(f"{call.name}(…) {exc}", hint="write window(ts, '5 minutes')") from exc
-    if not isinstance(column, exp.Column) or not durations:
-        raise UnsupportedError(
-            f"{call.name}(…) takes a column and a length", hint="write window(ts, '5 minutes')"
-        )
-    name = ".".join(part.name for part in column.parts)
-    if call.name.lower() == "session_window":
-        spec = WindowSpec(WindowKind.SESSION, gap=durations[0], time_column=name)
-    elif len(durations) > 1 and durations[1] != durations[0]:
-        spec = WindowSpec(WindowKind.SLIDING, size=durations[0], advance=durations[1], time_column=name)
-    else:
-        spec = WindowSpec(WindowKind.TUMBLING, size=durations[0], time_column=name)
-    if len(durations) > 2:
-        raise UnsupportedError(
-            "window(…) with a start time is not executed", hint="leave the last argument out"
-        )
-    select = tree.copy()
-    select.args["group"].set("expressions", [key for key in select.args["group"].expressions if key != call])
-    return spec, select
-
-
-def _length(node: exp.Expr) -> timedelta:
-    """`'5 minutes'`, as Spark's functions take it, or an interval."""
-    if isinstance(node, exp.Literal) and node.is_string:
-        words = node.name.lower().removeprefix("interval").split()
-        if len(words) % 2 or not words:
-            raise ValueError(f'cannot read "{node.name}" as a length')
-        pairs = zip(words[::2], words[1::2], strict=True)
-        parts = [exp.Interval(this=exp.Literal.string(n), unit=exp.Var(this=u.upper())) for n, u in pairs]
-        return sum((interval_duration(part) for part in parts), timedelta())
-    return interval_duration(node)
-
-
-def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=list(arguments))
-
-
-def _number(value: int) -> exp.Expr:
-    # A BIGINT literal: Spark would otherwise take lengths of under 36 minutes for an INT and add as such.
-    return exp.Literal.number(f"{value}L")
-
-
-def _micros(length: timedelta) -> int:
-    return length // timedelta(microseconds=1)
+def _called(query: Query) -> Called | None:
+    """The window that GROUP BY calls for, of rows of a source or where windows close."""
+    declared = {column.name.casefold() for ref in query.sources for column in ref.columns}
+    if query.window is not None or not isinstance(query.tree, exp.Select):
+        return None
+    if not query.sources and not query.closes:
+        return None
+    return window_called(query.tree, lambda name: name.casefold() in declared)
 
 
 def _seconds(length: timedelta | None) -> float | None:

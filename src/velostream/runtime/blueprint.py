@@ -18,11 +18,13 @@ from velostream.plan.asof import asof_tables
 from velostream.plan.exactness import refuse_cut_digits
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages
+from velostream.plan.over_clauses import tree_around
 from velostream.plan.partitioning import check_strategy, spread_of
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan, OverPlan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.spark import private_session
 from velostream.plan.stream_joins import joins_streams, stream_join
+from velostream.plan.windows import inner_select
 from velostream.runtime.ageing import LiveInput, LiveSource, open_live, open_or_make
 from velostream.runtime.delta.source import DeltaTableSource
 from velostream.runtime.delta.table import DeltaTable
@@ -132,10 +134,11 @@ def open_query(
             query = asof_tables(query, lambda: _types(schemas_of(sources, known)))
         in_delta = options.table_storage == "delta" or _reads_delta(sources)
         messages = {name: source.messages for name, source in sources.items()} if materialized else {}
-        if timing.over is not None:
-            _refuse_over_delta(in_delta=in_delta)
+        if timing.over is not None or timing.inner is not None:
+            _refuse_inner(query, timing, options, table=table, in_delta=in_delta)
+            opening = _open_over if timing.over is not None else _over_windows
             store = _beside(site, folder, resumed=resumed)
-            opened = open_over(site.spark(), query, timing, key, sources, known, declared, store, reader)
+            opened = opening(site, query, timing, key, sources, known, declared, store, reader, options)
             return _spread(site, query, (), opened)
         aged = None
         if table or joins_streams(query):
@@ -187,12 +190,66 @@ def _reads_delta(sources: Mapping[str, Source]) -> bool:
     return any(isinstance(source, DeltaTableSource) for source in sources.values())
 
 
-def _refuse_over_delta(*, in_delta: bool) -> None:
-    if in_delta:
+def _refuse_inner(
+    query: Query, timing: Timing, options: CommonOptions, *, table: bool, in_delta: bool
+) -> None:
+    """Raise UnsupportedError where what a part of the query gives cannot be kept beside the job."""
+    if timing.over is not None and in_delta:
         raise UnsupportedError(
             "rows that OVER looks back to are kept in memory, and the table is in Delta Lake",
             hint='leave out "table.storage" = "delta", and make a table of this one in Delta Lake',
         )
+    if timing.inner is not None and (not table or in_delta or options.retention is not None):
+        raise UnsupportedError(
+            "windows in a subquery over a source are executed for a table in memory without retention",
+            hint="make a table of the inner query first, and the rest over that table",
+            location=query.location,
+        )
+
+
+def _open_over(
+    site: Site,
+    query: Query,
+    timing: Timing,
+    key: tuple[str, ...],
+    sources: Mapping[str, Source],
+    known: Mapping[str, pa.Schema],
+    declared: tuple[tuple[str, pa.DataType], ...],
+    store: TableStore,
+    reader: str,
+    options: CommonOptions,
+) -> Opened:
+    """OVER over a source, which keeps its rows."""
+    return open_over(site.spark(), query, timing, key, sources, known, declared, store, reader)
+
+
+def _over_windows(
+    site: Site,
+    query: Query,
+    timing: Timing,
+    key: tuple[str, ...],
+    sources: Mapping[str, Source],
+    known: Mapping[str, pa.Schema],
+    declared: tuple[tuple[str, pa.DataType], ...],
+    store: TableStore,
+    reader: str,
+    options: CommonOptions,
+) -> Opened:
+    """The windows of a source kept beside the job, and what the query makes of them."""
+    inner, core = timing.inner, inner_select(query)
+    assert inner is not None
+    assert core is not None
+    try:
+        opened = planned(site.spark(), inner, (), sources, known, (), table=True, timing=timing)
+        if _needs_rows(opened, sources, options):
+            every = _every_row(inner, sources, timing, options)
+            opened = _over_live(site, inner, every, (), sources, known, (), store, reader, timing)
+            opened = replace(opened, plan=replace(opened.plan, forgetful=every.forgets))
+        outer = Query(tree_around(query.tree, core, RESULT), tables=(RESULT,))
+        return _followed(site, opened, store, reader, None, table=True, outer=(outer, key, declared))
+    except BaseException:
+        store.close()
+        raise
 
 
 def _over_kept(
@@ -370,17 +427,32 @@ def open_kept(
     if store is None:
         store = _beside(site, folder, resumed=resumed)
     try:
-        spec = opened.shape.spec(RESULT, forgets.options() if forgets is not None else {}, "table", owner)
-        kept = open_or_make(store, replace(spec, schema=stored(spec.schema, forgets)))
-        key = opened.shape.key if set(opened.shape.key) <= set(kept.spec.visible) else ()
-        query = Query(exp.select("*").from_(exp.to_table(RESULT)), tables=(RESULT,))
-        sources: dict[str, Source] = {RESULT: LiveSource(kept, owner, key, forgotten=False)}
-        made = planned(site.spark(), query, key if table else (), sources, {}, (), table=table)
-        return replace(made, below=opened, table=kept, live=opened.live, store=store)
+        return _followed(site, opened, store, owner, forgets, table=table)
     except BaseException:
         if opened.store is None:
             store.close()
         raise
+
+
+def _followed(
+    site: Site,
+    opened: Opened,
+    store: TableStore,
+    owner: str,
+    forgets: Retention | None,
+    *,
+    table: bool,
+    outer: tuple[Query, tuple[str, ...], tuple[tuple[str, pa.DataType], ...]] | None = None,
+) -> Opened:
+    """What follows a result that is kept: the same rows, or `outer`, with its key and declared columns."""
+    spec = opened.shape.spec(RESULT, forgets.options() if forgets is not None else {}, "table", owner)
+    kept = open_or_make(store, replace(spec, schema=stored(spec.schema, forgets)))
+    key = opened.shape.key if set(opened.shape.key) <= set(kept.spec.visible) else ()
+    same = Query(exp.select("*").from_(exp.to_table(RESULT)), tables=(RESULT,))
+    query, own, declared = outer or (same, key if table else (), ())
+    sources: dict[str, Source] = {RESULT: LiveSource(kept, owner, key, forgotten=False)}
+    made = planned(site.spark(), query, own, sources, {}, declared, table=table)
+    return replace(made, below=opened, table=kept, live=opened.live, store=store)
 
 
 def _stored_columns(used: frozenset[str] | None, schema: pa.Schema, *, position: bool) -> list[str]:

@@ -17,14 +17,14 @@ from velostream.plan.asof import asof_tables
 from velostream.plan.declared import declared_columns
 from velostream.plan.headers import with_headers
 from velostream.plan.messages import last_messages, message_key
-from velostream.plan.over_clauses import outer_tree
+from velostream.plan.over_clauses import outer_tree, tree_around
 from velostream.plan.partitioning import spread_of
 from velostream.plan.planner import LAST_PER_KEY, NeedsColumns, plan_query
 from velostream.plan.plans import GroupsPlan, Plan, RecomputePlan, RowsPlan
 from velostream.plan.remembered import Keeping, of_plan, of_rows, warnings
 from velostream.plan.steps import Step, StepKind
 from velostream.plan.stream_joins import joins_streams, stream_join
-from velostream.plan.windows import closing
+from velostream.plan.windows import closing, inner_select
 from velostream.runtime.opening import common_options, connector_for, key_of
 from velostream.runtime.realtime_rules import refusal
 from velostream.runtime.realtime_rules import told as realtime
@@ -135,10 +135,12 @@ def _chosen(statement: model.Statement, query: model.Query, columns: Mapping[str
     query, timing = timed(with_headers(_named(statement, resolved(query, columns))), options)
     plan, aged = _whole_plan(statement, query, key, columns, timing)
     over = _inner_over(statement, query, columns, timing) if timing.over is not None else None
+    if timing.inner is not None:
+        over = _inner_windows(statement, columns, timing)
     if aged is None and over is None and _computed_again(statement, query, plan):
         aged = kept(query, {})
         known = {**columns, **_live_columns(aged, columns)}
-        plan = closing(_planned(statement, aged.query, key, known), timing.windowing, aged.query)
+        plan = closing(_planned(statement, aged.query, key, known, timing), timing.windowing, aged.query)
     joined = aged is not None and aged.appends
     by_row = isinstance(plan, RowsPlan) and (plan.below is None or plan.stream is not None or joined)
     sink = isinstance(statement, model.CreateStream | model.InsertIntoSink)
@@ -250,10 +252,12 @@ def _whole_plan(
     """The plan of a statement, and the rows that are kept for it."""
     if timing.over is not None:
         return _over_plan(statement, query, key, columns, timing), None
+    if timing.inner is not None:
+        return _around_windows(statement, query, key, columns, timing), None
     aged = _over_kept(statement, query, key, columns, timing)
     left = aged.query if aged is not None else asof_tables(query, lambda: _untyped(columns))
     known = {**columns, **_live_columns(aged, columns)}
-    return closing(_planned(statement, left, key, known), timing.windowing, left), aged
+    return closing(_planned(statement, left, key, known, timing), timing.windowing, left), aged
 
 
 def _inner_over(
@@ -288,6 +292,38 @@ def _over_plan(
     return replace(rest, steps=(*plan.steps, *rest.steps))
 
 
+def _inner_windows(statement: model.Statement, columns: Mapping[str, Sequence[str]], timing: Timing) -> Plan:
+    """Windows of a source that are a part of the query."""
+    assert timing.inner is not None
+    plan = _planned(statement, timing.inner, (), columns, timing)
+    return closing(plan, timing.windowing, timing.inner)
+
+
+def _around_windows(
+    statement: model.Statement,
+    query: model.Query,
+    key: tuple[str, ...],
+    columns: Mapping[str, Sequence[str]],
+    timing: Timing,
+) -> Plan:
+    """Windows of a source, and what is made of them."""
+    inner, core = timing.inner, inner_select(query)
+    assert inner is not None
+    assert core is not None
+    if isinstance(statement, model.CreateStream | model.InsertIntoSink):
+        raise UnsupportedError(
+            "windows in a subquery over a source are executed for a table",
+            hint="make a table of the inner query first, and the rest over that table",
+            location=query.location,
+        )
+    plan = _inner_windows(statement, columns, timing)
+    names = [item.alias_or_name for item in core.selects]
+    rest = plan_query(
+        model.Query(tree_around(query.tree, core, RESULT), tables=(RESULT,)), key, columns={RESULT: names}
+    )
+    return replace(rest, steps=(*plan.steps, *rest.steps))
+
+
 def _over_kept(
     statement: model.Statement,
     query: model.Query,
@@ -311,12 +347,15 @@ def _planned(
     query: model.Query,
     key: tuple[str, ...],
     columns: Mapping[str, Sequence[str]],
+    timing: Timing,
 ) -> Plan:
     by_message = message_key(query, _messages(query)) if isinstance(statement, model.CreateTable) else None
     if by_message is not None and not key:
         # Whatever its columns are.
         return Plan(query.tree.sql(dialect=SPARK), steps=(LAST_PER_KEY,))
-    return plan_query(query, key, only_grows=_only_grows(statement, query), columns=_used(query, columns))
+    closes = timing.windowing is not None and timing.windowing.bounded
+    grows = _only_grows(statement, query)
+    return plan_query(query, key, only_grows=grows, columns=_used(query, columns), closes=closes)
 
 
 def _messages(query: model.Query) -> dict[str, Messages | None]:

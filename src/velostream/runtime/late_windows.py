@@ -218,7 +218,8 @@ class LateWindows(Pipeline):
         if windowing.advance and over is not None:
             # A row that one of its windows still takes is not late, though others have closed.
             time = "unix_micros(r.__time)"
-            last = f"{time} - pmod({time}, {windowing.advance}L) + {windowing.size + windowing.grace}L"
+            into = f"pmod({time} - {windowing.offset}L, {windowing.advance}L)"
+            last = f"{time} - {into} + {windowing.size + windowing.grace}L"
             sql += f" WHERE r.__time IS NULL OR {last} <= {over}L"
         with translated():
             found = spark.sql(sql).toArrow()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velostream.plan.plans import GroupsPlan, OverPlan
+from velostream.plan.plans import GroupsPlan, OverPlan, RowsPlan
 from velostream.runtime.ageing import AgeingWork
 from velostream.runtime.delta.pipeline import DeltaPipeline
 from velostream.runtime.delta.table import DeltaTable
@@ -87,7 +87,8 @@ def whole_work(
     then = [work]
     if opened.below is not None and opened.table is not None:
         kept = make(opened.below, TableOutput(opened.table))
-        _let_forget(kept, opened.below, lambda: work.offsets() is not None)
+        if isinstance(opened.plan, RowsPlan) and opened.plan.below is None:
+            _let_forget(kept, opened.below, lambda: work.offsets() is not None)
         then = [kept, work]
     if live and all(isinstance(each, TimedLiveWork) for each in live):
         wait = options.window_close_timeout

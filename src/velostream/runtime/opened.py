@@ -24,13 +24,13 @@ from velostream.runtime.opening import connector_for, load_needed
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.timing import Timing
-from velostream.sql.naming import column, is_star
+from velostream.sql.naming import column
 from velostream.sql.spark_text import SPARK
 from velostream.sql.types import spark_ddl
 from velostream.sql.usage import column_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -116,6 +116,9 @@ def planned(
     wide = {name: with_system_columns(schema) for name, schema in schemas.items()}
     if declared:
         query = _with_declared(spark, query, schemas | _system_views(query, wide), declared)
+    if query.sources and _system_names(query):
+        # Once a view has such a column, `*` would have it too.
+        query = replace(query, tree=expand_stars(query.tree, schemas))
     row_key = _own_key(query, sources)
     own_key = key or (row_key if table else ())
     streams = [sources[ref.id] for ref in query.sources] or sources.values()
@@ -128,12 +131,19 @@ def planned(
     timing.apply(inputs)
     used = {name: item.wanted() or item.schema.names for name, item in inputs.items()}
     by_message = message_key(query, messages or {})
-    choose = partial(plan_query, key=own_key, only_grows=only_grows, columns=used, message_key=by_message)
+    choose = partial(
+        plan_query,
+        key=own_key,
+        only_grows=only_grows,
+        columns=used,
+        message_key=by_message,
+        closes=timing.windowing is not None and timing.windowing.bounded,
+    )
     try:
         plan = choose(query)
     except NeedsColumns:
         query = replace(query, tree=expand_stars(query.tree, schemas))
-        plan = choose(query)
+        plan = _chosen(choose, query)
     plan = closing(plan, timing.windowing, query)
     refuse_cut_digits(spark, query.tree, wide)
     views = schemas | _system_views(query, wide)
@@ -178,6 +188,16 @@ def _of_source(error: Exception, query: Query) -> Exception:
     )
 
 
+def _chosen(choose: Callable[[Query], Plan], query: Query) -> Plan:
+    """The plan, with all columns known that there are."""
+    try:
+        return choose(query)
+    except NeedsColumns as exc:
+        raise UnsupportedError(
+            "the columns of * over a subquery are not known here", hint="name them", location=query.location
+        ) from exc
+
+
 def schemas_of(sources: Mapping[str, Source], known: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
     """The columns of each input. A table knows its own better than what was remembered: they may be wider."""
     return {
@@ -202,7 +222,7 @@ def _own_key(query: Query, sources: Mapping[str, Source]) -> tuple[str, ...]:
     items = query.tree.selects
     if not source.key or not one_row_each(query.tree, name):
         return ()
-    if any(is_star(item) for item in items):
+    if any(_has_all(item, source.key) for item in items):
         return source.key
     alias = query.tree.args["from_"].this.alias_or_name
     found = {plain_column(item.unalias(), alias): item.alias_or_name for item in reversed(items)}
@@ -211,15 +231,29 @@ def _own_key(query: Query, sources: Mapping[str, Source]) -> tuple[str, ...]:
     return passed if same else ()
 
 
+def _has_all(item: exp.Expr, names: tuple[str, ...]) -> bool:
+    """Whether an item is `*`, and does not leave out one of the names."""
+    star = item.this if isinstance(item, exp.Column) else item
+    if not isinstance(star, exp.Star):
+        return False
+    without = {each.name.casefold() for each in star.args.get("except_") or ()}
+    return not without & {name.casefold() for name in names}
+
+
 def with_system_columns(schema: pa.Schema) -> pa.Schema:
     """A source's columns, with those that every source row has."""
     missing = [(name, kind) for name, kind in SYSTEM_TYPES.items() if name not in schema.names]
     return pa.schema([*schema, *(pa.field(name, kind) for name, kind in missing)])
 
 
+def _system_names(query: Query) -> set[str]:
+    """System columns that the query names."""
+    return {column.name for column in query.tree.find_all(exp.Column)} & SYSTEM_TYPES.keys()
+
+
 def _system_views(query: Query, views: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
     """Views for analysis: with system columns only where the query names one, since `*` leaves them out."""
-    used = {column.name for column in query.tree.find_all(exp.Column)} & SYSTEM_TYPES.keys()
+    used = _system_names(query)
     if not used:
         return {}
     return {
@@ -246,16 +280,28 @@ def _with_declared(
 
 
 def expand_stars(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> exp.Query:
-    """`*` replaced by the columns of the one relation it stands for."""
+    """`*` replaced by the columns that it stands for, where all of a SELECT's relations are known."""
     expanded = tree.copy()
-    if isinstance(expanded, exp.Select):
-        relation = expanded.args["from_"].this
-        names = schemas[relation.name].names if relation.name in schemas else []
-        items: list[exp.Expr] = []
-        for item in expanded.selects:
-            if is_star(item):
-                items += [column([relation.alias_or_name, name]) for name in names]
-            else:
-                items.append(item)
-        expanded.set("expressions", items)
+    for select in expanded.find_all(exp.Select):
+        from_ = select.args.get("from_")
+        relations = [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ else []
+        if all(isinstance(each, exp.Table) and each.name in schemas for each in relations):
+            found = [columns for item in select.selects for columns in _columns(item, relations, schemas)]
+            select.set("expressions", found)
     return expanded
+
+
+def _columns(
+    item: exp.Expr, relations: list[exp.Expr], schemas: Mapping[str, pa.Schema]
+) -> Iterator[exp.Expr]:
+    """An item of a SELECT, or the columns that it stands for if it is a `*`."""
+    star = item.this if isinstance(item, exp.Column) else item
+    if not isinstance(star, exp.Star):
+        yield item
+        return
+    wanted = item.table.casefold() if isinstance(item, exp.Column) else ""
+    without = {each.name.casefold() for each in star.args.get("except_") or ()}
+    for relation in relations:
+        if wanted in ("", relation.alias_or_name.casefold()):
+            names = (name for name in schemas[relation.name].names if name.casefold() not in without)
+            yield from (column([relation.alias_or_name, name]) for name in names)

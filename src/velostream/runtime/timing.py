@@ -9,7 +9,7 @@ from velostream.model.windows import EventTime, Windowing
 from velostream.plan.event_time import event_time_of, event_time_sql
 from velostream.plan.over_clauses import over_query, rows_time
 from velostream.plan.stream_joins import joins_streams
-from velostream.plan.windows import time_column, windowed
+from velostream.plan.windows import inner_windows, time_column, timed_table, windowed
 from velostream.runtime.opening import common_options, connector_for
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class Timing:
     """The event time of each input that has one."""
     over: OverQuery | None = None
     """The OVER over a source that the statement has, if it has one."""
+    inner: Query | None = None
+    """The part of the statement that makes windows, where that is only a part."""
 
     def apply(self, inputs: Mapping[str, Input]) -> None:
         """Tell inputs where their rows have the time and whether somebody waits; raises what is wrong."""
@@ -44,15 +46,21 @@ class Timing:
 def timed(query: Query, options: CommonOptions) -> tuple[Query, Timing]:
     """The query with its window among its groups, and what the statement says of time."""
     only = common_options(query.sources[0].properties) if len(query.sources) == 1 else options
-    column = time_column(query)
+    inner = inner_windows(query)
+    column = time_column(inner or query)
     times = {
         ref.id: event_time_of(
             ref, common_options(ref.properties), column if len(query.sources) == 1 else None
         )
         for ref in query.sources
     }
-    if not query.sources and column is not None and len(query.tables) == 1:
-        times[query.tables[0]] = EventTime(column)
+    if inner is not None:
+        left, timing = _windowed(inner, only, times)
+        return query, replace(timing, inner=left)
+    table = timed_table(query)
+    if table is not None:
+        delay = options.max_out_of_orderness_ms * 1000
+        times[table] = EventTime(column, delay=delay, idle=options.idle_timeout.total_seconds())
     if any(_replaced(ref) for ref in query.sources):
         return _windowed(query, only, times)
     named = rows_time(query)

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from velostream.errors import SqlSyntaxError
 from velostream.model.statements import WindowKind, WindowSpec
-from velostream.sql.functions import TIME_WINDOWS, WINDOW_BOUNDS, is_aggregate
+from velostream.sql.functions import GROUP_WINDOWS, TIME_WINDOWS, WINDOW_BOUNDS, is_aggregate
 from velostream.sql.shapes import WINDOW_COLUMNS
 from velostream.sql.spark_text import SPARK
 
@@ -54,14 +54,6 @@ def has_aggregates(select: exp.Select) -> bool:
         return True
     parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
     return any(True for part in parts if part is not None for _ in aggregates(part))
-
-
-def groups_by_time(select: exp.Select) -> bool:
-    """Whether GROUP BY holds Spark's window(…) or session_window(…)."""
-    group = select.args.get("group")
-    return group is not None and any(
-        call.name.lower() in TIME_WINDOWS for call in group.find_all(exp.Anonymous)
-    )
 
 
 def check(tree: exp.Expr, window: WindowSpec | None, context: Context) -> None:
@@ -156,7 +148,7 @@ def _leaves(parts: Iterable[exp.Expr]) -> Iterable[exp.Expr]:
 def _ungrouped(node: exp.Expr, keys: list[exp.Expr]) -> Iterable[exp.Column]:
     if isinstance(node, exp.Query) or _aggregated(node) or any(_same(node, key) for key in keys):
         return
-    if isinstance(node, exp.Anonymous) and node.name.lower() in WINDOW_BOUNDS | TIME_WINDOWS | {
+    if isinstance(node, exp.Anonymous) and node.name.lower() in WINDOW_BOUNDS | GROUP_WINDOWS | {
         "grouping",
         "grouping_id",
     }:

@@ -29,7 +29,7 @@ class ReadBinder(StatementBinder):
 
     def select(self, node: raw.RawSelect) -> Result:
         """A bare query."""
-        bound = self.query(node.query, node.properties, parameters=True)
+        bound = self.query(node.query, node.properties, parameters=True, answered=True)
         self.refuse_sink(bound)
         return Result(model.SelectStatement(bound.query, bound.properties, **self.common))
 

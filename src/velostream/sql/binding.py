@@ -49,9 +49,10 @@ class StatementBinder:
         *,
         sink: ConnectorInfo | None = None,
         parameters: bool = False,
+        answered: bool = False,
     ) -> Bound:
-        """Bind a query of the statement."""
-        binder = QueryBinder(self.context, sink, trailing, parameters_allowed=parameters)
+        """Bind a query of the statement; `answered`: over tables, it gives an answer and is not kept."""
+        binder = QueryBinder(self.context, sink, trailing, parameters_allowed=parameters, answered=answered)
         bound = binder.bind(query)
         self._check_headers(bound.query, sink)
         return bound

@@ -43,7 +43,7 @@ class ChangeBinder(StatementBinder):
         )
         columns = self._insert_columns(node, relation)
         if node.query is not None:
-            bound = self.query(node.query, node.properties, parameters=True)
+            bound = self.query(node.query, node.properties, parameters=True, answered=True)
             self.refuse_sink(bound)
             if bound.properties and not bound.query.sources:
                 self.context.report(PropertyError("INSERT INTO a table takes no properties"))

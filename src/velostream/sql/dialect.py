@@ -34,6 +34,7 @@ _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTR
 EMIT = "velo_emit"
 WITH = "velo_with"
 WINDOW = "velo_window"
+RELATION = "velo_relation"
 WITHIN = "velo_within"
 BUFFER = "velo_buffer"
 
@@ -56,6 +57,7 @@ class VelostreamParser(SparkParser):
     _rows_buffer: exp.Literal | None = None
 
     FUNCTIONS = {name: build for name, build in SparkParser.FUNCTIONS.items() if name in TYPED}
+    FUNC_TOKENS = SparkParser.FUNC_TOKENS | {TokenType.SESSION}
     FUNCTION_PARSERS = {name: SparkParser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX}
     NO_PAREN_FUNCTION_PARSERS = {
         name: parse
@@ -142,6 +144,14 @@ class VelostreamParser(SparkParser):
         relation: exp.Expr | None = self._parse_table_parts(schema=name_only)
         return relation
 
+    def relation_or_query(self) -> exp.Expr:
+        """A relation as in FROM, or a query in parentheses."""
+        start = self._curr
+        relation = self._parse_table()
+        if not isinstance(relation, exp.Table | exp.Subquery):
+            raise self.syntax_error("expected a relation", start)
+        return relation
+
     # --- errors -----------------------------------------------------------------------------------
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
@@ -165,22 +175,31 @@ class VelostreamParser(SparkParser):
     # --- relations --------------------------------------------------------------------------------
 
     def _parse_table_parts(self, schema: bool = False, *args: Any, **kwargs: Any) -> Any:
-        if not schema and not kwargs.get("fast") and self._at_window_table():
-            return self._parse_window_table()
         table = super()._parse_table_parts(schema, *args, **kwargs)
         if isinstance(table, exp.Table) and not schema:
             self.attach_with(table)
         return table
 
-    def _at_window_table(self) -> bool:
-        return self._next.token_type == TokenType.L_PAREN and self._curr.text.lower() in WINDOW_TABLES
+    def _at_window_table(self, ahead: int = 0) -> bool:
+        tokens = self._tokens[self._index + ahead : self._index + ahead + 2]
+        if len(tokens) < 2 or tokens[1].token_type != TokenType.L_PAREN:
+            return False
+        return tokens[0].text.lower() in WINDOW_TABLES
 
-    def _parse_window_table(self) -> exp.Table:
+    def _parse_window_table(self) -> exp.Subquery | None:
+        """TUMBLE and the like, within TABLE(…) or not, as a subquery on whose SELECT the window hangs."""
+        wrapped = self._curr.text.upper() == "TABLE" and self._next.token_type == TokenType.L_PAREN
+        if not self._at_window_table(2 if wrapped else 0):
+            return None
+        self._advance(2 if wrapped else 0)
         start = self._curr
-        table, spec, time_column = parse_window_table(self)
+        relation, spec, time_column = parse_window_table(self)
         location = self.token_location(start, self._prev)
-        table.set(WINDOW, Clause(this=RawWindow(spec, location, time_column)))
-        return table
+        if wrapped:
+            self.close()
+        select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=relation))
+        select.set(RELATION, Clause(this=RawWindow(spec, location, time_column)))
+        return exp.Subquery(this=select)
 
     def _parse_table_part(self, schema: bool = False) -> exp.Expr | None:
         if not schema and self._next.token_type == TokenType.L_PAREN and self._curr.text.isidentifier():
@@ -191,8 +210,16 @@ class VelostreamParser(SparkParser):
     def _parse_table_hints(self) -> list[exp.Expr] | None:
         return None
 
-    def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
-        table = super()._parse_table(*args, **kwargs)
+    def _parse_table(self, schema: bool = False, joins: bool = False, *args: Any, **kwargs: Any) -> Any:
+        windows = self._parse_window_table() if not schema else None
+        if windows is not None:
+            windows.set(
+                "alias", self._parse_table_alias(kwargs.get("alias_tokens") or self.TABLE_ALIAS_TOKENS)
+            )
+            for join in self._parse_joins() if joins else ():
+                windows.append("joins", join)
+            return windows
+        table = super()._parse_table(schema, joins, *args, **kwargs)
         if isinstance(table, exp.Table):
             self.attach_with(table)
         return table

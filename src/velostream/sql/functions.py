@@ -55,11 +55,13 @@ _OPERATORS = frozenset({"and", "or", "not", "in", "between", "when", "case", "ca
 """Spark lists them as functions, but they have a syntax of their own, or need a metric view."""
 
 HEADER_FUNCTIONS = frozenset({"header", "has_header", "header_keys", "set_header", "remove_header"})
-WINDOW_BOUNDS = frozenset(
-    f"{kind}_{side}" for kind in ("tumble", "hop", "session") for side in ("start", "end")
-)
-WINDOW_TABLES = frozenset({"tumble", "hop", "session"})
+_GROUPS = ("tumble", "hop", "session")
+WINDOW_TABLES = frozenset({*_GROUPS, "cumulate"})
+"""Functions that make windows of time where they stand in FROM."""
+WINDOW_BOUNDS = frozenset(f"{kind}_{side}" for kind in _GROUPS for side in ("start", "end", "rowtime"))
 TIME_WINDOWS = frozenset({"window", "session_window"})
+GROUP_WINDOWS = TIME_WINDOWS.union(_GROUPS)
+"""Functions that make windows of time where they stand in GROUP BY."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,15 @@ def _own() -> dict[str, Function]:
         Function("timestampadd", 3, 3, "timestampadd(unit, count, timestamp) - count units later"),
         Function("timestampdiff", 3, 3, "timestampdiff(unit, start, end) - the number of units between"),
     ]
+    sides = {"start": "first instant", "end": "end", "rowtime": "last millisecond"}
     for name in sorted(WINDOW_BOUNDS):
-        side = "first" if name.endswith("start") else "end"
-        own.append(Function(name, 0, 3, f"{name}(…) - the {side} instant of the row's window"))
+        side = sides[name.rpartition("_")[2]]
+        own.append(Function(name, 0, 4, f"{name}(…) - the {side} of the group's window"))
+    own += [
+        Function("tumble", 2, 3, "tumble(time, size[, offset]) - GROUP BY windows that follow each other"),
+        Function("hop", 3, 4, "hop(time, slide, size[, offset]) - GROUP BY windows that overlap"),
+        Function("session", 2, 2, "session(time, gap) - GROUP BY windows that a silence ends"),
+    ]
     return {function.name: function for function in own}
 
 

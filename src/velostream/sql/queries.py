@@ -26,6 +26,8 @@ from velostream.sql.relations import Outside, Relations
 from velostream.sql.scopes import Analysis
 from velostream.sql.shapes import WINDOW_COLUMNS
 from velostream.sql.syntax import RawEmit, RawProperty, RawQuery, RawWindow, RawWith
+from velostream.sql.table_windows import TableWindows, unbounded_names
+from velostream.sql.window_relations import WindowRelations
 
 if TYPE_CHECKING:
     from velostream.sql.catalog import ConnectorInfo
@@ -49,6 +51,8 @@ class QueryBinder:
     sink: ConnectorInfo | None = None
     trailing: RawWith | None = None
     parameters_allowed: bool = True
+    answered: bool = False
+    """Whether a query over tables is answered at once, and not kept."""
     properties: dict[str, str] = field(default_factory=dict)
     _near: Outside | None = None
     _time_column: list[exp.Expr] = field(default_factory=list)
@@ -65,24 +69,52 @@ class QueryBinder:
         top = _top(tree)
         relations = Relations(context)
         relations.resolve(tree)
-        structure.quote_names(tree)
+        in_from = WindowRelations(context, relations, tree)
+        in_from.find()
         statement_with = self._statement_with(relations, with_)
         sources = self._distribute(relations.outside, statement_with)
+        windows = self._table_windows(tree, relations, emit)
+        asked = windows.asked(window)
+        window = in_from.write(top, window, self._zone(relations), asked=asked)
+        self._time_column += in_from.times
+        structure.quote_names(tree)
         output = self._columns(tree, relations, window)
         aggregation.check(tree, window, context)
+        closes = windows.closing(top, window)
+        emit = emit or Emit(EmitMode.FINAL if closes else EmitMode.CHANGES)
+        tree, window = windows.written_out(tree, top, window, next(iter(self._time_column), None))
+        structure.quote_names(tree)
         query = Query(
             tree=tree,
             sources=sources,
             tables=tuple(relations.tables),
             streams=tuple(relations.streams),
             window=window,
-            emit=emit or _default_emit(top, window),
+            emit=emit,
+            closes=closes,
             udfs=tuple(sorted(context.used)),
             parameters=self._parameters(tree),
             location=raw.location,
             views=tuple(relations.views),
         )
         return Bound(query, self.properties, output)
+
+    def _zone(self, relations: Relations) -> str:
+        """The time zone of windows: of the statement, or of its one source."""
+        only = relations.outside[0] if len(relations.outside) == 1 else None
+        given = {**only.inherited, **only.own} if only is not None else self.properties
+        return given.get("time.zone", self.properties.get("time.zone", "UTC"))
+
+    def _table_windows(self, tree: exp.Expr, relations: Relations, emit: Emit | None) -> TableWindows:
+        streams = [*(outside.ref.id for outside in relations.outside), *relations.streams]
+        return TableWindows(
+            self.context,
+            relations.shapes,
+            unbounded_names(tree, streams),
+            self.properties,
+            emit,
+            self.answered and not streams,
+        )
 
     def _take_clauses(
         self, tree: exp.Expr, top: exp.Expr
@@ -93,11 +125,6 @@ class QueryBinder:
                 clause = node.args.pop(key, None)
                 if clause is not None:
                     found[key] = clause.value
-        from_ = top.args.get("from_")
-        in_from = from_.this.args.pop(WINDOW, None) if from_ is not None else None
-        if in_from is not None and found.setdefault(WINDOW, in_from.value) is not in_from.value:
-            place = in_from.value.location
-            self.context.report(SqlSyntaxError("the query has two windows", location=place))
         raw_window, raw_emit, with_ = found.get(WINDOW), found.get(EMIT), found.get(WITH)
         window = None
         if isinstance(raw_window, RawWindow):
@@ -324,9 +351,3 @@ def _as_query(tree: exp.Expr) -> exp.Query:
         raise SqlSyntaxError("expected a query")
     tree.parent = None
     return tree
-
-
-def _default_emit(top: exp.Expr, window: WindowSpec | None) -> Emit:
-    by_time = window is not None and window.kind is not WindowKind.ROWS
-    by_time = by_time or (isinstance(top, exp.Select) and aggregation.groups_by_time(top))
-    return Emit(EmitMode.FINAL if by_time else EmitMode.CHANGES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -14,18 +15,27 @@ from velostream.model.statements import Emit, EmitMode, WindowKind, WindowSpec
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
+    from sqlglot.tokenizer_core import Token
+
     from velostream.errors import SqlSyntaxError
     from velostream.sql.dialect import VelostreamParser
 
-WINDOW_WORDS = ("TUMBLING", "SLIDING", "HOPPING", "SESSION", "ROWS")
+WINDOW_WORDS = ("TUMBLING", "SLIDING", "HOPPING", "CUMULATING", "SESSION", "ROWS")
 _KINDS = {
     "TUMBLING": WindowKind.TUMBLING,
     "SLIDING": WindowKind.SLIDING,
     "HOPPING": WindowKind.SLIDING,
+    "CUMULATING": WindowKind.CUMULATING,
     "SESSION": WindowKind.SESSION,
     "ROWS": WindowKind.ROWS,
 }
-_TABLE_KINDS = {"TUMBLE": WindowKind.TUMBLING, "HOP": WindowKind.SLIDING, "SESSION": WindowKind.SESSION}
+_TABLES = {
+    "TUMBLE": (WindowKind.TUMBLING, ("SIZE", "OFFSET")),
+    "HOP": (WindowKind.SLIDING, ("SLIDE", "SIZE", "OFFSET")),
+    "CUMULATE": (WindowKind.CUMULATING, ("STEP", "SIZE", "OFFSET")),
+    "SESSION": (WindowKind.SESSION, ("GAP",)),
+}
+"""Window functions in FROM: what each makes, and the names of its lengths in their order."""
 _UNITS = {
     "MICROSECOND": timedelta(microseconds=1),
     "MILLISECOND": timedelta(milliseconds=1),
@@ -42,6 +52,8 @@ _FORMS = {
     WindowKind.SLIDING: "WINDOW SLIDING(INTERVAL '10' MINUTE, INTERVAL '2' MINUTE) (size, advance)",
     WindowKind.SESSION: "WINDOW SESSION(INTERVAL '30' SECOND)",
     WindowKind.ROWS: "WINDOW ROWS 100 PARTITION BY symbol",
+    WindowKind.CUMULATING: "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '10' MINUTE) "
+    "(step, size)",
 }
 
 
@@ -51,10 +63,11 @@ def parse_window(parser: VelostreamParser) -> tuple[WindowSpec, exp.Column | Non
     kind = _KINDS[start.text.upper()]
     parser.advance()
     if kind is WindowKind.ROWS:
-        return _parse_rows(parser), None
+        return _parse_rows(parser)
     column, durations = _parse_arguments(parser) if parser.match(TokenType.L_PAREN) else (None, [])
     partition_by: tuple[exp.Expr, ...] = ()
     named: dict[str, Length] = {}
+    offset: timedelta | None = None
     while True:
         word = parser.current.text.upper()
         if word == "PARTITION BY" and not partition_by:
@@ -62,32 +75,98 @@ def parse_window(parser: VelostreamParser) -> tuple[WindowSpec, exp.Column | Non
         elif word in ("EVERY", "SIZE", "ADVANCE", "GAP") and word not in named:
             parser.advance()
             named[word] = _parse_length(parser)
+        elif word == "OFFSET" and parser.following.token_type == TokenType.INTERVAL and offset is None:
+            parser.advance()
+            offset = _fixed_offset(parser, start, _parse_length(parser))
         else:
             break
-    name = ".".join(part.name for part in column.parts) if column is not None else None
-    return _checked(parser, start, kind, name, durations, named, partition_by), column
+    spec = _checked(parser, start, kind, _column_text(column), durations, named, partition_by)
+    return replace(spec, offset=offset or None), column
 
 
-def parse_window_table(parser: VelostreamParser) -> tuple[exp.Table, WindowSpec, exp.Column | None]:
-    """TUMBLE, HOP or SESSION in FROM: `TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTE)`."""
+def _fixed_offset(parser: VelostreamParser, start: Token, offset: Length | None) -> timedelta | None:
+    if isinstance(offset, Months):
+        raise parser.syntax_error("an offset is of a fixed length", start)
+    return offset
+
+
+def parse_window_table(parser: VelostreamParser) -> tuple[exp.Expr, WindowSpec, exp.Column | None]:
+    """The relation, window and time of TUMBLE, HOP, CUMULATE or SESSION in FROM.
+
+    `TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTE)`, or with names: `SIZE => INTERVAL '5' MINUTE`.
+    """
     start = parser.current
-    kind = _TABLE_KINDS[start.text.upper()]
+    kind, lengths = _TABLES[start.text.upper()]
     parser.advance(2)
-    parser.words("TABLE")
-    relation = parser.relation()
-    if not isinstance(relation, exp.Table):
-        raise parser.syntax_error("expected a relation", start)
-    partition_by = _parse_table_partition(parser)
-    column: exp.Column | None = None
-    durations: list[Length] = []
-    if parser.match(TokenType.COMMA):
-        column, durations = _parse_arguments(parser)
-    else:
-        parser.close()
-    if start.text.upper() == "HOP":
-        durations.reverse()  # HOP names how far it moves before how long it is
-    name = ".".join(part.name for part in column.parts) if column is not None else None
-    return relation, _checked(parser, start, kind, name, durations, {}, partition_by), column
+    arguments = _TableArguments(parser, ("DATA", "TIMECOL", *lengths))
+    while not parser.match(TokenType.R_PAREN):
+        if arguments.given and not parser.match(TokenType.COMMA):
+            raise parser.syntax_error("expected , or )")
+        arguments.parse()
+    relation, column = arguments.given.get("DATA"), arguments.given.get("TIMECOL")
+    if not isinstance(relation, exp.Expr):
+        raise parser.syntax_error(f"{start.text.upper()} needs a relation", start)
+    assert column is None or isinstance(column, exp.Column)
+    named = {n: v for n, v in arguments.given.items() if isinstance(v, timedelta | Months)}
+    offset = _fixed_offset(parser, start, named.pop("OFFSET", None))
+    named = {"ADVANCE" if name in ("SLIDE", "STEP") else name: value for name, value in named.items()}
+    name = _column_text(column)
+    spec = _checked(parser, start, kind, name, [], named, arguments.partition_by)
+    return relation, replace(spec, offset=offset or None), column
+
+
+class _TableArguments:
+    """What stands in the parentheses of a window function in FROM."""
+
+    def __init__(self, parser: VelostreamParser, names: tuple[str, ...]) -> None:
+        self._parser = parser
+        self._names = names
+        self._named = False
+        self.given: dict[str, exp.Expr | Length] = {}
+        self.partition_by: tuple[exp.Expr, ...] = ()
+
+    def parse(self) -> None:
+        """The next argument."""
+        parser = self._parser
+        token, name = parser.current, parser.current.text.upper()
+        if parser.following.token_type == TokenType.FARROW:
+            if name not in self._names:
+                hint = f"arguments are {', '.join(self._names)}"
+                raise parser.syntax_error(f'unknown argument "{token.text}"', token, hint)
+            parser.advance(2)
+            self._named = True
+        else:
+            left = [each for each in self._names if each not in self.given]
+            if self._named or not left:
+                raise parser.syntax_error("an argument too many" if not left else "expected a name and =>")
+            name = left[0]
+            if name == "TIMECOL" and not _at_time(parser):
+                # The event time of a source has no need to be named.
+                self._names = tuple(each for each in self._names if each != name)
+                self.parse()
+                return
+        if name in self.given:
+            raise parser.syntax_error(f"{name} is given twice", token)
+        self.given[name] = self._value(name)
+
+    def _value(self, name: str) -> exp.Expr | Length:
+        parser = self._parser
+        if name == "TIMECOL":
+            if not parser.words("DESCRIPTOR", "("):
+                return _parse_column(parser)
+            column = _parse_column(parser)
+            parser.close()
+            return column
+        if name != "DATA":
+            return _parse_length(parser)
+        parser.words("TABLE")
+        relation = parser.relation_or_query()
+        self.partition_by = _parse_table_partition(parser)
+        return relation
+
+
+def _at_time(parser: VelostreamParser) -> bool:
+    return parser.current.text.upper() == "DESCRIPTOR" or _at_column(parser)
 
 
 def _parse_table_partition(parser: VelostreamParser) -> tuple[exp.Expr, ...]:
@@ -103,8 +182,12 @@ def _parse_table_partition(parser: VelostreamParser) -> tuple[exp.Expr, ...]:
     return tuple(columns)
 
 
-def _parse_rows(parser: VelostreamParser) -> WindowSpec:
+def _parse_rows(parser: VelostreamParser) -> tuple[WindowSpec, exp.Column | None]:
     parenthesis = parser.match(TokenType.L_PAREN)
+    column = None
+    if parenthesis and _at_column(parser):
+        column = _parse_column(parser)
+        parser.match(TokenType.COMMA)
     token = parser.current
     if token.token_type != TokenType.NUMBER or not token.text.isdigit() or token.text == "0":
         raise parser.syntax_error("WINDOW ROWS needs a number of rows", hint=_FORMS[WindowKind.ROWS])
@@ -112,7 +195,17 @@ def _parse_rows(parser: VelostreamParser) -> WindowSpec:
     parser.words("ROWS")
     if parenthesis:
         parser.close()
-    return WindowSpec(WindowKind.ROWS, rows=int(token.text), partition_by=parser.partition_by())
+    spec = WindowSpec(
+        WindowKind.ROWS,
+        rows=int(token.text),
+        time_column=_column_text(column),
+        partition_by=parser.partition_by(),
+    )
+    return spec, column
+
+
+def _column_text(column: exp.Column | None) -> str | None:
+    return ".".join(part.name for part in column.parts) if column is not None else None
 
 
 def _parse_arguments(parser: VelostreamParser) -> tuple[exp.Column | None, list[Length]]:
@@ -245,6 +338,7 @@ def _checked(
     names = {
         WindowKind.TUMBLING: ("SIZE",),
         WindowKind.SLIDING: ("SIZE", "ADVANCE"),
+        WindowKind.CUMULATING: ("SIZE", "ADVANCE"),
         WindowKind.SESSION: ("GAP",),
     }[kind]
     every = "ADVANCE" if kind is WindowKind.SLIDING else names[0]
@@ -266,6 +360,8 @@ def _checked(
         raise wrong(f"{kind} window must be longer than nothing")
     if kind is WindowKind.SLIDING and fixed["ADVANCE"] > fixed["SIZE"]:
         raise wrong("advance of a sliding window cannot be longer than its size")
+    if kind is WindowKind.CUMULATING and fixed["SIZE"] % fixed["ADVANCE"]:
+        raise wrong("the size of cumulating windows is a whole number of steps")
     return WindowSpec(
         kind,
         size=fixed.get("SIZE"),
@@ -290,13 +386,15 @@ def parse_emit(parser: VelostreamParser) -> Emit:
 
 def window_text(spec: WindowSpec, expressions: tuple[str, ...]) -> str:
     """The clause in our dialect; `expressions` is PARTITION BY as text."""
+    column = [".".join(quote(part) for part in spec.time_column.split("."))] if spec.time_column else []
     if spec.kind is WindowKind.ROWS:
-        text = f"WINDOW ROWS {spec.rows}"
+        text = f"WINDOW ROWS({column[0]}, {spec.rows})" if column else f"WINDOW ROWS {spec.rows}"
     else:
         lengths = [_interval_text(each) for each in (spec.size, spec.advance, spec.gap) if each is not None]
         lengths += [f"INTERVAL '{spec.months}' MONTH"] if spec.months is not None else []
-        column = [".".join(quote(part) for part in spec.time_column.split("."))] if spec.time_column else []
         text = f"WINDOW {spec.kind.upper()}({', '.join([*column, *lengths])})"
+        if spec.offset is not None:
+            text += f" OFFSET INTERVAL '{spec.offset // timedelta(microseconds=1)}' MICROSECOND"
     return f"{text} PARTITION BY {', '.join(expressions)}" if expressions else text
 
 

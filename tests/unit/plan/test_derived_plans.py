@@ -77,6 +77,19 @@ def kinds(sql: str) -> list[str]:
             "SELECT id, row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM a",
             ["OVER by k (affected keys)"],
         ),
+        (
+            "SELECT a.k, COUNT(*) AS c FROM a JOIN b USING (id) "
+            "GROUP BY a.k, session_window(timestamp_seconds(a.n), '5 minutes')",
+            [
+                "join by id (affected keys)",
+                "sessions by k (affected keys)",
+                "groups by k, window_start, window_end (merge)",
+            ],
+        ),
+        (
+            "SELECT e, SUM(m) AS m FROM a JOIN b USING (id) LATERAL VIEW explode(array(n)) v AS e GROUP BY e",
+            ["join by id (affected keys)", "groups by e (merge)"],
+        ),
         ("SELECT k FROM a EXCEPT SELECT k FROM b", ["EXCEPT (affected keys)"]),
         ("SELECT k FROM a UNION SELECT k FROM b", ["distinct rows (affected keys)"]),
         ("SELECT a.n FROM a JOIN b ON a.n < b.m", ["the whole query (full recompute)"]),

@@ -9,7 +9,9 @@ from sqlglot import exp, parse_one
 
 from velostream.errors import UnsupportedError
 from velostream.model.statements import WindowKind
+from velostream.sql.dialect import Velostream
 from velostream.sql.spark_text import SPARK
+from velostream.sql.structure import rewrite
 
 if TYPE_CHECKING:
     from velostream.model.statements import WindowSpec
@@ -27,9 +29,10 @@ def calendar_bounds(spec: WindowSpec, time: exp.Expr, zone: str) -> tuple[exp.Ex
     """
     if spec.months is None and zone == UTC:
         return None
-    if spec.kind is not WindowKind.TUMBLING:
+    if spec.kind is not WindowKind.TUMBLING or spec.offset:
+        what = "windows with an offset" if spec.offset else f"{spec.kind} windows, whose length is fixed"
         raise UnsupportedError(
-            f'"time.zone" is not followed by {spec.kind} windows, whose length is fixed',
+            f'months and "time.zone" are not followed by {what}',
             hint="leave it out, or use a tumbling window",
         )
     at = time.sql(dialect=SPARK)
@@ -57,14 +60,21 @@ def calendar_bounds(spec: WindowSpec, time: exp.Expr, zone: str) -> tuple[exp.Ex
     passed = f"(unix_micros({at}) - unix_micros({midnight}))"
     first = f"(unix_micros({at}) - pmod({passed}, {size}L))"
     return (
-        parse_one(f"timestamp_micros({first})", dialect=SPARK),
-        parse_one(f"least(timestamp_micros({first} + {size}L), {next_midnight})", dialect=SPARK),
+        _parsed(f"timestamp_micros({first})"),
+        _parsed(f"least(timestamp_micros({first} + {size}L), {next_midnight})"),
     )
 
 
 def _instants(dates: tuple[str, str], zone: str) -> tuple[exp.Expr, exp.Expr]:
-    start, end = (parse_one(_instant(date, zone), dialect=SPARK) for date in dates)
+    start, end = (_parsed(_instant(date, zone)) for date in dates)
     return start, end
+
+
+def _parsed(text: str) -> exp.Expr:
+    """An expression as if a user had written it."""
+    select = parse_one(f"SELECT {text}", dialect=Velostream)
+    assert isinstance(select, exp.Select)
+    return rewrite(select.selects[0])
 
 
 def _instant(date: str, zone: str) -> str:
