@@ -29,7 +29,7 @@ KINDS = {
     "tumbling": (WINDOW.format(what="SUM(id)", window="TUMBLING(1m)", s="{s}"), ("a", 2)),
     "sliding": (WINDOW.format(what="SUM(id)", window="SLIDING(2m, 1m)", s="{s}"), ("a", 2)),
     "session": (WINDOW.format(what="SUM(id)", window="SESSION(30s)", s="{s}"), ("a", 2)),
-    "kept": (WINDOW.format(what="COUNT(DISTINCT id)", window="TUMBLING(1m)", s="{s}"), ("a", 1)),
+    "kept": (WINDOW.format(what="SUM(DISTINCT id)", window="TUMBLING(1m)", s="{s}"), ("a", 2)),
     "looked_up": (
         "SELECT n.title, SUM(s.id) AS v FROM {s} s JOIN titles n ON n.k = s.k WINDOW TUMBLING(1m) "
         "GROUP BY n.title EMIT CHANGES",

@@ -79,7 +79,7 @@ FAILURES = {
     heap: "out of memory",
     footer: "garbage.parquet",
     vanished: "gone.json",
-    number: 'for input string: "forty"',
+    number: "for input string",
     method: "nothing",
     spool: "no such file or directory",
     worker: "a Python worker of Spark ended",
