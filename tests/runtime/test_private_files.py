@@ -81,9 +81,10 @@ def test_every_file_of_the_data_directory_is_private(opened, spark, umask, tmp_p
 def test_a_directory_of_an_earlier_version_is_closed_when_it_is_opened(opened, tmp_path: Path):
     data = tmp_path / "data"
     opened(data).close()
-    (data / "logs" / "old.log").write_text("")
-    (data / "logs" / "old.log").chmod(0o644)
-    (data / "tables" / "x").mkdir(mode=0o755)
-    (data / "tables" / "x").chmod(0o755)
+    old = data / "logs" / "old"
+    old.mkdir()
+    (old / "old.log").write_text("")
+    for path in (data, data / "catalog.json", old, old / "old.log"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
     opened(data)
     assert not loose(data)
