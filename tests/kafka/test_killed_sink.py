@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,6 @@ import kafka_clients as clients
 import pytest
 import sink_runner as runner
 
-from velostream.connectors.journal import Journal
 from velostream.connectors.kafka.cluster import Cluster, Part
 from velostream.connectors.kafka.options import KafkaOptions
 from velostream.errors import SinkChangedError, SinkFencedError
@@ -179,7 +179,7 @@ def test_brokers_that_undid_what_they_confirmed_are_told_of(
     name = topic(2)
     life = Life(broker.address, name, tmp_path / "sink", 1, "after the intent 3")
     assert life.ended() == -signal.SIGKILL
-    identity = Journal(tmp_path / "sink" / "identity").load()[0]["id"]
+    identity = json.loads((tmp_path / "sink" / "identity.json").read_text())["id"]
     cluster = Cluster(
         KafkaOptions.model_validate({"bootstrap.servers": broker.address, "topic": name}),
     )

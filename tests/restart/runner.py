@@ -59,13 +59,12 @@ def _half_written(number: int) -> Callable[..., Any]:
     """The file that would be replaced as a whole is left half written beside the old one."""
     left = [number]
 
-    def instead(original: Callable[..., Any], path: Path, value: Any) -> None:
+    def instead(original: Callable[..., Any], path: Path, text: bytes, **how: Any) -> None:
         left[0] -= 1
         if left[0] <= 0:
-            text = json.dumps(value)
-            path.with_name(f".{path.name}.new").write_text(text[: len(text) // 2])
+            path.with_name(f"{path.name}.new").write_bytes(text[: len(text) // 2])
             die()
-        original(path, value)
+        original(path, text, **how)
 
     return instead
 
@@ -75,7 +74,7 @@ def place(kill: str) -> None:
     from velostream.connectors.file.draft import Draft
     from velostream.connectors.file.source import FileSource
     from velostream.connectors.file.spool import Spool
-    from velostream.runtime import catalog
+    from velostream.runtime import catalog_file
     from velostream.runtime.dead_letters import DeadLetters
     from velostream.runtime.delta import engine
     from velostream.runtime.delta.table import DeltaTable
@@ -95,8 +94,8 @@ def place(kill: str) -> None:
         "while spooling": (Draft, "_write", _after),
         "before a snapshot": (snapshots, "write", _before),
         "after a snapshot": (snapshots, "write", _after),
-        "while the catalogue is written": (catalog, "write_json", _half_written),
-        "catalogue written": (catalog, "write_json", _after),
+        "while the catalogue is written": (catalog_file, "replace_file", _half_written),
+        "catalogue written": (catalog_file, "replace_file", _after),
         "dead letters kept, batch not": (DeadLetters, "keep", _after),
         "before a merge of Delta's": (engine, "merge", _before),
         "Delta committed, nobody told": (DeltaTable, "_make_durable", _before),

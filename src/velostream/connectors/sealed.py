@@ -18,7 +18,8 @@ ASIDE = ".new"
 """Ends the name of a file that is being written, before it takes the place of the one before."""
 
 _PIECE = 4 << 20
-_OF, _NUMBER, _CHECKSUM = "of", "written", "checksum"
+_OF, _NUMBER, _CHECKSUM = "of", "times written", "checksum"
+"""What stands beside the value, under names that no value has."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Sealed:
 def seal(value: dict[str, Any], of: str | None = None, number: int = 0) -> bytes:
     """The bytes of a file."""
     head = {} if of is None else {_OF: of, _NUMBER: number}
+    assert not {_OF, _NUMBER, _CHECKSUM} & value.keys(), "the value has a name of the head"
     plain = json.dumps({**head, **value}, indent=2)
     return json.dumps({**head, **value, _CHECKSUM: zlib.crc32(plain.encode())}, indent=2).encode()
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from velostream.errors import UnsupportedError
+from velostream.errors import SqlError, UnsupportedError
 from velostream.model.lifetime import Lifetime
 from velostream.model.moments import micros
 from velostream.model.statements import EmitMode, Query
+from velostream.model.tables import reserved
 from velostream.plan.ageing import RESULT, ageing, kept
 from velostream.plan.asof import asof_tables
 from velostream.plan.exactness import refuse_cut_digits
@@ -47,7 +48,7 @@ from velostream.sql.types import spark_ddl
 from velostream.sql.usage import column_usage, resolved, spelled_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from threading import Event
 
@@ -129,7 +130,9 @@ def open_query(
             wait_for_tables([site.store.open(name) for name in query.tables], options, stop, tell)
         columns = {name: schema.names for name, schema in schemas_of(sources, known).items()}
         key = spelled_key(query, columns, key) if not declared else key
-        query, timing = timed(with_headers(resolved(query, columns)), options)
+        query = resolved(query, columns)
+        _refuse_ours(query, columns)
+        query, timing = timed(with_headers(query), options)
         if not joins_streams(query):
             query = asof_tables(query, lambda: _types(schemas_of(sources, known)))
         in_delta = options.table_storage == "delta" or _reads_delta(sources)
@@ -168,6 +171,22 @@ def open_query(
         for source in sources.values():
             source.close()
         raise
+
+
+def _refuse_ours(query: Query, columns: Mapping[str, Sequence[str]]) -> None:
+    """Raise SqlError where the user's SELECT shows a column whose name would be taken for one of ours.
+
+    Known columns were looked at when the statement was bound; those of a source are known from here on.
+    """
+    shown = list(query.tree.named_selects)
+    if "*" in shown:
+        shown += [name for names in columns.values() for name in names]
+    for name in filter(reserved, shown):
+        raise SqlError(
+            f'the result has a column "{name}", which would be taken for one of ours',
+            hint="name the columns, and give this one another name with AS",
+            location=query.location,
+        )
 
 
 def _beside(site: Site, folder: Path, *, resumed: bool) -> TableStore:

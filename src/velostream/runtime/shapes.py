@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.errors import DuplicateNameError, SqlError
-from velostream.model.tables import HAVING, MESSAGE_KEY, SHOWN, TableSpec, reserved
+from velostream.errors import DuplicateNameError
+from velostream.model.tables import HAVING, MESSAGE_KEY, SHOWN, TableSpec
 from velostream.plan.aggregates import Merge
 from velostream.plan.nodes import Both, Each, Keyed, Node, Scan, walk
 from velostream.plan.plans import POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
@@ -143,11 +143,6 @@ def _refuse_duplicates(schema: pa.Schema) -> None:
                 f'the result has two columns named "{name}"', hint="name one of them with AS"
             )
         seen.add(name.casefold())
-        if reserved(name):
-            raise SqlError(
-                f'the result has a column "{name}", which would be taken for one of ours',
-                hint="give it another name with AS",
-            )
 
 
 def _groups_shape(spark: SparkSession, plan: GroupsPlan, visible: pa.Schema) -> ResultShape:
