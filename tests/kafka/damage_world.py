@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from velostream.config import load
-from velostream.connectors.file import merges, spool
 from velostream.errors import DataDirError, VelostreamError
 from velostream.model.jobs import JobState
 from velostream.model.statements import CreateTable, CreateView
 from velostream.runtime.database import Database
+from velostream.runtime.pending import Pending
 
 if TYPE_CHECKING:
     import random
@@ -41,7 +42,7 @@ KINDS = {
     "position of delta": r"{table}/position\.json",
     "log of delta": r"{table}/rows/_delta_log/\d{20}\.json",
     "checksum of delta": r"{table}/rows/_delta_log/\d{20}\.crc",
-    "rows of delta": r"{table}/rows/[^_/][^/]*\.parquet",
+    "rows of delta": r"{table}/rows/(?!_).*\.(parquet|bin)",
     "journal": r"{source}/journal",
     "note of the journal": r"{source}/journal\.closed",
     "segment": r"{source}/segments/\d{9}\.(txt|parquet)",
@@ -72,7 +73,6 @@ TIMED = """
 """
 STATEMENTS = """
 CREATE SOURCE orders (id INT, user STRING, amount DECIMAL(10,2), at TIMESTAMP) FROM FILES/orders.csv TIMED;
-CREATE SOURCE visits (user STRING, page STRING, at TIMESTAMP) FROM FILES/visits.jsonl TIMED;
 CREATE TABLE people (name STRING PRIMARY KEY, age INT);
 CREATE TABLE notes (text STRING);
 CREATE TABLE beats (name STRING PRIMARY KEY, n INT) WITH ("retention" = "3h");
@@ -80,8 +80,18 @@ CREATE VIEW grown AS SELECT * FROM people WHERE age > 35;
 CREATE TABLE totals AS
     SELECT user, SUM(amount) AS total, COUNT(*) AS n, MAX(amount) AS most FROM orders GROUP BY user;
 CREATE TABLE quotes AS SELECT * FROM FILES/quotes.parquet WITH ("file.debounce" = "1ms");
-CREATE TABLE pages AS SELECT * FROM FILES/pages/*.jsonl WITH ("file.debounce" = "1ms");
 CREATE TABLE recent AS SELECT id, user FROM orders WHERE at > now() - INTERVAL 30 MINUTES;
+CREATE TABLE joined AS SELECT t.user, t.total, p.age FROM totals t JOIN people p ON t.user = p.name;
+CREATE TABLE made AS
+    SELECT COUNT(*) AS n, SUM(quantity) AS q FROM datagen://trades?rows_per_second=1000&rows=50&seed=3;
+CREATE TABLE latest AS SELECT v FROM KAFKA/damage-upserts;
+INSERT INTO FILES/out.csv SELECT id, amount FROM orders WITH ("on.error" = "skip");
+INSERT INTO KAFKA/damage-written SELECT name, age FROM people WITH ("delivery" = "exactly_once");
+"""
+"""What has a file of every kind."""
+MORE = """
+CREATE SOURCE visits (user STRING, page STRING, at TIMESTAMP) FROM FILES/visits.jsonl TIMED;
+CREATE TABLE pages AS SELECT * FROM FILES/pages/*.jsonl WITH ("file.debounce" = "1ms");
 CREATE TABLE minutes AS
     SELECT user, COUNT(*) AS n, window_start FROM orders WINDOW TUMBLING(INTERVAL '10' MINUTE) GROUP BY user;
 CREATE TABLE moving AS
@@ -89,19 +99,12 @@ CREATE TABLE moving AS
 CREATE TABLE pairs AS
     SELECT o.id, v.page FROM orders o JOIN visits v ON o.user = v.user WITHIN INTERVAL '10' MINUTE;
 CREATE TABLE fading AS SELECT user, COUNT(*) AS n FROM orders GROUP BY user WITH ("retention" = "2 hours");
-CREATE TABLE joined AS SELECT t.user, t.total, p.age FROM totals t JOIN people p ON t.user = p.name;
-CREATE TABLE made AS
-    SELECT COUNT(*) AS n, SUM(quantity) AS q FROM datagen://trades?rows_per_second=1&rows=5000&seed=3;
-CREATE TABLE latest AS SELECT v FROM KAFKA/damage-upserts;
 CREATE TABLE counted AS
     SELECT k, COUNT(*) AS n, COUNT(DISTINCT v) AS d FROM KAFKA/damage-appended GROUP BY k;
-INSERT INTO FILES/out.csv SELECT id, amount FROM orders WITH ("on.error" = "skip");
 INSERT INTO FILES/parts/ SELECT id, user FROM orders WITH ("sink.format" = "jsonl", "on.error" = "skip");
-INSERT INTO KAFKA/damage-written SELECT name, age FROM people WITH ("delivery" = "exactly_once");
-"""
-IN_DELTA = """
 CREATE TABLE large AS SELECT user, total FROM totals WITH ("table.storage" = "delta");
 """
+"""What keeps files of the same kinds for other reasons, and a table in Delta Lake."""
 OUTPUTS = ("out.csv", "parts", "damage-written")
 TOPICS = ("damage-upserts", "damage-appended", "damage-written")
 
@@ -146,10 +149,10 @@ class Results:
 class World:
     """Built once, stopped, and then opened again and again from copies."""
 
-    def __init__(self, root: Path, address: str, *, delta: bool) -> None:
+    def __init__(self, root: Path, address: str, *, whole: bool) -> None:
         self.root = root
         self.address = address
-        self.delta = delta
+        self._text = STATEMENTS + (MORE if whole else "")
         self.data = root / "data"
         self.older = root / "older"
         self.before: dict[str, bytes] = {}
@@ -158,7 +161,7 @@ class World:
     # --- building -----------------------------------------------------------------------------------
 
     def statements(self) -> list[str]:
-        text = STATEMENTS + (IN_DELTA if self.delta else "")
+        text = self._text
         for name, stands_for in (
             ("FILES", f"file://{self.root}"),
             ("KAFKA", f"kafka://{self.address}"),
@@ -171,7 +174,8 @@ class World:
         """Everything is created, changes a few times, and is stopped; a copy of an earlier time is kept."""
         for topic in TOPICS:
             clients.make_topic(self.address, topic, 1)
-        (self.root / "pages").mkdir()
+        for folder in ("pages", "parts"):
+            (self.root / folder).mkdir()
         self._write_sources(1)
         with self._opened(self.data, NOON) as database:
             for statement in self.statements():
@@ -183,17 +187,18 @@ class World:
             for table in ("people", "totals"):
                 database.table(table).checkpoint()
         copy(self.data, self.older)
-        for number in range(2, 2 + merges.FEWEST):
-            self._write_sources(number)
-            with self._opened(self.data, NOON) as database:
-                self._settle(database)
-                if number == 2:
-                    self._change_by_hand(database)
         with self._opened(self.data, NOON) as database:
-            self._settle(database)
+            for number in range(2, 6):
+                self._write_sources(number)
+                self._settle(database)
+            database.sql("INSERT INTO people VALUES ('cat', 50)")
+            database.sql("DELETE FROM notes WHERE text = 'two'")
             database.table("people").checkpoint()
             database.sql("UPDATE people SET age = 41 WHERE name = 'bob'")
-            self._replay(database)
+            letters, job = database.dead_letters, database.job("totals").id
+            assert letters is not None
+            # As a replay of dead letters leaves it.
+            Pending(database.directory.job(job), job, letters).done()
             self._settle(database)
         for path in (self.root / "out.csv", *(self.root / "parts").iterdir()):
             self.before[str(path.relative_to(self.root))] = path.read_bytes()
@@ -202,35 +207,36 @@ class World:
 
     def _write_sources(self, number: int) -> None:
         users = ("ann", "bob", "cat")
+        minutes = [n * 2 + 20 for n in range(1, 3 * number + 1)]
         rows = [
-            f"{n},{users[n % 3]},{n}.50,2026-05-01T{11 + (n * 2 + 20) // 60}:{(n * 2 + 20) % 60:02d}:00Z"
-            for n in range(1, 3 * number + 1)
+            f"{n},{users[n % 3]},{n}.50,2026-05-01T{11 + at // 60}:{at % 60:02d}:00Z"
+            for n, at in enumerate(minutes, start=1)
         ]
         if number > 10:
-            rows = [row for n, row in enumerate(rows) if n != 2] + ["901,ann,100.00,2026-05-01T12:05:00Z"]
+            rows = [*rows[:2], *rows[3:], "901,ann,100.00,2026-05-01T12:05:00Z"]
         rows.insert(1, "x,bad,zz,")
-        ends = "\r\n" if number > 2 else "\n"
-        text = "id,user,amount,at\n" + "\n".join(rows[:4]) + "\n"
-        text += "".join(f"{row}{ends if n % 2 else chr(10)}" for n, row in enumerate(rows[4:]))
-        _rewrite(self.root / "orders.csv", text.encode())
+        # Lines that end in different ways need an index beside their segment.
+        ends = ["\r\n" if number > 2 and n > 4 and n % 2 else "\n" for n in range(len(rows))]
+        lines = ["id,user,amount,at\n", *(row + end for row, end in zip(rows, ends, strict=True))]
+        self._put("orders.csv", "".join(lines).encode())
         visits = [
             f'{{"user":"{users[n % 2]}","page":"p{n}","at":"2026-05-01T11:{20 + n * 3 % 40}:00Z"}}\n'
             for n in range(number + 2)
         ]
-        _rewrite(self.root / "visits.jsonl", "".join(visits).encode())
-        _rewrite(self.root / "pages" / f"{number % 4}.jsonl", f'{{"page":{number}}}\n'.encode() * 2)
-        quotes = pa.table({"symbol": ["A", "B"] * number, "price": list(range(2 * number))})
-        pq.write_table(quotes, self.root / "quotes.parquet")
+        self._put("visits.jsonl", "".join(visits).encode())
+        self._put(f"pages/{number % 4}.jsonl", f'{{"page":{number}}}\n'.encode() * 2)
+        quotes = BytesIO()
+        pq.write_table(pa.table({"symbol": ["A", "B"] * number, "price": list(range(2 * number))}), quotes)
+        self._put("quotes.parquet", quotes.getvalue())
         upserts = [(f"k{number % 3}", {"v": number}), ("k9", {"v": number})]
         clients.produce(self.address, "damage-upserts", upserts)
         clients.produce(self.address, "damage-appended", [{"k": number % 2, "v": number // 2}] * 2)
 
-    def _change_by_hand(self, database: Database) -> None:
-        database.sql("INSERT INTO people VALUES ('cat', 50)")
-        database.sql("DELETE FROM notes WHERE text = 'two'")
-
-    def _replay(self, database: Database) -> None:
-        database.sql("REPLAY DEAD LETTERS WHERE job = 'totals'")
+    def _put(self, name: str, content: bytes) -> None:
+        """Replace a file that is read: nobody sees half of it."""
+        aside = self.root / "aside"
+        aside.write_bytes(content)
+        aside.rename(self.root / name)
 
     def _opened(self, folder: Path, now: datetime, *, resume: bool = True) -> Database:
         return Database(load(None, data_dir=folder), resume=resume, clock=lambda: now)
@@ -322,6 +328,20 @@ class World:
         finally:
             log = folder / "logs" / "velostream.log"
             first.told = log.read_text() if log.exists() else ""
+
+    def with_older(self, table: str, folder: Path) -> dict[str, Counter[Any]]:
+        """What comes of a table whose folder was put back from a copy, and of one that is built on it."""
+        copy(self.data, folder)
+        shutil.rmtree(folder / "tables" / table)
+        shutil.copytree(self.older / "tables" / table, folder / "tables" / table)
+        with self._opened(folder, LATER, resume=False) as database:
+            for entry in database.catalog:
+                if entry.name in ("totals", "joined"):
+                    database.jobs_by_name.resume(entry)
+            self._settle(database)
+            joined = "SELECT t.user, t.total, p.age FROM totals t JOIN people p ON t.user = p.name"
+            asked = Counter(map(_comparable, database.sql(joined).rows()))
+            return {**self._results(database).rows, "the same asked": asked}
 
     def _change_by_hand_later(self, database: Database) -> None:
         for statement in ("INSERT INTO notes VALUES ('later')", "DELETE FROM beats WHERE name = 'y'"):
@@ -432,7 +452,3 @@ def _text(error: VelostreamError) -> str:
 
 def _comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(repr(value) for value in row)
-
-
-SHORT = (spool, "_COMPACT_ENTRIES", 6)
-"""Journals are shortened after a few entries, so that it happens here."""
