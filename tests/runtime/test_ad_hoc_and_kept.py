@@ -23,6 +23,9 @@ REFUSALS = (
     r"the result has two columns named",
     r"would lose digits",
     r"gives another answer",
+    r"draws other rows each time",
+    r"which no table can hold",
+    r"which Spark does not hand over",
 )
 """Why a query that is answered ad hoc may not be kept: docs/sql.md lists these."""
 

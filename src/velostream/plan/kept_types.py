@@ -19,10 +19,10 @@ _NOT_READ = {
     "variant": "write to_json({}), or variant_get({}, path, type)",
 }
 """Types whose values Spark does not hand over as what they are, by name, with what to write."""
-_VOID = "say which type it has: CAST(… AS STRING), or CAST(… AS ARRAY<STRING>)"
+_EMPTY = ('"void","containsNull":false', '"keyType":"void"')
+"""How Spark describes `array()` and `map()`."""
 _NOT_KEPT = {
     **_NOT_READ,
-    "void": _VOID,
     "time": "write CAST({} AS STRING)",
     "geometry": "write st_asbinary({})",
     "geography": "write st_asbinary({})",
@@ -33,16 +33,18 @@ def refuse_unread(struct: StructType) -> None:
     """Raise TypeMismatchError for a column whose values cannot be brought out of Spark."""
     _refuse(struct, _NOT_READ, "Spark does not hand over")
     for field in struct.fields:
-        if '"void","containsNull":false' in field.dataType.json().replace(" ", ""):
+        text = field.dataType.json().replace(" ", "")
+        if any(mark in text for mark in _EMPTY):
             raise TypeMismatchError(
-                f'column "{field.name}" is an empty array of no type, which Spark does not hand over',
-                hint=_VOID,
+                f'column "{field.name}" is an empty array or map of no type, which Spark does not hand over',
+                hint=f"say which type it has: CAST({field.name} AS ARRAY<STRING>)",
             )
 
 
 def refuse_unkept(struct: StructType) -> None:
     """Raise TypeMismatchError for a column that no table can hold."""
     _refuse(struct, _NOT_KEPT, "no table can hold")
+    refuse_unread(struct)
     for field in struct.fields:
         for kind in _within(field.dataType):
             names = [name.casefold() for name in getattr(kind, "names", ())]

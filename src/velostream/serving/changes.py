@@ -98,6 +98,8 @@ def _equal_rows(left: pa.Table, right: pa.Table) -> Any:
 def _equal_column(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Any:
     if pa.types.is_dictionary(left.type) or pa.types.is_dictionary(right.type):
         left, right = comparable(left, right)
+    if pa.types.is_null(left.type):
+        return np.ones(len(left), dtype=bool)
     if pa.types.is_nested(left.type):
         pairs = zip(canonical(left), canonical(right), strict=True)
         return np.fromiter((one == other for one, other in pairs), bool, count=len(left))

@@ -276,3 +276,6 @@ SELECT id FROM t ORDER BY id LIMIT ALL
 SELECT id, collect_list(n) OVER (PARTITION BY g ORDER BY id) AS l FROM t
 SELECT id, ts + make_interval(0, i) AS r FROM t
 SELECT id FROM t ORDER BY id LIMIT 1 + 1 OFFSET 2 - 1
+SELECT id, null AS v FROM t
+SELECT id, array(null) AS v FROM t
+SELECT null AS v FROM t

@@ -5,8 +5,8 @@ SELECT id, array(INTERVAL 1 MONTH) AS r FROM t -- "r" is of type INTERVAL MONTH
 SELECT id, make_interval(1, i) AS r FROM t -- "r" is of type INTERVAL, which no table can hold
 SELECT id, parse_json(s) AS r FROM t -- "r" is of type VARIANT
 SELECT id, st_geomfromwkb(bin) AS r FROM t -- "r" is of type GEOMETRY
-SELECT id, null AS r FROM t -- "r" is of type VOID
-SELECT id, array() AS r FROM t -- "r" is of type VOID
+SELECT id, array() AS r FROM t -- "r" is an empty array or map of no type
+SELECT id, map() AS r FROM t -- "r" is an empty array or map of no type
 SELECT id, arrays_zip(arr, arr) AS r FROM t -- two fields of one name
 SELECT id, rand() AS r FROM t -- rand() gives another answer
 SELECT t.id, uuid() AS r FROM t JOIN u ON t.g = u.g -- uuid() gives another answer

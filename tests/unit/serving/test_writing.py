@@ -291,3 +291,11 @@ def test_the_time_that_dicts_take_grows_with_them_and_no_faster(store, rows_spec
     table.insert(rows)
     assert time.process_time() - started < 3
     assert len(table) == 80_000
+
+
+def test_a_row_with_a_column_of_no_type_is_replaced_and_deleted(store: TableStore) -> None:
+    rows = pa.table({"id": [1, 2], "nothing": pa.nulls(2)})
+    table = store.create(TableSpec("nothing", rows.schema, ("id",)))
+    table.commit_keyed(rows, None, commit(1))
+    table.commit_keyed(rows.slice(0, 1), rows.slice(1, 1).select(["id"]), commit(2))
+    assert [tuple(row) for row in table.rows()] == [(1, None)]
