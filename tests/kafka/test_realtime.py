@@ -262,7 +262,7 @@ def test_what_was_recorded_is_not_written_again(
 
 
 def _journal(folder: Path) -> str:
-    return (folder / "sink" / "realtime.jsonl").read_text().replace(" ", "")
+    return "".join((folder / "sink" / "realtime.json").read_text().split())
 
 
 def test_a_broker_that_goes_away(

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.errors import SqlError, UnsupportedError
+from velostream.model.changes import HEADERS
 from velostream.model.lifetime import Lifetime
 from velostream.model.moments import micros
 from velostream.model.statements import EmitMode, Query
@@ -178,7 +179,8 @@ def _refuse_ours(query: Query, columns: Mapping[str, Sequence[str]]) -> None:
 
     Known columns were looked at when the statement was bound; those of a source are known from here on.
     """
-    shown = list(query.tree.named_selects)
+    # Headers that go out with a record are a column of ours by now.
+    shown = [name for name in query.tree.named_selects if name != HEADERS]
     if "*" in shown:
         shown += [name for names in columns.values() for name in names]
     for name in filter(reserved, shown):
