@@ -22,7 +22,7 @@ HIDDEN_VALUE = "***"
 
 REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 """A secret by reference, looked up when a source is opened."""
-_MAY_BE_SHOWN = re.compile(rf"{REFERENCE.pattern}|\$\{{\w+\}}")
+_MAY_BE_SHOWN = re.compile(rf"{REFERENCE.pattern}|\$\{{\w+\}}|\$\{{kept-secret:\w+\}}")
 
 # --- which names are names of secrets -----------------------------------------------------------------
 
@@ -110,7 +110,7 @@ def redact(text: str) -> str:
 
 def redact_statement(text: str) -> str:
     """A statement that was understood, for display: what looks like a property without quotes is none."""
-    return redact_uri(_without(_STATEMENT, text, _three))
+    return with_secrets(text, _three)
 
 
 def redact_draft(text: str) -> str:
@@ -141,11 +141,19 @@ def _without_known(text: str, hidden: Callable[[str], str]) -> str:
     return known.sub(lambda match: hidden(match[0]), text) if known is not None else text
 
 
+def with_secrets(text: str, hidden: Callable[[str], str]) -> str:
+    """A statement that was understood, with what `hidden` gives in the place of each secret."""
+    return _without_uris(_without(_STATEMENT, text, hidden), hidden)
+
+
 def redact_uri(text: str, *, same_length: bool = False) -> str:
     """`text` without the user, the password and the secret parameters of any URI in it."""
+    return _without_uris(text, _stars if same_length else _three)
+
+
+def _without_uris(text: str, hidden: Callable[[str], str]) -> str:
     if "://" not in text:
         return text
-    hidden = _stars if same_length else _three
 
     def parameter(match: re.Match[str]) -> str:
         if not secret(match[2]) or _harmless(match[3].strip("\\\"'")):

@@ -34,6 +34,7 @@ LATER = NOON + timedelta(minutes=40)
 KINDS = {
     "catalogue": r"catalog\.json",
     "copy of the catalogue": r"copies/catalog-\d{10}\.json",
+    "secrets": r"secrets(\.copy)?\.json",
     "description": r"{table}/table\.json",
     "readers": r"{table}/readers\.json",
     "note of the log": r"{table}/closed\.json",
@@ -82,6 +83,7 @@ CREATE TABLE totals AS
 CREATE TABLE quotes AS SELECT * FROM FILES/quotes.parquet WITH ("file.debounce" = "1ms");
 CREATE TABLE recent AS SELECT id, user FROM orders WHERE at > now() - INTERVAL 30 MINUTES;
 CREATE TABLE joined AS SELECT t.user, t.total, p.age FROM totals t JOIN people p ON t.user = p.name;
+CREATE SOURCE hushed (a INT) FROM kafka://hushed WITH ("sasl.password" = "a s3cret of the world");
 CREATE TABLE made AS
     SELECT COUNT(*) AS n, SUM(quantity) AS q FROM datagen://trades?rows_per_second=1000&rows=50&seed=3;
 CREATE TABLE latest AS SELECT v FROM KAFKA/damage-upserts;

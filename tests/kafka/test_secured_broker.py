@@ -258,7 +258,9 @@ def test_a_right_that_is_taken_away_ends_the_job_with_plain_words(
     assert database.job("revoked").errors_by_code == {"source.auth": 1}
 
 
-def test_no_password_is_in_any_file_but_the_catalogue(spark, secured: Secured, database: Database) -> None:
+def test_no_password_is_in_any_file_but_the_one_for_secrets(
+    spark, secured: Secured, database: Database
+) -> None:
     """Of statements with passwords written out: Spark's log and checkpoints, journals, tables and our log."""
     secured.topic("discreet")
     _copied(database, f"{HOST}:{secured.port}", "discreet", secured.properties("alice", "alice's secret"))
@@ -266,9 +268,9 @@ def test_no_password_is_in_any_file_but_the_catalogue(spark, secured: Secured, d
     data = database.directory.root
     session = Path(urlsplit(spark.conf.get("spark.sql.warehouse.dir")).path).parent
     passwords = (b"alice's secret", b"guessed", b"bob's secret")
-    assert passwords[0] in (data / "catalog.json").read_bytes()
+    assert passwords[0] in (data / "secrets.json").read_bytes()
     for path in (*data.rglob("*"), *session.rglob("*")):
-        if path.is_file() and not path.name.startswith("catalog"):
+        if path.is_file() and not path.name.startswith("secrets."):
             content = path.read_bytes()
             assert not [
                 said for said in (b"alice's secret", b"guessed", b"bob's secret") if said in content

@@ -23,6 +23,7 @@ from velostream.model.statements import (
 )
 from velostream.runtime.catalog_file import CatalogFile
 from velostream.runtime.datadir import LETTERS, DataDirectory
+from velostream.runtime.kept_secrets import KeptSecrets
 from velostream.serving.folders import folder_name
 from velostream.sql.catalog import Relation, RelationKind
 from velostream.sql.types import parse_columns, spark_ddl
@@ -59,8 +60,11 @@ class Catalog:
     def __init__(self, file: CatalogFile, *, read_only: bool = False) -> None:
         self._file = file
         self._read_only = read_only
+        self.secrets = KeptSecrets(file.root, read_only=read_only)
         self.lifetime = Lifetime()
         self._entries: dict[str, Entry] = {}
+        self._hidden: dict[str, str] = {}
+        """The statements as they stood in the file: those of an earlier version hold their secrets."""
         self._done: list[str] = []
         self._jobs_made = 0
         self._making: set[str] = set()
@@ -85,9 +89,10 @@ class Catalog:
         columns = stored.get("columns") or {}
         result = stored.get("result")
         assert isinstance(columns, Mapping)
+        self._hidden[str(stored["name"])] = str(stored["text"])
         self._entries[str(stored["name"])] = Entry(
             name=str(stored["name"]),
-            text=str(stored["text"]),
+            text=self.secrets.show(str(stored["text"])),
             statement=statement,
             created_at=datetime.fromisoformat(str(stored["created_at"])),
             columns={key: schema_from_text(str(text)) for key, text in columns.items()},
@@ -120,10 +125,12 @@ class Catalog:
 
     def establish(self) -> None:
         """Once the directory is held: have a file with a checksum, and copies of it."""
-        if self._file.sealed:
+        texts = {entry.name: self.secrets.hide(entry.text) for entry in self}
+        if self._file.sealed and self._hidden == texts:
             self._file.renew_copies()
         else:
             self._save()
+        self.secrets.forget_others(texts.values())
 
     def announce(self, entry: Entry) -> None:
         """Say what is about to be made for an entry: until it is put, opening deletes what is left of it."""
@@ -149,7 +156,7 @@ class Catalog:
         unfinished = frozenset((left | self._making) - used)
         self._file.write(
             {
-                "entries": [_stored(entry) for entry in kept.values()],
+                "entries": [_stored(entry, self.secrets.hide(entry.text)) for entry in kept.values()],
                 "done": done,
                 "jobs_made": self._jobs_made,
                 "unfinished": sorted(unfinished),
@@ -287,11 +294,11 @@ def folders_of(entry: Entry) -> set[str]:
     return found
 
 
-def _stored(entry: Entry) -> dict[str, object]:
-    """An entry as it stands in the file."""
+def _stored(entry: Entry, text: str) -> dict[str, object]:
+    """An entry as it stands in the file, its statement as `text`."""
     return {
         "name": entry.name,
-        "text": entry.text,
+        "text": text,
         "created_at": entry.created_at.isoformat(),
         "columns": {key: schema_text(schema) for key, schema in entry.columns.items()},
         "result": schema_text(entry.result) if entry.result is not None else None,
@@ -323,7 +330,7 @@ def bound(catalog: Catalog, stored: Mapping[str, object], path: Path) -> Made:
     from velostream.sql.check import check_script
 
     checked = check_script(
-        SourceText(str(stored["text"]), str(path)),
+        SourceText(catalog.secrets.show(str(stored["text"])), str(path)),
         catalog,
         default_registry(),
         udfs=udfs_of(stored),

@@ -446,11 +446,11 @@ class Executor:
 
 
 def _written_out(name: str, statement: model.Statement) -> tuple[str, ...]:
-    """What to say of a secret that the catalogue keeps as it was written, so that the job can resume."""
+    """What to say of a secret that is written out, and kept so that the job can resume."""
     if redact_statement(statement.text) == statement.text:
         return ()
     return (
-        f'the statement of "{name}" holds a secret, which stays in catalog.json, a file for you alone: '
+        f'the statement of "{name}" holds a secret, which is kept in secrets.json, a file for you alone: '
         "write ${env:NAME} or ${file:path} instead",
     )
 

@@ -356,7 +356,9 @@ class Jobs:
                 options["memory.budget"] = str(self.site.settings.memory_per_table)
             spec = opened.shape.spec(entry.name, options, kind, owner=entry.name)
             schema = stored(spec.schema, retention)
-            spec = replace(spec, schema=schema, statement=entry.text, job=entry.job)
+            spec = replace(
+                spec, schema=schema, statement=self._catalog.secrets.hide(entry.text), job=entry.job
+            )
             self.site.store.create(spec, edition=entry.edition)
         else:
             self._check_written_by_one(entry)
