@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka_clients import Sent
 
@@ -33,7 +34,17 @@ def record(number: int) -> Sent:
 
 def delete(broker: BrokerProcess, topic: str, upto: int) -> None:
     place = TopicPartition(topic, 0, upto)
-    AdminClient({"bootstrap.servers": broker.address}).delete_records([place])[place].result()
+    # The client must live until the answer is there, and may not know the leader of a new topic at first.
+    client = AdminClient({"bootstrap.servers": broker.address})
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            client.delete_records([place])[place].result(30)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 @pytest.fixture

@@ -61,19 +61,19 @@ WANTED = {
     " JOIN customers_in c ON o.cust = c.cust GROUP BY c.city",
     "traded": "SELECT cust, COUNT(*) AS n, SUM(amount) AS total, COUNT(DISTINCT amount) AS prices"
     " FROM trades_in GROUP BY cust",
-    "minutes": "SELECT cust, date_trunc('minute', at) AS window_start, COUNT(*) AS n, SUM(amount) AS total"
-    " FROM trades_in GROUP BY ALL",
-    "closed": "SELECT cust, date_trunc('minute', at) - to_minutes(back) AS window_start, COUNT(*) AS n,"
+    "minutes": "SELECT cust, date_trunc('minute', \"at\") AS window_start, COUNT(*) AS n,"
+    " SUM(amount) AS total FROM trades_in GROUP BY ALL",
+    "closed": "SELECT cust, date_trunc('minute', \"at\") - to_minutes(back) AS window_start, COUNT(*) AS n,"
     " MAX(amount) AS top FROM trades_in, (VALUES (0), (1)) v(back)"
-    " WHERE date_trunc('minute', at) - to_minutes(back) + INTERVAL 2 MINUTE <= (SELECT mark FROM watermark)"
-    " GROUP BY ALL",
+    " WHERE date_trunc('minute', \"at\") - to_minutes(back) + INTERVAL 2 MINUTE"
+    " <= (SELECT mark FROM watermark) GROUP BY ALL",
     "both": "SELECT p.cust, p.total AS ordered, t.total AS traded FROM"
     " (SELECT cust, SUM(amount) AS total FROM orders_in GROUP BY cust) p LEFT JOIN"
     " (SELECT cust, SUM(amount) AS total FROM trades_in GROUP BY cust) t ON p.cust = t.cust",
     "trades.jsonl": "SELECT id, amount FROM trades_in WHERE id % 3 = 0",
     "copied": "SELECT id, amount FROM trades_in WHERE id % 2 = 0",
-    "shut": "SELECT cust, date_trunc('minute', at) AS window_start, SUM(amount) AS total FROM trades_in"
-    " WHERE date_trunc('minute', at) + INTERVAL 1 MINUTE <= (SELECT mark FROM watermark) GROUP BY ALL",
+    "shut": "SELECT cust, date_trunc('minute', \"at\") AS window_start, SUM(amount) AS total FROM trades_in"
+    " WHERE date_trunc('minute', \"at\") + INTERVAL 1 MINUTE <= (SELECT mark FROM watermark) GROUP BY ALL",
 }
 PARTITIONS = 2
 MONEY = pa.decimal128(10, 2)

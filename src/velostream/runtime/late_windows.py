@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.model.moments import END_OF_TIME, moment
+from velostream.plan.nodes import Both, Each, Keyed, Scan, walk
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan
 from velostream.plan.spark import arrow_frame, checked_cast, translated
@@ -24,7 +25,7 @@ from velostream.sql.types import quote
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from velostream.model.changes import BadRow, SourceOffsets
     from velostream.model.windows import Windowing
@@ -147,9 +148,23 @@ class LateWindows(Pipeline):
         try:
             # From one session to the other, by the driver: letters are few.
             rows = arrow_frame(self._spark, kept.drop(POSITION).toArrow())
-            return self._not_taken({self._inputs.only.id: Halves(rows, None)}, {})
+            return self._not_taken(self._through_steps(rows), {})
         finally:
             self._origin = None
+
+    def _through_steps(self, rows: DataFrame) -> dict[str, Halves]:
+        """Rows of the one input as the groups read them: computed by the steps below, if there are any."""
+        below = self._plan.below
+        if below is None:
+            return {self._inputs.only.id: Halves(rows, None)}
+        for step in walk(below):
+            if isinstance(step, Scan):
+                frame = rows.select(*step.columns)
+            else:
+                assert isinstance(step, Each | Both | Keyed)
+                frame = self._spark.sql(step.sql)
+            frame.createOrReplaceTempView(quote(step.view))
+        return {below.view: Halves(self._spark.table(quote(below.view)), None)}
 
     def _not_taken(self, changes: dict[str, Halves], at: SourceOffsets) -> dict[str, str]:
         """Why no window takes rows, by position."""
