@@ -5,10 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.sealed import damaged, replace_file, seal, sync_folder, unseal
+from velostream.connectors.sealed import (
+    damaged,
+    owner_and_token,
+    replace_file,
+    seal,
+    signed,
+    sync_folder,
+    unseal,
+)
 from velostream.model.storage import storing
 
 if TYPE_CHECKING:
@@ -18,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("velostream.connectors")
 
-_OF, _BEFORE = "journal", "before"
+_OF, _ID, _BEFORE = "journal", "id", "before"
 
 
 class Journal:
@@ -41,10 +50,12 @@ class Journal:
         self._total = 0
         """Entries ever written; never goes back."""
         self._noted = 0
+        self._token = ""
+        """Tells it from the journal of a job of the same name elsewhere."""
 
     def load(self) -> list[dict[str, Any]]:
         """All entries; the file is ready for `append` afterwards."""
-        self._noted = self._read_note()
+        self._noted, noted_of = self._read_note()
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
@@ -56,9 +67,11 @@ class Journal:
         before = 0
         if entries and _OF in entries[0]:
             first, *entries = entries
-            before = first[_BEFORE]
+            before, self._token = first[_BEFORE], first.get(_ID, "")
             if first[_OF] != self._of:
                 raise damaged(self._path, f"belongs to {first[_OF]}")
+        if noted_of and self._token and noted_of != self._token:
+            raise damaged(self._path, f'and "{self._note}" do not belong together', "one is from elsewhere")
         rest = data[size:]
         if _promised(rest):
             raise damaged(self._path, f"is damaged at byte {size}")
@@ -93,7 +106,9 @@ class Journal:
         kept = list(entries)
         total = self._total + 1
         before = max(total - len(kept), 0)
-        text = b"".join(map(_frame, [{_OF: self._of, _BEFORE: before}, *kept]))
+        self._token = self._token or secrets.token_hex(8)
+        head = {_OF: self._of, _ID: self._token, _BEFORE: before}
+        text = b"".join(map(_frame, [head, *kept]))
         with storing(self._path):
             replace_file(self._path, text, named=False)
             self._size, self._total = len(text), before + len(kept)
@@ -104,22 +119,24 @@ class Journal:
         if self._total <= self._noted:
             return
         try:
-            replace_file(self._note, seal({"entries": self._total}, self._of))
+            replace_file(self._note, seal({"entries": self._total}, signed(self._of, self._token)))
             self._noted = self._total
         except OSError as exc:
             log.warning('cannot write "%s": %s', self._note, exc.strerror)
 
-    def _read_note(self) -> int:
+    def _read_note(self) -> tuple[int, str]:
+        """How many entries there were, and the journal's token."""
         try:
             content = unseal(self._note.read_bytes())
-            if not content.checked or content.of != self._of:
+            owner, token = owner_and_token(content.of or "")
+            if not content.checked or owner != self._of:
                 raise ValueError("it is not of this journal")
-            return int(content.value["entries"])
+            return int(content.value["entries"]), token
         except FileNotFoundError:
-            return 0
+            return 0, ""
         except (OSError, ValueError, KeyError) as exc:
             log.warning('file "%s" is damaged and is not needed: %s', self._note, exc)
-            return 0
+            return 0, ""
 
     @property
     def path(self) -> Path:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.journal import entries_of
-from velostream.connectors.sealed import Sealed, damaged, replace_file, seal, unseal
+from velostream.connectors.sealed import Sealed, damaged, owner_and_token, replace_file, seal, signed, unseal
 from velostream.model.storage import storing
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ log = logging.getLogger("velostream.connectors")
 class Record:
     """A value that is replaced as a whole, durably, with a copy beside it.
 
-    `of` says whose it is: a file of another job, or an older version, is not taken for it. `required`: it was
+    `of` says whose it is: a file of another job, or an older version, is not taken for it. A token that both
+    files carry tells them from those of a job of the same name elsewhere. `required`: it was
     written when the job was made, so that it must be there. `before` is where an earlier version kept it.
     """
 
@@ -30,6 +32,7 @@ class Record:
         self._required = required
         self._before = before
         self._number = 0
+        self._token = ""
 
     def load(self) -> dict[str, Any] | None:
         """The value, None where none was saved yet; CorruptDataError when neither file can be believed."""
@@ -38,7 +41,10 @@ class Record:
         if not good:
             return self._without(found)
         newest = max(good, key=lambda content: (content.checked, content.number))
-        self._number = newest.number
+        tokens = {owner_and_token(content.of)[1] for content in good if content.of is not None} - {""}
+        if len(tokens) > 1:
+            raise damaged(self._path, f'and "{self._copy}" do not belong together', "one is from elsewhere")
+        self._number, self._token = newest.number, "".join(tokens)
         if not newest.checked:
             self.save(newest.value)
             return newest.value
@@ -50,7 +56,7 @@ class Record:
     def _put_right(self, path: Path, why: str, newest: Sealed) -> None:
         """Nothing is lost without the second file but its help, so what the disk refuses is only told."""
         try:
-            replace_file(path, seal(newest.value, self._of, newest.number))
+            replace_file(path, seal(newest.value, newest.of, newest.number))
         except OSError as exc:
             log.warning('file "%s" %s, and cannot be written again: %s', path, why, exc.strerror)
         else:
@@ -72,7 +78,8 @@ class Record:
 
     def save(self, value: Mapping[str, Any]) -> None:
         """Replace the value; a crash leaves the old or the new one."""
-        text = seal(dict(value), self._of, self._number + 1)
+        self._token = self._token or secrets.token_hex(8)
+        text = seal(dict(value), signed(self._of, self._token), self._number + 1)
         with storing(self._path):
             replace_file(self._path, text)
             self._number += 1
@@ -88,8 +95,8 @@ class Record:
             return "was missing"
         except (OSError, ValueError) as exc:
             return f"is damaged: {exc}"
-        if content.of not in (None, self._of):
-            return f"belongs to {content.of}"
+        if content.of is not None and owner_and_token(content.of)[0] != self._of:
+            return f"belongs to {owner_and_token(content.of)[0]}"
         if content.of is None and "of" in content.value:
             return "is damaged: it has no checksum"
         return content

@@ -18,6 +18,7 @@ ASIDE = ".new"
 """Ends the name of a file that is being written, before it takes the place of the one before."""
 
 _PIECE = 4 << 20
+_MARK = " #"
 _OF, _NUMBER, _CHECKSUM = "of", "times written", "checksum"
 """What stands beside the value, under names that no value has."""
 
@@ -33,6 +34,17 @@ class Sealed:
     """How often it was written: an older version of the file has a smaller one."""
     checked: bool = True
     """Whether it has a checksum; files of earlier versions had none."""
+
+
+def signed(of: str, token: str) -> str:
+    """Whose a file is, told from a file of the same owner in another data directory."""
+    return f"{of}{_MARK}{token}" if token else of
+
+
+def owner_and_token(of: str) -> tuple[str, str]:
+    """What `signed` was given."""
+    owner, _, token = of.partition(_MARK)
+    return owner, token
 
 
 def seal(value: dict[str, Any], of: str | None = None, number: int = 0) -> bytes:

@@ -80,6 +80,27 @@ def test_a_record_that_is_lost_altogether_is_refused_by_name(tmp_path: Path) -> 
         Record(path, "mine").load()
 
 
+def test_files_of_a_job_of_the_same_name_elsewhere_are_not_taken(tmp_path: Path) -> None:
+    """They may say more, so they are not only older."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder, count in ((here, 1), (there, 5)):
+        folder.mkdir()
+        record = Record(folder / "r.json", "1-t s")
+        for number in range(count):
+            record.save({"n": number})
+        journal(folder / "journal", count)
+    for name in ("r.json", "r.copy.json"):
+        kept = (here / name).read_bytes()
+        shutil.copy(there / name, here / name)
+        with pytest.raises(CorruptDataError, match="do not belong together"):
+            Record(here / "r.json", "1-t s").load()
+        (here / name).write_bytes(kept)
+    assert Record(here / "r.json", "1-t s").load() == {"n": 0}
+    shutil.copy(there / "journal", here / "journal")
+    with pytest.raises(CorruptDataError, match="do not belong together"):
+        Journal(here / "journal", "mine").load()
+
+
 def line(value: object) -> str:
     body = json.dumps(value, separators=(",", ":"))
     return f"{zlib.crc32(body.encode()):08x} {body}\n"
