@@ -77,13 +77,13 @@ def worker(spark: SparkSession, folder: Path) -> None:
 
 FAILURES = {
     heap: "out of memory",
-    footer: "garbage.parquet",
     vanished: "gone.json",
-    number: "for input string",
     method: "nothing",
     spool: "no such file or directory",
     worker: "a Python worker of Spark ended",
 }
+AS_A_ROW_MIGHT = {footer: "garbage.parquet", number: "for input string"}
+"""Failures that do not tell whether a row is the cause."""
 
 
 @pytest.fixture(scope="module")
@@ -140,24 +140,38 @@ def test_what_may_be_over_is_tried_again(database, tmp_path, fails, wait_until, 
     assert any("degraded" in line and FAILURES[how] in line for line in plainly(database, name))
 
 
+@pytest.mark.parametrize("how", AS_A_ROW_MIGHT, ids=lambda how: how.__name__)
+def test_what_may_be_a_rows_fault_is_tried_again_at_once(database, tmp_path, fails, wait_until, how):
+    name, path = f"at_once_{how.__name__}", tmp_path / "a.csv"
+    path.write_text("n\n1\n")
+    database.sql(f"CREATE TABLE {name} AS SELECT n FROM file://{path}")
+    assert database.wait_idle(60)
+    fails(path, how, 1)
+    with path.open("a") as file:
+        file.write("2\n")
+    wait_until(lambda: sorted(row.n for row in database.table(name).rows()) == [1, 2], 60)
+    assert database.job(name).errors_by_code == {}
+    assert any("again" in line and AS_A_ROW_MIGHT[how] in line for line in plainly(database, name))
+
+
 def test_what_is_not_over_ends_with_its_cause(database, tmp_path, fails, wait_until, monkeypatch):
     monkeypatch.setattr(StepError, "attempts", 2)
     path = tmp_path / "a.csv"
     path.write_text("n\n1\n")
     database.sql(f"CREATE TABLE never AS SELECT n FROM file://{path}")
     assert database.wait_idle(60)
-    fails(path, number, 3)
+    fails(path, spool, 3)
     with path.open("a") as file:
         file.write("2\n")
     wait_until(lambda: database.job("never").state is JobState.FAILED, 60)
-    reason = 'Spark failed: for input string: "forty"; tried 3 times'
+    reason = f'"{tmp_path}/nowhere/segment": no such file or directory; tried 3 times'
     assert database.job("never").info.reason == reason
     stats = database.table("never").stats()
     assert (stats.health, stats.health_reason) == ("failed", reason)
     assert database.job("never").errors_by_code == {"job.step": 3}
     plainly(database, "never")
     # Started again it has all attempts again.
-    fails(path, number, 1)
+    fails(path, spool, 1)
     database.sql("RESUME JOB never")
     wait_until(lambda: sorted(row.n for row in database.table("never").rows()) == [1, 2], 60)
 

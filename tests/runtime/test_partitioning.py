@@ -88,7 +88,7 @@ def test_explain_tells_where_rows_go(database, orders):
         "task sums up its own rows, and only sums are brought together"
     )
     assert told('WITH ("partition.strategy" = "hash", "partitions" = "3")') == (
-        "partitions: hash, 3 partitions: rows with the same `customer` are brought together before anything "
+        "partitions: hash, 3 partitions: rows with the same customer are brought together before anything "
         "is computed"
     )
 

@@ -19,7 +19,7 @@ from velostream.errors import (
     SourceMissingError,
     VelostreamError,
 )
-from velostream.runtime import catalog as catalogue
+from velostream.runtime import catalog_file
 from velostream.runtime.executor import Executor
 from velostream.runtime.jobs import Jobs
 from velostream.serving.store import TableStore
@@ -87,7 +87,7 @@ def test_a_full_disk_at_the_moment_of_replacing_changes_nothing(database, number
 
     for new in (f"AS SELECT v FROM file://{numbers} {QUICK}", "(a BIGINT)"):
         with monkeypatch.context() as patched:
-            patched.setattr(catalogue, "write_json", full)
+            patched.setattr(catalog_file, "replace_file", full)
             with pytest.raises(DataDirError, match="no space"):
                 database.sql(f"CREATE OR REPLACE TABLE t {new}")
         check_old(database, numbers)
@@ -234,7 +234,7 @@ def test_killed_at_any_moment_it_is_the_old_table_or_the_new_one(
     assert database.wait_idle(60)
     moments = Moments(database.directory.root, tmp_path / "copies")
     with monkeypatch.context() as patched:
-        moments.around(patched, catalogue, "write_json")
+        moments.around(patched, catalog_file, "replace_file")
         moments.around(patched, TableStore, "create")
         moments.around(patched, TableStore, "publish")
         moments.around(patched, TableStore, "_remove")

@@ -19,8 +19,6 @@ _NOT_READ = {
     "variant": "write to_json({}), or variant_get({}, path, type)",
 }
 """Types whose values Spark does not hand over as what they are, by name, with what to write."""
-_EMPTY = ('"void","containsNull":false', '"keyType":"void"')
-"""How Spark describes `array()` and `map()`."""
 _NOT_KEPT = {
     **_NOT_READ,
     "time": "write CAST({} AS STRING)",
@@ -33,8 +31,7 @@ def refuse_unread(struct: StructType) -> None:
     """Raise TypeMismatchError for a column whose values cannot be brought out of Spark."""
     _refuse(struct, _NOT_READ, "Spark does not hand over")
     for field in struct.fields:
-        text = field.dataType.json().replace(" ", "")
-        if any(mark in text for mark in _EMPTY):
+        if any(map(_is_empty, _within(field.dataType))):
             raise TypeMismatchError(
                 f'column "{field.name}" is an empty array or map of no type, which Spark does not hand over',
                 hint=f"say which type it has: CAST({field.name} AS ARRAY<STRING>)",
@@ -76,6 +73,15 @@ def _refuse(struct: StructType, unwanted: dict[str, str], why: str) -> None:
                     f'column "{field.name}" is of type {name.upper()}, which {why}',
                     hint=hint.replace("{}", field.name),
                 )
+
+
+def _is_empty(kind: DataType) -> bool:
+    """Whether the type is that of `array()` or `map()`: of elements without a type, none of them NULL."""
+    from pyspark.sql.types import ArrayType, MapType, NullType
+
+    if isinstance(kind, ArrayType):
+        return isinstance(kind.elementType, NullType) and not kind.containsNull
+    return isinstance(kind, MapType) and isinstance(kind.keyType, NullType)
 
 
 def _within(kind: DataType) -> Iterator[DataType]:

@@ -67,6 +67,8 @@ def maybe_data_error(exc: BaseException) -> bool:
     causes = list(_causes(exc))
     if _refused(exc) or not any(map(_from_java, causes)) or any(map(_told_apart, causes)):
         return False
+    if error_condition(exc) in _OF_FILES:
+        return False
     if any(state.startswith(_OF_THE_MACHINE) for state in error_states(exc)):
         return False
     return not any(_MACHINE.match(name) for name in _CLASS.findall(error_text(exc)))

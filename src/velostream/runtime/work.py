@@ -187,6 +187,7 @@ class ContinuousWork:
         except Exception as exc:
             if not maybe_data_error(exc):
                 raise
+            log.info("again", job=self.job, reason=cause_of(exc))
             return None
 
     def _with_care(

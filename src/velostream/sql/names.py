@@ -290,6 +290,9 @@ class Names:
         for column in star.args.get("except_") or ():
             if not scope.found(column.name) and not scope.open:
                 self.report(_unknown(column.name, scope.candidates()), column)
+            spelled = next((each.name for each in visible if each.name.lower() == column.name.lower()), None)
+            if spelled is not None:
+                column.replace(exp.to_identifier(spelled, quoted=True))
         if not scope.by_name or scope.waiting or scope.open:
             return [node]
         return [

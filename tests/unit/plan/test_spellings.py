@@ -14,6 +14,7 @@ from velostream.model import statements as model
 from velostream.model.location import SourceText
 from velostream.runtime.explain import explain
 from velostream.sql import EmptyCatalog, check_script, generate
+from velostream.sql.naming import WRITTEN
 from velostream.sql.usage import resolved, result_names
 from velostream.testing import find_cases
 from velostream.testing.cases import ExpectError, Run
@@ -82,6 +83,8 @@ def again(written: Written, rng: random.Random) -> tuple[str, model.Statement]:
 def assert_same(written: Written, rng: random.Random) -> None:
     if written.query.views or not all(ref.columns for ref in written.query.sources):
         return
+    if any(WRITTEN in node.meta for node in written.query.tree.walk()):
+        return  # Windows over tables are bound to expressions that nobody writes.
     base = resolved(written.query, written.columns)
     assert resolved(base, written.columns).tree == base.tree
     text, other = again(written, rng)

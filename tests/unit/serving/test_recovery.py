@@ -256,7 +256,7 @@ def test_files_of_the_format_before_are_read(tmp_path: Path) -> None:
     folder = history(tmp_path)
     expected = content(tmp_path)
     data = json.loads((folder / "table.json").read_text())
-    for later in ("checksum", "of", "written", "statement", "job"):
+    for later in ("checksum", "of", "times written", "statement", "job"):
         del data[later]
     (folder / "table.json").write_text(json.dumps({**data, "format": 1}, indent=2))
     (folder / "readers.json").write_text('{"derived": 3}')
