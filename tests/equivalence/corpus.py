@@ -36,6 +36,8 @@ _WATERMARK = re.compile(r",\s*WATERMARK\s+FOR\s.*", re.IGNORECASE | re.DOTALL)
 _TABLE = re.compile(r"CREATE\s+(?:TABLE|STREAM|VIEW)\s+(\w+)\b", re.IGNORECASE)
 _QUERY = re.compile(r"CREATE\s+(?:TABLE|STREAM)\s+\w+\s+AS\s+(.*)", re.IGNORECASE | re.DOTALL)
 _ENDING = re.compile(r"\s+(?:EMIT\s+(?:FINAL|CHANGES)|WITH\s*\(\s*[\"']).*", re.IGNORECASE | re.DOTALL)
+_STREAM = re.compile(r"CREATE\s+STREAM\b", re.IGNORECASE)
+_UNTIMED = re.compile(r"(\bWINDOW\s+\w+\s*\()\s*(?=\d|INTERVAL)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -139,8 +141,9 @@ def of_cases(folder: Path = TESTS / "velotest") -> list[Corpus]:
 
 
 def _of_case(case: Case) -> Corpus:
+    """Tables have no watermark: a window names the column of its time."""
     statements = [
-        text.strip()
+        _UNTIMED.sub(r"\1ts, ", text.strip())
         for step in case.steps
         if isinstance(step, Run)
         for text in step.sql.split(";")
@@ -170,7 +173,7 @@ def _of_case(case: Case) -> Corpus:
         for name, columns in sources.items():
             database.sql(f"CREATE TABLE {name} ({columns})")
         for text in below:
-            database.sql(text)
+            database.sql(_STREAM.sub("CREATE TABLE", _ENDING.sub("", text)))
 
     def bring(database: Database, steps: Sequence[Given]) -> None:
         for step in steps:

@@ -86,7 +86,7 @@ class FourWays:
         self._create(queries, AFTER, kept)
         self._change(self._database)
         rested = self._database.wait_idle(300)
-        relations = {name: self._database.table(name).snapshot() for name in self._tables}
+        relations = {name: self._database.sql(f"SELECT * FROM {name}").arrow() for name in self._tables}
         truth = Truth(self._spark, relations)
         found = Findings()
         for number, sql in enumerate(queries):
@@ -128,15 +128,14 @@ class FourWays:
             if isinstance(wanted, JobError) and isinstance(asked, JobError):
                 found.uncomputable[sql] = str(wanted)
                 return
-            if self._extended and not isinstance(asked, Exception):
-                wanted = asked
-            else:
+            if not self._extended or isinstance(asked, Exception):
                 found.wrong[sql] = [
                     f"Spark refuses: {str(wanted)[:300]}",
                     f"asked: {_told(asked)}",
                     *_reasons(refusals),
                 ]
-            return
+                return
+            wanted = asked
         if isinstance(asked, Exception):
             found.wrong[sql] = [f"not answered ad hoc: {_told(asked)}", *_reasons(refusals)]
             return

@@ -66,8 +66,9 @@ def kept_of(spark, database: Database, corpora: Sequence[corpus.Corpus]) -> Find
         ways = FourWays(spark, database, each.tables, each.fill, each.change, extended=True)
         found += ways.compare(each.queries)
         ways.drop(each.queries)
+        tables = {row.name for row in database.sql("SHOW TABLES").rows()}
         for name in reversed(each.tables):
-            database.sql(f"DROP TABLE {name}")
+            database.sql(f"DROP {'TABLE' if name in tables else 'VIEW'} {name}")
     return found
 
 

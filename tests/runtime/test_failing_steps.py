@@ -166,8 +166,9 @@ def test_what_is_not_over_ends_with_its_cause(database, tmp_path, fails, wait_un
     wait_until(lambda: database.job("never").state is JobState.FAILED, 60)
     reason = f'"{tmp_path}/nowhere/segment": no such file or directory; tried 3 times'
     assert database.job("never").info.reason == reason
-    stats = database.table("never").stats()
-    assert (stats.health, stats.health_reason) == ("failed", reason)
+    # The table hears of it a moment after the job has failed.
+    wait_until(lambda: database.table("never").stats().health == "failed")
+    assert database.table("never").stats().health_reason == reason
     assert database.job("never").errors_by_code == {"job.step": 3}
     plainly(database, "never")
     # Started again it has all attempts again.

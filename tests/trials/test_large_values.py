@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 import velostream
 from velostream.errors import SqlError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from velostream.runtime.database import Database
 
 
 @pytest.mark.parametrize(
@@ -40,3 +48,23 @@ def test_a_value_that_is_too_large_is_refused_at_once(tmp_path, expression: str)
             "sequence(id, 5)",
         ):
             database.check(f"SELECT {usual} FROM t")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("expression", ["repeat(s, n)", "array_repeat(s, CAST(n AS INT))"])
+def test_a_row_that_asks_for_too_large_a_value_is_a_letter(
+    opened: Callable[[Path], Database], tmp_path: Path, wait_until, expression: str
+) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("s,n\nab,2\n")
+    database = opened(tmp_path / "data")
+    database.sql(f"CREATE TABLE t AS SELECT n, {expression} AS x FROM file://{source}")
+    database.sql(f"CREATE TABLE other AS SELECT s, COUNT(*) AS c FROM file://{source} GROUP BY s")
+    with source.open("a") as out:
+        out.write("ab,2147483000\nab,3\n")
+    wait_until(lambda: database.table("t").count() == 2, 120)
+    assert database.wait_idle(120)
+    assert sorted(row.n for row in database.table("t").rows()) == [2, 3]
+    letters = [row.reason for row in database.table("dead_letters").rows() if row.job == "t"]
+    assert len(letters) == 1, letters
+    assert list(database.table("other").rows()) == [("ab", 3)]

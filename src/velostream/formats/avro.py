@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.errors import ConfigError, SourceConfigError
+from velostream.formats.avro_blocks import Container
 from velostream.formats.avro_types import PRIMITIVES
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ _LOGICAL: dict[str, pa.DataType] = {
 
 def avro_schema(stream: IO[bytes]) -> tuple[pa.Schema, int]:
     """The columns of a file and the number of its rows; ValueError when it is damaged."""
-    schema = _arrow_schema(_reader(stream).writer_schema)
-    stream.seek(0)
-    return schema, sum(block.num_records for block in _fastavro().block_reader(stream))
+    file = Container(stream)
+    _fastavro().parse_schema(file.schema)
+    return _arrow_schema(file.schema), sum(count for count, _ in file.blocks())
 
 
 def avro_batches(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
     """The rows of a file."""
-    reader = _reader(stream)
+    reader = _fastavro().reader(Container(stream).plain())
     schema = _arrow_schema(reader.writer_schema)
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     while rows := list(islice(reader, _BATCH)):
@@ -55,13 +56,13 @@ def _fastavro() -> Any:
     return fastavro
 
 
-def _reader(stream: IO[bytes]) -> Any:
-    return _fastavro().reader(stream)
-
-
 def _arrow_schema(schema: Any) -> pa.Schema:
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise SourceConfigError("the rows of an Avro file must be records")
+    named = {part["name"]: part for part in _parts(schema) if isinstance(part.get("name"), str)}
+    for part in _parts(schema):
+        if part.get("type") == "array" and _takes_no_bytes(part.get("items"), named):
+            raise ValueError("an array of items that take no bytes can claim any number of them")
     return pa.schema([pa.field(field["name"], _arrow_type(field["type"], {})) for field in schema["fields"]])
 
 
@@ -97,3 +98,22 @@ def _nested(kind: dict[str, Any], named: dict[str, pa.DataType]) -> pa.DataType:
     if "name" in kind:
         named[kind["name"]] = PRIMITIVES[name]
     return _arrow_type(name, named)
+
+
+def _parts(kind: Any) -> Iterator[dict[str, Any]]:
+    """The schema and all that are in it."""
+    if isinstance(kind, dict):
+        yield kind
+    for part in kind.values() if isinstance(kind, dict) else kind if isinstance(kind, list) else ():
+        yield from _parts(part)
+
+
+def _takes_no_bytes(kind: Any, named: dict[str, dict[str, Any]]) -> bool:
+    """Whether nothing is written for a value: NULL, a record of nothing else, bytes of length 0."""
+    if isinstance(kind, str):
+        return kind == "null" or (kind in named and _takes_no_bytes(named[kind], named))
+    if not isinstance(kind, dict):
+        return False
+    if kind["type"] == "record":
+        return all(_takes_no_bytes(field["type"], named) for field in kind["fields"])
+    return kind.get("size") == 0 if kind["type"] == "fixed" else _takes_no_bytes(kind["type"], named)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from velostream.plan.asof import asof_tables
 from velostream.plan.spark import answer_of, arrow_frame, private_session
 from velostream.runtime.delta.version import DeltaVersion
 from velostream.runtime.results import Result
 from velostream.serving.queries import NeedsSpark
 from velostream.sql.spark_text import SPARK
-from velostream.sql.types import quote
+from velostream.sql.types import ddl_types, quote
 from velostream.sql.usage import resolved
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ class AdHoc:
                 else:
                     frame = arrow_frame(spark, version.snapshot())
                 frame.createOrReplaceTempView(quote(name))
-            columns = {name: version.spec.visible for name, version in versions.items()}
-            sql = resolved(query, columns).tree.sql(dialect=SPARK)
+            schemas = {name: version.spec.visible_schema for name, version in versions.items()}
+            columns = {name: schema.names for name, schema in schemas.items()}
+            sql = asof_tables(resolved(query, columns), lambda: ddl_types(schemas)).tree.sql(dialect=SPARK)
             if not params:
                 return answer_of(spark, sql)
             bound = dict(params) if isinstance(params, Mapping) else list(params)

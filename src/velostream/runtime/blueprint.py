@@ -45,7 +45,7 @@ from velostream.runtime.retention import stored
 from velostream.runtime.table_source import LookedUpSource, TableSource
 from velostream.runtime.timing import Timing, timed
 from velostream.serving.store import TableStore
-from velostream.sql.types import spark_ddl
+from velostream.sql.types import ddl_types
 from velostream.sql.usage import column_usage, resolved, spelled_key
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def open_query(
         _refuse_ours(query, columns)
         query, timing = timed(with_headers(query), options)
         if not joins_streams(query):
-            query = asof_tables(query, lambda: _types(schemas_of(sources, known)))
+            query = asof_tables(query, lambda: ddl_types(schemas_of(sources, known)))
         in_delta = options.table_storage == "delta" or _reads_delta(sources)
         messages = {name: source.messages for name, source in sources.items()} if materialized else {}
         if timing.over is not None or timing.inner is not None:
@@ -201,10 +201,6 @@ def _beside(site: Site, folder: Path, *, resumed: bool) -> TableStore:
 def _table_source(site: Site, name: str, reader: str) -> Source:
     read = site.store.open(name)
     return DeltaTableSource(read, reader) if isinstance(read, DeltaTable) else TableSource(read, reader)
-
-
-def _types(schemas: Mapping[str, pa.Schema]) -> dict[str, dict[str, str]]:
-    return {name: {each.name: spark_ddl(each.type) for each in schema} for name, schema in schemas.items()}
 
 
 def _reads_delta(sources: Mapping[str, Source]) -> bool:
@@ -288,7 +284,7 @@ def _over_kept(
         # A stream into a sink cannot take a row with nulls back when somebody comes.
         final = query.emit.mode is EmitMode.FINAL or not table
         grace = options.grace // timedelta(microseconds=1)
-        return stream_join(query, timing.times, _types(schemas), grace=grace, final=final)
+        return stream_join(query, timing.times, ddl_types(schemas), grace=grace, final=final)
     columns = {name: schema.names for name, schema in schemas.items()}
     return ageing(query, columns) or last_messages(query, key, messages)
 

@@ -2,7 +2,8 @@
 
 What is surely a row's fault says so: its SQLSTATE is that of a data exception, or a function raised it. Spark
 also throws errors without a name where a value is out of bounds, so anything else that is not known to be an
-error of the machine may be one: it is a row's fault if the query fails on that row alone (`isolation`).
+error of the machine may be one: it is a row's fault if the query fails on that row alone (`isolation`). A
+value that no memory has room for is such an error.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _MACHINE = re.compile(
     r"|java\.net\.(Socket|Connect|UnknownHost|NoRouteToHost|Bind|PortUnreachable)"
     r"|java\.nio\.(channels|file)\."
     r"|java\.util\.concurrent\.(Timeout|Rejected|Cancellation)"
-    r"|java\.lang\.(Interrupted|OutOfMemory|VirtualMachine|Linkage|NoClassDef|ClassNotFound|NoSuch|Security)"
+    r"|java\.lang\.(Interrupted|VirtualMachine|Linkage|NoClassDef|ClassNotFound|NoSuch|Security)"
 )
 """Java's errors of machines, networks and class paths."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import shlex
 import signal
 import struct
@@ -38,6 +39,7 @@ def _pyspark_folder() -> Path:
 SPARK_HOME = _pyspark_folder()
 START_TIMEOUT = 120.0
 STOP_TIMEOUT = 15.0
+_FILES_OF_SPARK = 1024
 _CALL_CONNECTION_SECONDS = 30
 """What py4j takes by default; its client for pinned threads has no use for it."""
 
@@ -207,6 +209,7 @@ def _await_handshake(process: subprocess.Popen[bytes], handshake: Path, output: 
     while not handshake.is_file():
         if process.poll() is not None or time.monotonic() > deadline:
             tail = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-12:]
+            _refuse_few_files()
             raise JavaError(
                 "Spark does not start",
                 detail="\n".join(tail) or None,
@@ -216,6 +219,16 @@ def _await_handshake(process: subprocess.Popen[bytes], handshake: Path, output: 
     content = handshake.read_bytes()
     port, length = struct.unpack(">ii", content[:8])
     return port, content[8 : 8 + length].decode()
+
+
+def _refuse_few_files() -> None:
+    """Say so when Spark could not start because it may open too few files: it has some 300 jars alone."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if 0 <= most < _FILES_OF_SPARK:
+        raise JavaError(
+            f"Spark does not start: this process may open {most} files, and Spark needs more",
+            hint="ulimit -n 4096 in the shell that starts it",
+        )
 
 
 def _connect(port: int, token: str) -> Any:

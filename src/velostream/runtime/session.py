@@ -50,6 +50,8 @@ STREAMING = {
     "spark.buffer.pageSize": "2m",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+    # A value that memory has no room for fails its task. By default it ends Java, and every job with it.
+    "spark.executor.killOnFatalError.depth": "0",
 }
 """Small batches, many of them: nothing that re-plans, waits, or grows with the number of batches."""
 

@@ -12,7 +12,7 @@ from velostream.model.location import SourceText
 from velostream.model.statements import ColumnDef
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 INTERVAL = pa.duration("us")
@@ -146,6 +146,11 @@ def spark_ddl(kind: pa.DataType) -> str:
         if matches(kind):
             return name
     raise TypeMismatchError(f'type "{kind}" has no counterpart in Spark')
+
+
+def ddl_types(schemas: Mapping[str, pa.Schema]) -> dict[str, dict[str, str]]:
+    """The columns of each relation with their types as Spark's DDL writes them."""
+    return {name: {each.name: spark_ddl(each.type) for each in schema} for name, schema in schemas.items()}
 
 
 def quote(name: str) -> str:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from velostream.connectors.file.draft import Draft
     from velostream.connectors.file.segments import PieceId
 
+UNREADABLE = (pa.ArrowInvalid, pa.ArrowTypeError, EOFError, ValueError, RecursionError)
+"""What readers raise for a file that is damaged, unfinished or of another kind than it says."""
+
 
 def copy_binary(
     path: str, form: str, content: bytes, draft: Draft
@@ -32,7 +35,7 @@ def copy_binary(
         columns = tuple(f"{field.name}:{field.type}" for field in schema)
         kind = "orc" if form == "orc" else "parquet"
         piece = draft.add_binary(path, kind, rows, columns, lambda to: _copy(content, form, schema, to))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, EOFError, ValueError) as exc:
+    except UNREADABLE as exc:
         raise SourceDataError(f"not a readable {form} file: {exc}") from exc
     return columns, (piece,) if rows else ()
 
