@@ -44,6 +44,7 @@ KINDS = {
     "log of delta": r"{table}/rows/_delta_log/\d{20}\.json",
     "checksum of delta": r"{table}/rows/_delta_log/\d{20}\.crc",
     "rows of delta": r"{table}/rows/(?!_).*\.(parquet|bin)",
+    "checksum of rows of delta": r"{table}/rows/(?:_delta_log/)?\.[^/]*\.crc",
     "journal": r"{source}/journal",
     "note of the journal": r"{source}/journal\.closed",
     "segment": r"{source}/segments/\d{9}\.(txt|parquet)",

@@ -105,10 +105,11 @@ def group_expressions(select: exp.Select) -> tuple[exp.Expr, ...]:
     group = select.args.get("group")
     if group is None:
         return ()
+    expressions = group.expressions
     if group.args.get("all"):
-        return tuple(i.unalias() for i in select.selects if not any(True for _ in aggregates_in(i)))
+        expressions = [i.unalias() for i in select.selects if not any(True for _ in aggregates_in(i))]
     resolved: list[exp.Expr] = []
-    for expression in group.expressions:
+    for expression in expressions:
         resolved += [each for each in _bounds_of(expression) if each not in resolved]
     return tuple(resolved)
 

@@ -18,7 +18,7 @@ def set_operation(build: Derivation, tree: exp.SetOperation, ctes: CTEs) -> Node
     """The node of two queries that a set operation connects."""
     if any(tree.args.get(name) for name in ("limit", "offset", "by_name", "on", "side", "kind")):
         raise NoKeysError(f"{tree.key.upper()} with LIMIT or BY NAME is not followed")
-    left, right = build.query(tree.left, ctes), build.query(tree.right, ctes)
+    left, right = build.query(tree.left, ctes), build.query(_told_apart(tree.right), ctes)
     if len(left.columns) != len(right.columns):
         raise NoKeysError("both sides need equally many columns")
     if isinstance(tree, exp.Union):
@@ -35,3 +35,18 @@ def set_operation(build: Derivation, tree: exp.SetOperation, ctes: CTEs) -> Node
     )
     sides = (Side(left, left.columns), Side(right, right.columns))
     return build.keyed(sql, left.columns, sides, {name: (0, name) for name in left.columns}, step)
+
+
+def _told_apart(tree: exp.Expr) -> exp.Expr:
+    """The query whose names nobody sees, with a name of its own for each column that has that of another."""
+    tree = tree.copy()
+    first = tree
+    while isinstance(first, exp.SetOperation | exp.Subquery):
+        first = first.left if isinstance(first, exp.SetOperation) else first.this
+    if not isinstance(first, exp.Select):
+        return tree
+    names = [item.alias_or_name.casefold() for item in first.selects]
+    for place, item in enumerate(first.selects):
+        if not item.is_star and names[place] in names[:place]:
+            item.replace(exp.alias_(item.unalias().copy(), f"__{place}", quoted=True))
+    return tree

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from velostream.errors import InternalError
 from velostream.plan.nodes import INNER, Both, Each, Keyed, Node, Scan, Side
 from velostream.plan.spark import arrow_frame, brought, empty_frame, translated
-from velostream.runtime.multisets import among, before, distinct, net, split_nulls, with_nulls
+from velostream.runtime.multisets import among, before, codes, distinct, net, split_nulls, with_nulls
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
@@ -36,10 +36,24 @@ _WEIGHT = "__weight"
 
 @dataclass(frozen=True)
 class Restriction:
-    """Only rows whose `columns` are one of `keys`, column by column; null equals null."""
+    """Only rows whose `columns` are one of `keys`, column by column; null equals null.
+
+    A column that is given twice is left once, with the keys that say the same of it both times.
+    """
 
     columns: tuple[str, ...]
     keys: pa.Table
+
+    def __post_init__(self) -> None:
+        places: dict[str, int] = {}
+        keys = self.keys
+        for place, name in enumerate(self.columns):
+            first = places.setdefault(name, place)
+            if first != place:
+                keys = keys.filter(pa.array(_alike(keys, first, place), pa.bool_()))
+        if len(places) < len(self.columns):
+            object.__setattr__(self, "columns", tuple(places))
+            object.__setattr__(self, "keys", keys.select(list(places.values())))
 
 
 @dataclass(frozen=True)
@@ -301,6 +315,11 @@ def keys_of(rows: pa.Table, side: Side) -> pa.Table:
     """The keys of rows of one side."""
     # A column may be the key twice, so by position and with names of our own.
     return pa.table([rows.column(name) for name in side.keys], [f"k{n}" for n in range(len(side.keys))])
+
+
+def _alike(keys: pa.Table, one: int, other: int) -> list[bool]:
+    """For each key whether two of its columns are the same, NULL being the same as NULL."""
+    return [a == b for a, b in zip(codes(keys.select([one])), codes(keys.select([other])), strict=True)]
 
 
 def _union(one: DataFrame, other: DataFrame) -> DataFrame:

@@ -102,6 +102,9 @@ class Search:
             if failure is None:
                 continue
             positions = part.select(POSITION).distinct().limit(2).toArrow().column(POSITION)
+            if len(positions) == 0:
+                # It is no row's fault: the query fails without any.
+                raise failure
             if len(positions) == 1:
                 if not self._caused(part, failure):
                     raise failure

@@ -76,7 +76,8 @@ def _widened(keys: Sequence[pa.Table]) -> list[pa.Table]:
     schema = keys[0].schema
     for index, field in enumerate(schema):
         kinds = {table.schema.field(index).type for table in keys}
-        if len(kinds) > 1:
+        # Other types that differ do so in the names of their parts, as of the elements of lists.
+        if len(kinds) > 1 and all(map(pa.types.is_integer, kinds)):
             schema = schema.set(index, pa.field(field.name, pa.int64()))
     return [table.rename_columns(schema.names).cast(schema) for table in keys]
 

@@ -222,19 +222,23 @@ def _own_key(query: Query, sources: Mapping[str, Source]) -> tuple[str, ...]:
     items = query.tree.selects
     if not source.key or not one_row_each(query.tree, name):
         return ()
-    if any(_has_all(item, source.key) for item in items):
-        return source.key
     alias = query.tree.args["from_"].this.alias_or_name
+    if any(_has_all(item, source.key, alias) for item in items):
+        return source.key
     found = {plain_column(item.unalias(), alias): item.alias_or_name for item in reversed(items)}
     passed = tuple(found.get(name, "") for name in source.key)
     same = all(one.casefold() == other.casefold() for one, other in zip(passed, source.key, strict=True))
     return passed if same else ()
 
 
-def _has_all(item: exp.Expr, names: tuple[str, ...]) -> bool:
-    """Whether an item is `*`, and does not leave out one of the names."""
+def _has_all(item: exp.Expr, names: tuple[str, ...], alias: str) -> bool:
+    """Whether an item is `*`, of the relation rather than of a struct, and leaves out none of the names."""
     star = item.this if isinstance(item, exp.Column) else item
     if not isinstance(star, exp.Star):
+        return False
+    if isinstance(item, exp.Column) and [part.name.casefold() for part in item.parts[:-1]] != [
+        alias.casefold()
+    ]:
         return False
     without = {each.name.casefold() for each in star.args.get("except_") or ()}
     return not without & {name.casefold() for name in names}
