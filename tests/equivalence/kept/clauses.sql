@@ -281,8 +281,8 @@ SELECT id, array(null) AS v FROM t
 SELECT null AS v FROM t
 SELECT g AS a, g AS b, SUM(n) AS s FROM t GROUP BY ALL
 SELECT t.g AS a, t.g AS b, COUNT(*) AS c FROM t JOIN u ON t.g = u.g GROUP BY ALL
-SELECT s AS a, s AS b FROM t EXCEPT ALL SELECT g, g FROM u
-SELECT NOT t.b AS a, t.B AS c FROM t LEFT JOIN u ON t.g = u.g EXCEPT ALL SELECT b, b FROM t
+SELECT s AS a, s AS b FROM t EXCEPT ALL SELECT g AS x, g AS y FROM u
+SELECT NOT t.b AS a, t.B AS c FROM t LEFT JOIN u ON t.g = u.g EXCEPT ALL SELECT b AS x, b AS y FROM t
 SELECT g AS a, g AS b FROM t INTERSECT ALL SELECT upper(g), lower(g) FROM u
 SELECT q.day AS c, listagg(g, ',') WITHIN GROUP (ORDER BY g) AS l FROM t AS p LEFT ANTI JOIN u ON p.s = u.g RIGHT JOIN t AS q USING (arr, g) GROUP BY q.day HAVING COUNT(q.id) > 0
 SELECT g, listagg(s, ',') WITHIN GROUP (ORDER BY s) AS r FROM t GROUP BY g
