@@ -47,6 +47,11 @@ _MACHINE = re.compile(
     r"|java\.lang\.(Interrupted|VirtualMachine|Linkage|NoClassDef|ClassNotFound|NoSuch|Security)"
 )
 """Java's errors of machines, networks and class paths."""
+_MEMORY_OF_THE_MACHINE = re.compile(
+    r"OutOfMemoryError: (unable to create|Metaspace|Compressed class|GC overhead|Map failed"
+    r"|Cannot reserve|Direct buffer)"
+)
+"""What Java says where it is not one value that found no room, but threads, classes or buffers."""
 
 
 def data_error(exc: BaseException) -> bool:
@@ -72,7 +77,8 @@ def maybe_data_error(exc: BaseException) -> bool:
         return False
     if any(state.startswith(_OF_THE_MACHINE) for state in error_states(exc)):
         return False
-    return not any(_MACHINE.match(name) for name in _CLASS.findall(error_text(exc)))
+    text = error_text(exc)
+    return not (_MEMORY_OF_THE_MACHINE.search(text) or any(map(_MACHINE.match, _CLASS.findall(text))))
 
 
 def _refused(exc: BaseException) -> bool:

@@ -80,6 +80,8 @@ class Thrown(Exception):
         "java.net.URISyntaxException: Illegal character",
         "org.apache.spark.SparkUpgradeException: [INCONSISTENT_BEHAVIOR_CROSS_VERSION] SQLSTATE: 42K0B",
         "java.lang.NullPointerException: [INTERNAL_ERROR] SQLSTATE: XX000",
+        "java.lang.OutOfMemoryError: Java heap space",
+        "java.lang.OutOfMemoryError: Requested array size exceeds VM limit",
     ],
 )
 def test_errors_without_a_name_may_be_a_rows_fault(text):
@@ -90,7 +92,8 @@ def test_errors_without_a_name_may_be_a_rows_fault(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "java.lang.OutOfMemoryError: Java heap space",
+        "java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory",
+        "java.lang.OutOfMemoryError: Metaspace",
         "java.io.IOException: No space left on device",
         "java.net.ConnectException: Connection refused",
         "org.apache.kafka.common.errors.TimeoutException: expired",
