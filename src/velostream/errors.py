@@ -373,6 +373,13 @@ class JobError(VelostreamError):
     blame = Blame.OUTSIDE
 
 
+class ReplayInterruptedError(JobError):
+    """A replay failed where only the output can tell whether it took place: the job is opened again."""
+
+    code = "job.replay_interrupted"
+    retryable = True
+
+
 class StepError(JobError):
     """A step failed for a reason that may be over at the next attempt: memory, a disk, a lost process."""
 

@@ -76,12 +76,12 @@ def place(kill: str) -> None:
     from velostream.connectors.file.spool import Spool
     from velostream.runtime import catalog_file
     from velostream.runtime.dead_letters import DeadLetters
-    from velostream.runtime.delta import engine
     from velostream.runtime.delta.table import DeltaTable
     from velostream.runtime.outputs import SinkJournal
     from velostream.serving import snapshots
     from velostream.serving.log import Log
     from velostream.serving.table import Table
+    from velostream.spark import delta
 
     places: dict[str, tuple[Any, str, Callable[[int], Callable[..., Any]]]] = {
         "sink written, not recorded": (SinkJournal, "append", _before),
@@ -97,7 +97,7 @@ def place(kill: str) -> None:
         "while the catalogue is written": (catalog_file, "replace_file", _half_written),
         "catalogue written": (catalog_file, "replace_file", _after),
         "dead letters kept, batch not": (DeadLetters, "keep", _after),
-        "before a merge of Delta's": (engine, "merge", _before),
+        "before a merge of Delta's": (delta, "merge", _before),
         "Delta committed, nobody told": (DeltaTable, "_make_durable", _before),
     }
     name, _, number = kill.rpartition(" ")

@@ -57,7 +57,7 @@ def _failure(exc: BaseException, *, debug: bool, as_json: bool) -> int:
         what = f'"{exc.filename}": ' if exc.filename else ""
         fail(f"{what}{(exc.strerror or str(exc)).lower()}")
         return USAGE if isinstance(exc, PermissionError | FileNotFoundError) else 1
-    from velostream.plan.spark import translate
+    from velostream.spark.failures import translate
 
     error = translate(exc)
     if not isinstance(error, InternalError):

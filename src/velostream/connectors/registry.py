@@ -171,3 +171,14 @@ property_reference = _registry.property_reference
 def default_registry() -> Registry:
     """The registry of this process, which `velostream.register` adds to."""
     return _registry
+
+
+def connector_for(uri: Uri) -> Registered:
+    """The connector of the URI's scheme; UnknownNameError names the nearest."""
+    registry = default_registry()
+    found = registry.by_scheme(uri.scheme)
+    if found is None:
+        raise UnknownNameError(
+            f'no connector reads "{uri.scheme}://"', hint=did_you_mean(uri.scheme, registry.schemes())
+        )
+    return found

@@ -17,6 +17,8 @@ from velostream.model.durations import Duration
 if TYPE_CHECKING:
     from pydantic.config import JsonDict
 
+    from velostream.model.statements import Properties
+
 FILE: JsonDict = {"reaches": "file"}
 """Marks a property that names a file or folder, which `allowed.roots` bounds."""
 ADDRESS: JsonDict = {"reaches": "address"}
@@ -139,3 +141,16 @@ class CommonOptions(Options):
         if value not in available_timezones():
             raise ValueError(f'"{value}" is no time zone; write it like Europe/Berlin')
         return value
+
+
+def common_options(properties: Properties) -> CommonOptions:
+    """The properties that any statement takes, typed; the others are left to the connector."""
+    names = set(CommonOptions.property_names())
+    return CommonOptions.model_validate({k: v for k, v in properties.items() if k in names})
+
+
+def key_of(properties: Properties, declared: tuple[str, ...]) -> tuple[str, ...]:
+    """The key of a table: PRIMARY KEY, or the property `key`."""
+    if declared:
+        return declared
+    return tuple(part.strip() for part in properties.get("key", "").split(",") if part.strip())

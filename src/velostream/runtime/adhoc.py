@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from velostream.plan.asof import asof_tables
 from velostream.plan.spark import answer_of, arrow_frame, private_session
 from velostream.runtime.delta.version import DeltaVersion
 from velostream.runtime.results import Result
+from velostream.runtime.session import interrupt
 from velostream.serving.queries import NeedsSpark
 from velostream.sql.spark_text import SPARK
 from velostream.sql.types import ddl_types, quote
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.model.statements import Query
-    from velostream.runtime.delta.engine import DeltaEngine
     from velostream.serving.store import TableStore
     from velostream.serving.version import TableVersion
+    from velostream.spark.delta import DeltaEngine
 
 
 class AdHoc:
@@ -74,7 +74,7 @@ class AdHoc:
             return answer_of(spark, sql, bound)
         except (KeyboardInterrupt, SystemExit):
             # Nobody waits for it any more, but Spark would go on.
-            _interrupt(spark)
+            interrupt(spark)
             raise
         finally:
             self._running.discard(spark)
@@ -82,12 +82,4 @@ class AdHoc:
     def interrupt(self) -> None:
         """End the queries that Spark works on now; those who asked are told that they failed."""
         for spark in list(self._running):
-            _interrupt(spark)
-
-
-def _interrupt(spark: SparkSession) -> None:
-    from py4j.protocol import Py4JError
-
-    # It may have ended meanwhile, or Spark with it.
-    with suppress(Py4JError, OSError):
-        spark.interruptAll()
+            interrupt(spark)

@@ -8,22 +8,16 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from velostream.errors import JobError, VelostreamError
+from velostream.errors import JobError, ReplayInterruptedError, VelostreamError
 from velostream.model.jobs import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from velostream.runtime.job import Job, Work
+    from velostream.engine.work import Work
+    from velostream.runtime.job import Job
 
 T = TypeVar("T")
-
-
-class ReplayInterruptedError(JobError):
-    """A replay failed where only the output can tell whether it took place: the job is opened again."""
-
-    code = "job.replay_interrupted"
-    retryable = True
 
 
 @dataclass(eq=False)

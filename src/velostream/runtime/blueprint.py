@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from velostream.errors import SqlError, UnsupportedError
 from velostream.model.changes import HEADERS
-from velostream.model.lifetime import Lifetime
 from velostream.model.moments import micros
+from velostream.model.options import common_options
 from velostream.model.statements import EmitMode, Query
 from velostream.model.tables import reserved
 from velostream.plan.ageing import RESULT, ageing, kept
@@ -30,7 +30,7 @@ from velostream.plan.windows import inner_select
 from velostream.runtime.ageing import LiveInput, LiveSource, open_live, open_or_make
 from velostream.runtime.delta.source import DeltaTableSource
 from velostream.runtime.delta.table import DeltaTable
-from velostream.runtime.inputs import SYSTEM_TYPES, Input
+from velostream.runtime.inputs import SYSTEM_TYPES, Input, tell_times
 from velostream.runtime.opened import (
     Opened,
     described,
@@ -38,9 +38,8 @@ from velostream.runtime.opened import (
     schemas_of,
     with_system_columns,
 )
-from velostream.runtime.opening import common_options, open_source, wait_for, wait_for_tables
+from velostream.runtime.opening import open_source, wait_for, wait_for_tables
 from velostream.runtime.over_opening import open_over
-from velostream.runtime.partitioning import Strategies
 from velostream.runtime.retention import stored
 from velostream.runtime.table_source import LookedUpSource, TableSource
 from velostream.runtime.timing import Timing, timed
@@ -53,37 +52,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import Event
 
-    from pyspark.sql import SparkSession
-
-    from velostream.config import Settings
     from velostream.connectors.base import Source
+    from velostream.engine.site import Site
     from velostream.model.changes import Messages
     from velostream.model.options import CommonOptions
     from velostream.model.tables import Retention
     from velostream.plan.ageing import Ageing
-    from velostream.runtime.delta.engine import DeltaEngine
-    from velostream.runtime.select import LiveSelect
-
-
-@dataclass(frozen=True)
-class Site:
-    """What every job of a database shares."""
-
-    settings: Settings
-    store: TableStore
-    spark: Callable[[], SparkSession]
-    delta: DeltaEngine
-    once: bool = False
-    tmp: Path | None = None
-    """Where a SELECT keeps what it read while it runs; None: the system's own folder for such things."""
-    selects: set[LiveSelect] = field(default_factory=set, compare=False)
-    """The SELECTs that run now."""
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    """What time it is, for rows that come and go by it."""
-    lifetime: Lifetime = field(default_factory=Lifetime, compare=False)
-    """Ends when the database begins to close."""
-    strategies: Strategies = field(default_factory=Strategies, compare=False)
-    """How rows may be spread over tasks, besides what is built in."""
 
 
 def open_query(
@@ -397,7 +371,7 @@ def _over_live(
             everything = usage.get(each.id) is None and not named & SYSTEM_TYPES.keys()
             used = None if everything else named
             item = Input(each.relation, source, schema, used, *described(query, each.relation))
-            timing.apply({each.relation: item})
+            tell_times(timing, {each.relation: item})
             item.watched = item.watched or each.timed
             views = {each.relation: _with_named(schema, named)}
             live.append(open_live(site.spark(), each, item, views, columns, store, reader, now))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from velostream.errors import InternalError
-from velostream.plan.spark import translated
 from velostream.runtime.jars import KAFKA_JARS, fetched
 from velostream.runtime.session import local_cores
+from velostream.spark.failures import translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,9 +22,9 @@ import structlog
 
 from velostream.errors import ConnectionFailedError, InternalError, VelostreamError
 from velostream.model.private import open_file
-from velostream.plan.spark import translate
 from velostream.runtime.answers import Answer, AnswerEvent, Changes, Following, answers
 from velostream.serving.values import to_python
+from velostream.spark.failures import translate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from velostream.errors import JobError, SparkEndedError, VelostreamError
 from velostream.plan.merge import SumOverflowError
-from velostream.plan.spark import error_condition, error_states, error_text, of_statement
 from velostream.runtime.partitioning import FAILED
+from velostream.spark.failures import error_condition, error_states, error_text, of_statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

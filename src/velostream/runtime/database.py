@@ -17,6 +17,7 @@ import structlog
 from velostream import sql as front
 from velostream.config import Settings, load
 from velostream.connectors.registry import default_registry
+from velostream.engine.site import Site
 from velostream.errors import (
     ClosedError,
     SparkEndedError,
@@ -30,19 +31,17 @@ from velostream.model.health import WELL
 from velostream.model.jobs import JobInfo, JobState
 from velostream.model.lifetime import Lifetime, while_open
 from velostream.model.location import SourceText
+from velostream.model.options import common_options
 from velostream.runtime import dead_letters, logs
 from velostream.runtime.adhoc import AdHoc
-from velostream.runtime.blueprint import Site
 from velostream.runtime.catalog import open_catalog, schema_text
 from velostream.runtime.control import ControlServer, listen
 from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.dead_letters import DeadLetters
-from velostream.runtime.delta.engine import DeltaEngine
 from velostream.runtime.delta.storage import DeltaStorage
 from velostream.runtime.executor import Executor
 from velostream.runtime.jobs import Jobs
 from velostream.runtime.letters import edition as letters_edition
-from velostream.runtime.opening import common_options
 from velostream.runtime.partitioning import Strategies
 from velostream.runtime.replays import Replays
 from velostream.runtime.results import Result
@@ -51,6 +50,7 @@ from velostream.runtime.select import FOLDER, LiveSelect
 from velostream.runtime.udfs import Udfs
 from velostream.serving.rows import inferred, stored_schema
 from velostream.serving.store import TableStore
+from velostream.spark.delta import DeltaEngine
 from velostream.sql import parameters
 from velostream.sql.types import quote
 
@@ -414,19 +414,10 @@ class Database:
     @while_open
     def tasks(self) -> tuple[int, int]:
         """Of the stages that Spark works on now: tasks that are done, and all of them."""
-        from py4j.protocol import Py4JError
+        from velostream.runtime.session import tasks
 
         spark = self._spark
-        if spark is None:
-            return 0, 0
-        try:
-            tracker = spark.sparkContext.statusTracker()
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        except (Py4JError, OSError, AttributeError):
-            # Spark is going away while somebody looks.
-            return 0, 0
-        known = [stage for stage in stages if stage is not None]
-        return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
+        return tasks(spark) if spark is not None else (0, 0)
 
     def _spark_folder(self) -> Path:
         """Where Spark keeps its log and temporary files: a reader leaves the directory as it is."""

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from velostream.errors import InternalError
 from velostream.plan.nodes import INNER, Both, Each, Keyed, Node, Scan, Side
-from velostream.plan.spark import arrow_frame, brought, empty_frame, translated
+from velostream.plan.spark import arrow_frame, brought, empty_frame
 from velostream.runtime.multisets import among, before, codes, distinct, net, split_nulls, with_nulls
+from velostream.spark.failures import translated
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from velostream.config import cache_home, machine_memory
 from velostream.errors import VelostreamError
-from velostream.plan.spark import cause_of
 from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.java import JavaHome, find_java
+from velostream.spark.failures import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,19 +25,19 @@ from velostream.errors import (
 from velostream.model import statements as model
 from velostream.model.jobs import JobState
 from velostream.model.lifetime import while_open
+from velostream.model.options import common_options
 from velostream.model.tables import TableSpec
-from velostream.plan.spark import translated
 from velostream.runtime import listing
 from velostream.runtime.dml import Dml, Params
 from velostream.runtime.explain import explain, warned
 from velostream.runtime.identity import column_place, difference, kind_of, same_but_replace, sink_name
-from velostream.runtime.opening import common_options
 from velostream.runtime.results import Result
 from velostream.runtime.retainer import LEAVING
 from velostream.runtime.retention import retention_of, stored
 from velostream.runtime.select import LiveSelect
 from velostream.secrets import redact_statement
 from velostream.serving.store import STORAGE
+from velostream.spark.failures import translated
 from velostream.sql.dependencies import used_names
 from velostream.sql.generator import generate
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from velostream.connectors.registry import connector_for
 from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model import statements as model
 from velostream.model.durations import format_duration
+from velostream.model.options import common_options, key_of
 from velostream.plan.ageing import RESULT, ageing, kept
 from velostream.plan.asof import asof_tables
 from velostream.plan.declared import declared_columns
@@ -25,7 +27,6 @@ from velostream.plan.remembered import Keeping, of_plan, of_rows, warnings
 from velostream.plan.steps import Step, StepKind
 from velostream.plan.stream_joins import joins_streams, stream_join
 from velostream.plan.windows import closing, inner_select
-from velostream.runtime.opening import common_options, connector_for, key_of
 from velostream.runtime.realtime_rules import refusal
 from velostream.runtime.realtime_rules import told as realtime
 from velostream.runtime.retention import told

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velostream.plan.spark import error_text, translate
 from velostream.runtime.partitioning import strategy_failed
+from velostream.spark.failures import error_text, translate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.connectors.base import Source
+    from velostream.runtime.timing import Timing
 
 _MOST_EXCLUDED = 10_000
 BAD = "_bad"
@@ -436,3 +437,13 @@ def _read_all(source: Source, start: Offset | None, end: Offset) -> Iterator[pa.
 
 def _of(offsets: SourceOffsets | None, key: str) -> Offset | None:
     return offsets.get(key) if offsets is not None else None
+
+
+def tell_times(timing: Timing, inputs: Mapping[str, Input]) -> None:
+    """Tell inputs where their rows have the event time and whether somebody waits; raises what is wrong."""
+    for name, time in timing.times.items():
+        item = inputs.get(name)
+        if item is not None:
+            event_time_sql(time, item.schema, item.description)
+            item.time = time
+            item.watched = timing.windowing is not None and timing.windowing.bounded

@@ -15,9 +15,10 @@ import structlog
 from velostream.errors import RowError
 from velostream.model.changes import BadRow
 from velostream.plan.planner import POSITION
-from velostream.plan.spark import cause_of
 from velostream.runtime.data_errors import data_error, maybe_data_error
-from velostream.runtime.probing import Probe, divided, probe_of, unshared
+from velostream.runtime.probing import Probe, divided, probe_of
+from velostream.spark.failures import cause_of
+from velostream.spark.try_eval import unshared
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -18,7 +18,6 @@ from velostream.errors import InternalError, SparkEndedError, VelostreamError
 from velostream.model.health import HEALTHY, WELL
 from velostream.model.jobs import BatchFigures, JobInfo, JobState, JobStats
 from velostream.model.lifetime import Lifetime, while_open
-from velostream.plan.spark import translate
 from velostream.runtime.asking import Questions
 from velostream.runtime.pacing import Backoff
 from velostream.runtime.realtime_work import RealtimeStream, RealtimeWork
@@ -26,16 +25,16 @@ from velostream.runtime.statistics import Statistics
 from velostream.runtime.stream import Stream
 from velostream.runtime.work import ColumnsWidenedError
 from velostream.secrets import redact
+from velostream.spark.failures import translate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from velostream.model.changes import Commit, SourceOffsets
+    from velostream.engine.work import Work
     from velostream.model.health import Health
-    from velostream.serving.table import Table
 
 log = structlog.get_logger("velostream.job")
 
@@ -43,45 +42,6 @@ POLL_SECONDS = 0.1
 """How often sources are asked for something new, unless one asks for another pace."""
 _STATE_SECONDS = 0.5
 """How often a job looks at the size of what it remembers."""
-
-
-class Work(Protocol):
-    """What a job does, opened: made anew for each start by the job's `open`."""
-
-    def offsets(self) -> SourceOffsets | None:
-        """The positions that the result contains."""
-
-    def latest(self, after: SourceOffsets | None) -> SourceOffsets | None:
-        """The newest positions that can be read; `after` itself when there is nothing new."""
-
-    def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
-        """Do one step."""
-
-    def lags(self) -> Mapping[str, int]:
-        """How far each partition of the sources is ahead of the result."""
-
-    def state(self) -> Sequence[Table]:
-        """The tables that hold what the work has to remember to go on."""
-
-    def settled(self) -> bool:
-        """Whether the last look at the inputs left nothing to a later one."""
-
-    def health(self) -> tuple[str, str | None]:
-        """The worst health of the inputs, with its reason."""
-
-    def finished(self, offsets: SourceOffsets) -> bool:
-        """Whether nothing can come any more."""
-
-    @property
-    def poll_seconds(self) -> float:
-        """How often to look for something new."""
-
-    @property
-    def trigger_seconds(self) -> float:
-        """Least time between two batches."""
-
-    def close(self) -> None:
-        """Let go of everything."""
 
 
 class Job:

@@ -12,18 +12,20 @@ import structlog
 
 from velostream.errors import DataDirError, DuplicateNameError, JobError, UnknownNameError, did_you_mean
 from velostream.model.jobs import JobState
+from velostream.model.options import common_options, key_of
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Query
-from velostream.runtime.blueprint import Site, open_kept, open_query, open_retained
-from velostream.runtime.job import Job, Work
+from velostream.plan.sinks import keeps_result, only_added, outgoing, target
+from velostream.runtime.blueprint import open_kept, open_query, open_retained
+from velostream.runtime.job import Job
 from velostream.runtime.making import continuous_work, whole_work
-from velostream.runtime.opening import await_sink, common_options, key_of, sole_place
+from velostream.runtime.opening import await_sink, sole_place
 from velostream.runtime.outputs import JobOutput, TableOutput
 from velostream.runtime.pending import Pending
 from velostream.runtime.realtime import RealtimeOutput
 from velostream.runtime.realtime_rules import refusal, wants_realtime
 from velostream.runtime.realtime_work import RealtimeWork, realtime_output
 from velostream.runtime.retention import retention_of, stored, untouched
-from velostream.runtime.sinks import keeps_result, only_added, outgoing, shown, sink_output, target
+from velostream.runtime.sinks import shown, sink_output
 from velostream.secrets import redact_statement
 from velostream.serving.store import STORAGE
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from velostream.engine.site import Site
+    from velostream.engine.work import Work
     from velostream.model.tables import Retention
     from velostream.runtime.ageing import LiveInput
     from velostream.runtime.catalog import Catalog, Entry
@@ -231,14 +235,14 @@ class Jobs:
         opened = self._open_query(entry, query, stop, tell, table=False, resumed=resumed)
         folder = self._directory.job(entry.job)
         try:
-            if not keeps_result(statement, opened):
+            if not keeps_result(statement, opened.plan):
                 untouched(common_options(statement.properties), opened)
                 return opened
         except BaseException:
             opened.close()
             raise
         # Rows that are written once, when they are final, cannot be taken back.
-        taken_back = not only_added(opened)
+        taken_back = not only_added(opened.plan)
         opened.close()
         opened = self._open_query(entry, query, stop, tell, table=taken_back, beside=True, resumed=resumed)
         try:

@@ -11,7 +11,7 @@ from velostream.model.moments import END_OF_TIME, moment
 from velostream.plan.nodes import Both, Each, Keyed, Scan, walk
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan
-from velostream.plan.spark import arrow_frame, checked_cast, translated
+from velostream.plan.spark import arrow_frame, checked_cast
 from velostream.runtime.grouping import micros_of, row_count
 from velostream.runtime.inputs import Halves
 from velostream.runtime.located import refused, rows_found
@@ -20,6 +20,7 @@ from velostream.runtime.outputs import table_of
 from velostream.runtime.pipeline import Pipeline
 from velostream.runtime.sessions import continued
 from velostream.runtime.watermarks import FOREVER, Watermarks
+from velostream.spark.failures import translated
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:

@@ -71,10 +71,10 @@ class LookupFeed(DerivedFeed):
         self.watched = batch.watched
         return {self._node.view: Halves(self._usable(rows, extra), None)}
 
-    def observed(self, figures: Mapping[str, int]) -> None:
+    def observed(self, figures: Mapping[str, list[int | None]]) -> None:
         """Take what was counted while the result was computed; what was not computed is counted now."""
         for name, frame in self.watched.items():
-            found = figures.get(name)
+            (found,) = figures.get(name, [None])
             self._misses += found if found is not None else frame.where(_MISSED).count()
         self.watched = {}
 

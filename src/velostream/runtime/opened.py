@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
+from velostream.connectors.registry import connector_for
 from velostream.errors import SqlError, UnsupportedError
 from velostream.plan.declared import declared_columns, in_place
 from velostream.plan.exactness import refuse_cut_digits
@@ -19,8 +20,8 @@ from velostream.plan.shape import one_row_each, plain_column
 from velostream.plan.spark import kept_types, private_session, show_empty
 from velostream.plan.windows import closing
 from velostream.runtime.ageing import LiveInput, LiveSource
-from velostream.runtime.inputs import SYSTEM_TYPES, Input, Inputs
-from velostream.runtime.opening import connector_for, load_needed
+from velostream.runtime.inputs import SYSTEM_TYPES, Input, Inputs, tell_times
+from velostream.runtime.opening import load_needed
 from velostream.runtime.shapes import ResultShape, shape_of
 from velostream.runtime.table_source import TableSource
 from velostream.runtime.timing import Timing
@@ -128,7 +129,7 @@ def planned(
         name: Input(name, source, schemas[name], usage.get(name), *described(query, name))
         for name, source in sources.items()
     }
-    timing.apply(inputs)
+    tell_times(timing, inputs)
     used = {name: item.wanted() or item.schema.names for name, item in inputs.items()}
     by_message = message_key(query, messages or {})
     choose = partial(

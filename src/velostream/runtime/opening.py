@@ -11,15 +11,9 @@ import pyarrow as pa
 from velostream.connectors.base import Delivery, Sink, SinkContext, Source, SourceContext, wait_while_missing
 from velostream.connectors.properties import build_options, check_reach
 from velostream.connectors.realtime import RealtimeConnector
-from velostream.connectors.registry import Registered, default_registry
-from velostream.errors import (
-    JobError,
-    SourceMissingError,
-    UnknownNameError,
-    UnsupportedError,
-    did_you_mean,
-)
-from velostream.model.options import CommonOptions, Options
+from velostream.connectors.registry import connector_for
+from velostream.errors import JobError, SourceMissingError, UnsupportedError
+from velostream.model.options import common_options
 from velostream.model.private import make_folder
 from velostream.model.storage import storing
 from velostream.runtime.class_path import load_kafka
@@ -33,33 +27,11 @@ if TYPE_CHECKING:
 
     from velostream.config import Settings
     from velostream.connectors.realtime import RealtimeTarget
+    from velostream.connectors.registry import Registered
+    from velostream.model.options import CommonOptions, Options
     from velostream.model.statements import Properties, SourceRef
     from velostream.model.uri import Uri
     from velostream.serving.table import Table
-
-
-def common_options(properties: Properties) -> CommonOptions:
-    """The properties that any statement takes, typed; the others are left to the connector."""
-    names = set(CommonOptions.property_names())
-    return CommonOptions.model_validate({k: v for k, v in properties.items() if k in names})
-
-
-def key_of(properties: Properties, declared: tuple[str, ...]) -> tuple[str, ...]:
-    """The key of a table: PRIMARY KEY, or the property `key`."""
-    if declared:
-        return declared
-    return tuple(part.strip() for part in properties.get("key", "").split(",") if part.strip())
-
-
-def connector_for(uri: Uri) -> Registered:
-    """The connector of the URI's scheme; UnknownNameError names the nearest."""
-    registry = default_registry()
-    found = registry.by_scheme(uri.scheme)
-    if found is None:
-        raise UnknownNameError(
-            f'no connector reads "{uri.scheme}://"', hint=did_you_mean(uri.scheme, registry.schemes())
-        )
-    return found
 
 
 def _options(connector: Registered, uri: Uri, properties: Properties, settings: Settings) -> Options:

@@ -13,7 +13,7 @@ from velostream.errors import InternalError
 from velostream.plan import merge as merging
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import GONE, POSITION_KEPT, GroupsPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
-from velostream.plan.spark import arrow_frame, brought, checked_cast, observed, rows_of, translated
+from velostream.plan.spark import arrow_frame, brought, checked_cast, observed, rows_of
 from velostream.runtime.feed import DerivedFeed
 from velostream.runtime.finishing import Finisher
 from velostream.runtime.grouping import (
@@ -32,6 +32,7 @@ from velostream.runtime.isolation import Search
 from velostream.runtime.lookups import LookupFeed
 from velostream.runtime.multisets import net
 from velostream.runtime.outputs import JobOutput, TableOutput, table_of, table_output
+from velostream.spark.failures import translated
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ Python functions; queries that are more than one SELECT over one input are left 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,15 +13,12 @@ import sqlglot
 from sqlglot import exp
 
 from velostream.plan.calls import AROUND, aggregates_in, generator_call
+from velostream.spark.try_eval import attempted
 from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-SHARED = "spark.sql.subexpressionElimination.enabled"
-"""Whether Spark computes what occurs twice in advance, which would be outside of an attempt."""
 _PARTS = {"kind", "expressions", "from_", "from", "where", "group"}
 
 
@@ -66,32 +62,8 @@ def probe_of(sql: str) -> Probe | None:
     return Probe(expression, table.alias_or_name)
 
 
-def attempted(spark: SparkSession, expression: str) -> Column:
-    """What the expression gives, or null where it raises; to be read in `unshared`."""
-    from pyspark.sql import functions
-    from pyspark.sql.classic.column import Column as ClassicColumn
-
-    jvm = spark._jvm  # noqa: SLF001
-    assert jvm is not None
-    convert = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    child = convert.expression(functions.expr(expression)._jc)  # noqa: SLF001
-    attempt = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(child)
-    return ClassicColumn(convert.column(attempt))
-
-
 def divided(spark: SparkSession, rows: DataFrame, probe: Probe) -> tuple[DataFrame, DataFrame]:
     """The rows on which the probe raises, and the others; to be read in `unshared`."""
     failed = attempted(spark, probe.expression).isNull()
     named = rows.alias(probe.name)
     return named.where(failed), named.where(~failed)
-
-
-@contextmanager
-def unshared(spark: SparkSession) -> Iterator[None]:
-    """Keep Spark from computing what occurs twice in advance, outside of the attempt."""
-    before = spark.conf.get(SHARED)
-    spark.conf.set(SHARED, "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(SHARED, before or "true")

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from velostream.errors import InternalError, SparkEndedError, StepError, VelostreamError
 from velostream.plan.realtime import ROW
-from velostream.plan.spark import private_session, translated
+from velostream.plan.spark import private_session
 from velostream.runtime.failures import explained
 from velostream.runtime.outputs import JobOutput
-from velostream.runtime.probing import SHARED, attempted
 from velostream.runtime.slots import give_back_slots, take_slots
+from velostream.spark.failures import translated
+from velostream.spark.try_eval import SHARED, attempted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,9 +129,8 @@ class RealtimeQuery:
         checkpoint: Path,
     ) -> None:
         self._name = name
-        self._session = private_session(spark)
-        self._session.conf.set(SHARED, "false")
-        self._session.conf.set("spark.sql.optimizer.excludedRules", _PUSHED)
+        apart = {SHARED: "false", "spark.sql.optimizer.excludedRules": _PUSHED}
+        self._session = private_session(spark, apart)
         self._source = source
         self._columns = columns
         self._output = output

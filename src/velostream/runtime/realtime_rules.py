@@ -6,12 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from velostream.connectors.realtime import READ_BY_SPARK, WRITTEN_BY_SPARK, RealtimeConnector
+from velostream.connectors.registry import connector_for
 from velostream.errors import UnsupportedError
 from velostream.model import statements as model
 from velostream.model.durations import format_duration
+from velostream.model.options import common_options
 from velostream.plan.realtime import why_not_by_row
-from velostream.runtime.opening import common_options, connector_for
-from velostream.runtime.sinks import outgoing, target
+from velostream.plan.sinks import outgoing, target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

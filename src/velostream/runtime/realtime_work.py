@@ -25,17 +25,18 @@ from velostream.errors import (
 )
 from velostream.model.changes import BadRow, Commit
 from velostream.model.jobs import BatchFigures
+from velostream.model.options import key_of
 from velostream.model.private import make_folder
 from velostream.plan.planner import POSITION
 from velostream.plan.realtime import row_expression
-from velostream.plan.spark import empty_frame, translated
+from velostream.plan.sinks import target
+from velostream.plan.spark import empty_frame
 from velostream.runtime.dead_letters import keep_as_told
 from velostream.runtime.failures import explained
 from velostream.runtime.isolation import Search
 from velostream.runtime.located import located
 from velostream.runtime.opened import expand_stars, with_system_columns
-from velostream.runtime.opening import key_of, realtime_target
-from velostream.runtime.probing import unshared
+from velostream.runtime.opening import realtime_target
 from velostream.runtime.realtime import (
     BAD,
     FAILED,
@@ -46,7 +47,9 @@ from velostream.runtime.realtime import (
     RealtimeQuery,
 )
 from velostream.runtime.realtime_rules import cadence
-from velostream.runtime.sinks import shown, target
+from velostream.runtime.sinks import shown
+from velostream.spark.failures import translated
+from velostream.spark.try_eval import unshared
 from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
@@ -60,9 +63,9 @@ if TYPE_CHECKING:
     from velostream.connectors.realtime import RealtimeTarget
     from velostream.model.changes import Offset, SourceOffsets
     from velostream.model.options import CommonOptions
+    from velostream.plan.sinks import Writing
     from velostream.runtime.dead_letters import DeadLetters
     from velostream.runtime.opened import Opened
-    from velostream.runtime.sinks import Writing
 
 log = structlog.get_logger("velostream.job")
 

@@ -12,14 +12,12 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from velostream.errors import UnsupportedError, VelostreamError
+from velostream.errors import ReplayInterruptedError, UnsupportedError, VelostreamError
 from velostream.model.changes import FORGETS, Commit
 from velostream.model.moments import moment
 from velostream.plan.planner import POSITION
 from velostream.plan.plans import RowsPlan
-from velostream.plan.spark import cause_of
 from velostream.runtime.ageing import AgeingWork
-from velostream.runtime.asking import ReplayInterruptedError
 from velostream.runtime.data_errors import data_error, maybe_data_error
 from velostream.runtime.failures import explained
 from velostream.runtime.inputs import BAD, records_at
@@ -31,13 +29,14 @@ from velostream.runtime.over_work import OverWork
 from velostream.runtime.rewriting import to_write
 from velostream.runtime.timed_live import TimedWork
 from velostream.runtime.work import ContinuousWork
+from velostream.spark.failures import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from velostream.engine.work import Work
     from velostream.model.changes import SourceOffsets
-    from velostream.runtime.job import Work
     from velostream.runtime.pending import Pending
 
 _STEP = 5000

@@ -12,7 +12,7 @@ import structlog
 from velostream.errors import VelostreamError
 from velostream.model.moments import micros
 from velostream.model.statements import CreateTable
-from velostream.plan.spark import translate
+from velostream.spark.failures import translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,10 +6,11 @@ Where a source has more partitions than can be named beforehand, they are asked 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from velostream.model.changes import WEIGHT
 from velostream.plan.event_time import EVENT_TIME
+from velostream.plan.spark import observed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,14 +65,11 @@ class Seen:
 
     def read(self, frame: DataFrame) -> None:
         """Take the figures of a frame that Spark has read."""
-        observed = frame._jdf.queryExecution().observedMetrics()  # noqa: SLF001
+        found = observed(frame, [f"{_METRIC}{name}" for name in self._unread])
         for name, (_, parts, _) in list(self._unread.items()):
-            row: Any = observed.get(f"{_METRIC}{name}")
-            if row.isEmpty():
-                continue
-            values = row.get()
-            found = [None if values.isNullAt(n) else values.getLong(n) for n in range(len(parts) + 1)]
-            self._take(name, parts, found)
+            figures = found.get(f"{_METRIC}{name}")
+            if figures is not None:
+                self._take(name, parts, figures)
 
     def _take(self, name: str, parts: list[str], found: Sequence[int | None]) -> None:
         del self._unread[name]

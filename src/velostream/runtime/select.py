@@ -14,17 +14,17 @@ import pyarrow as pa
 from velostream.errors import JobError
 from velostream.model.jobs import JobState
 from velostream.model.lifetime import Lifetime
+from velostream.model.options import common_options
 from velostream.model.private import make_folder
 from velostream.model.storage import storing
 from velostream.plan.plans import OverPlan, RowsPlan
-from velostream.runtime.blueprint import Site, open_query
+from velostream.plan.sinks import only_added
+from velostream.runtime.blueprint import open_query
 from velostream.runtime.dead_letters import DeadLetters
-from velostream.runtime.job import Job, Work
+from velostream.runtime.job import Job
 from velostream.runtime.making import continuous_work, whole_work
-from velostream.runtime.opening import common_options
 from velostream.runtime.outputs import JobOutput, ReaderOutput, TableOutput
 from velostream.runtime.realtime_rules import refusal
-from velostream.runtime.sinks import only_added
 from velostream.serving.schemas import align
 from velostream.serving.store import TableStore
 from velostream.sql.parameters import with_values
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from threading import Event
     from types import TracebackType
 
+    from velostream.engine.site import Site
+    from velostream.engine.work import Work
     from velostream.model.statements import SelectStatement
     from velostream.runtime.ageing import LiveInput
     from velostream.runtime.dml import Params
@@ -102,7 +104,7 @@ class LiveSelect:
         self.schema = opened.shape.visible
         if self._output is None:
             passes = isinstance(opened.plan, RowsPlan) and not opened.plan.positioned
-            if passes or (isinstance(opened.plan, OverPlan) and only_added(opened)):
+            if passes or (isinstance(opened.plan, OverPlan) and only_added(opened.plan)):
                 self._output = ReaderOutput()
             else:
                 self._output = TableOutput(

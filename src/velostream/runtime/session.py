@@ -8,6 +8,7 @@ import secrets
 import shlex
 import shutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from velostream.config import cache_home, machine_memory
 from velostream.errors import ConfigError, JavaError, did_you_mean
 from velostream.model.private import OTHERS, make_folder
-from velostream.plan.spark import cause_of
 from velostream.runtime.java import JavaHome, find_java
 from velostream.runtime.prepare import Prepared, prepared
+from velostream.spark.failures import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -218,6 +219,29 @@ def _end(engine: _Engine, last: SparkSession, timeout: float | None) -> None:
     finally:
         engine.jvm.stop(timeout or gateway.STOP_TIMEOUT)
         gateway.forget()
+
+
+def interrupt(spark: SparkSession) -> None:
+    """End what a session computes now; whoever waits for it is told that it failed."""
+    from py4j.protocol import Py4JError
+
+    # It may have ended meanwhile, or Spark with it.
+    with suppress(Py4JError, OSError):
+        spark.interruptAll()
+
+
+def tasks(spark: SparkSession) -> tuple[int, int]:
+    """Of the stages that Spark works on now: tasks that are done, and all of them."""
+    from py4j.protocol import Py4JError
+
+    try:
+        tracker = spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    except (Py4JError, OSError, AttributeError):
+        # Spark is going away while somebody looks.
+        return 0, 0
+    known = [stage for stage in stages if stage is not None]
+    return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
 
 
 def default_master() -> str:

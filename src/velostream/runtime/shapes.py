@@ -13,7 +13,7 @@ from velostream.plan.aggregates import Merge
 from velostream.plan.nodes import Both, Each, Keyed, Node, Scan, walk
 from velostream.plan.plans import POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
 from velostream.plan.resolve import NoKeysError
-from velostream.plan.spark import checked_cast, followed_schema, query_schema, show_empty
+from velostream.plan.spark import checked_cast, collation, query_schema, show_empty
 from velostream.plan.sums import with_integer_sums
 from velostream.sql.types import quote
 
@@ -95,7 +95,7 @@ def show_nodes(
             show_empty(spark, {each.view: schemas[each.view]})
             continue
         assert isinstance(each, Each | Both | Keyed)
-        schemas[each.view] = followed_schema(spark, each.sql)
+        schemas[each.view] = _followed_schema(spark, each.sql)
         spark.sql(each.sql).createOrReplaceTempView(quote(each.view))
         if not keyed:
             continue
@@ -146,7 +146,7 @@ def _refuse_duplicates(schema: pa.Schema) -> None:
 
 
 def _groups_shape(spark: SparkSession, plan: GroupsPlan, visible: pa.Schema) -> ResultShape:
-    state = followed_schema(spark, plan.partial_sql)
+    state = _followed_schema(spark, plan.partial_sql)
     for name in plan.keys:
         _refuse_maps(name, state.field(name).type)
     values = query_schema(spark, plan.values_sql)
@@ -165,3 +165,11 @@ def _groups_shape(spark: SparkSession, plan: GroupsPlan, visible: pa.Schema) -> 
     )
     physical = pa.schema([*ordered, *fields.values()])
     return ResultShape(visible, physical, plan.keys, state, values, inexact, merges)
+
+
+def _followed_schema(spark: SparkSession, sql: str) -> pa.Schema:
+    """The columns of rows that we compare ourselves; NoKeysError where Spark compares them differently."""
+    found = collation(spark, sql)
+    if found is not None:
+        raise NoKeysError(f"{found[0]} is compared by the collation {found[1]}")
+    return query_schema(spark, sql)

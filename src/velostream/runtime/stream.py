@@ -8,7 +8,6 @@ What a job has taken in stands in its result, so the checkpoint may be thrown aw
 from __future__ import annotations
 
 import shutil
-import socket
 import threading
 import time
 from contextlib import suppress
@@ -17,18 +16,18 @@ from typing import TYPE_CHECKING
 
 from velostream.errors import SparkEndedError, StepError, VelostreamError
 from velostream.model.changes import Commit, SourceOffsets
-from velostream.plan.spark import translate, translated
+from velostream.spark.callbacks import CallFromJava
+from velostream.spark.failures import translate, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from py4j.clientserver import ClientServerConnection
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from velostream.engine.work import Work
     from velostream.model.jobs import BatchFigures
-    from velostream.runtime.job import Work
 
 
 class Stream:
@@ -51,7 +50,7 @@ class Stream:
         self._counted = counted
         self._clock = clock
         self._query: StreamingQuery | None = None
-        self._calls: ClientServerConnection | None = None
+        self._calls: CallFromJava | None = None
         self._turn = threading.Condition()
         self._wanted: SourceOffsets | None = None
         self._failure: BaseException | None = None
@@ -84,7 +83,7 @@ class Stream:
 
     def _batch(self, counter: DataFrame, batch: int) -> None:
         """One micro-batch. The frame that Spark hands over is its counter, and is not looked at."""
-        self._calls = _calling(counter.sparkSession)
+        self._calls = CallFromJava(counter.sparkSession)
         with self._turn:
             self._turn.wait_for(lambda: self._wanted is not None or self._stopping)
             end = None if self._stopping else self._wanted
@@ -117,12 +116,4 @@ class Stream:
             # Java holds our function by its query, and we would hold the query: neither would ever be freed.
             self._query = None
         if self._calls is not None:
-            # On which the query's thread in Java called us. py4j keeps it, and a thread of ours, for ever.
-            with suppress(OSError, AttributeError):
-                self._calls.socket.shutdown(socket.SHUT_RDWR)
-
-
-def _calling(spark: SparkSession) -> ClientServerConnection | None:
-    """The connection on which Java called this thread."""
-    gateway = spark.sparkContext._gateway  # noqa: SLF001
-    return gateway._gateway_client.get_thread_connection() if gateway is not None else None  # noqa: SLF001
+            self._calls.hang_up()

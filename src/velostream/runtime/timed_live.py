@@ -21,7 +21,6 @@ from velostream.model.moments import END_OF_TIME, moment
 from velostream.plan.ageing import TIME, UNTIL
 from velostream.plan.event_time import EVENT_TIME
 from velostream.plan.planner import POSITION
-from velostream.plan.spark import translated
 from velostream.runtime.ageing import AgeingWork, LiveSource
 from velostream.runtime.located import refused, rows_found
 from velostream.runtime.pipeline import Pipeline, Progress, row_sql
@@ -29,6 +28,7 @@ from velostream.runtime.table_source import LookedUpSource
 from velostream.runtime.timed_output import TimedOutput
 from velostream.runtime.watermarks import FOREVER, WATERMARK, Watermarks, take_in
 from velostream.runtime.work import ContinuousWork
+from velostream.spark.failures import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from velostream.connectors.registry import connector_for
+from velostream.model.options import common_options
 from velostream.model.windows import EventTime, Windowing
-from velostream.plan.event_time import event_time_of, event_time_sql
+from velostream.plan.event_time import event_time_of
 from velostream.plan.over_clauses import over_query, rows_time
 from velostream.plan.stream_joins import joins_streams
 from velostream.plan.windows import inner_windows, time_column, timed_table, windowed
-from velostream.runtime.opening import common_options, connector_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from velostream.model.options import CommonOptions
     from velostream.model.statements import Query, SourceRef
     from velostream.plan.over_clauses import OverQuery
-    from velostream.runtime.inputs import Input
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,6 @@ class Timing:
     """The OVER over a source that the statement has, if it has one."""
     inner: Query | None = None
     """The part of the statement that makes windows, where that is only a part."""
-
-    def apply(self, inputs: Mapping[str, Input]) -> None:
-        """Tell inputs where their rows have the time and whether somebody waits; raises what is wrong."""
-        for name, time in self.times.items():
-            item = inputs.get(name)
-            if item is not None:
-                event_time_sql(time, item.schema, item.description)
-                item.time = time
-                item.watched = self.windowing is not None and self.windowing.bounded
 
 
 def timed(query: Query, options: CommonOptions) -> tuple[Query, Timing]:

@@ -18,7 +18,6 @@ from velostream.errors import (
 from velostream.model.health import worst
 from velostream.model.jobs import BatchFigures
 from velostream.plan.plans import RowsPlan
-from velostream.plan.spark import cause_of
 from velostream.runtime.cuts import VERSION, newest_cut
 from velostream.runtime.data_errors import data_error, maybe_data_error
 from velostream.runtime.dead_letters import keep_as_told
@@ -26,6 +25,7 @@ from velostream.runtime.failures import explained
 from velostream.runtime.located import located
 from velostream.runtime.outputs import TableOutput
 from velostream.runtime.table_source import TableSource
+from velostream.spark.failures import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from velostream.errors import CorruptDataError, DataDirError
 from velostream.model.private import make_folder
-from velostream.runtime.delta import engine, state
+from velostream.runtime.delta import state
 from velostream.serving import description
 from velostream.serving.verification import FileReport, FileState, TableReport
+from velostream.spark import delta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +90,7 @@ class Maintenance:
         live = self._log.live()
         if len(live) > _MANY_FILES:
             # The same state again: the newest commit tells it, whichever that is.
-            engine.compact(spark, self._rows, at.text())
+            delta.compact(spark, self._rows, at.text())
             live = self._log.live()
         used = sum(size or 0 for size in live.values())
         with self._lock:
@@ -101,7 +102,7 @@ class Maintenance:
         if needed is not None:
             kept = max(kept, time.time() - self._log.said(needed)[1] / 1000 + 60)
         self._set_horizon(kept, oldest)
-        engine.vacuum(spark, self._rows, kept / 3600)
+        delta.vacuum(spark, self._rows, kept / 3600)
         newest = self._log.newest()
         assert newest is not None
         self._log.forget_before(newest if needed is None else needed - 1)

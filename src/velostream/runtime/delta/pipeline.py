@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from velostream.model.private import make_folder
 from velostream.plan.plans import GroupsPlan, RecomputePlan
-from velostream.plan.spark import brought, nullable, translated
+from velostream.plan.spark import brought, nullable
 from velostream.runtime.delta.reading import STAGING
 from velostream.runtime.delta.table import DeltaTable
 from velostream.runtime.delta.version import quoted
 from velostream.runtime.lookups import LookupFeed
 from velostream.runtime.outputs import table_of
 from velostream.runtime.pipeline import Pipeline, Progress
+from velostream.spark.failures import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from velostream.errors import (
 from velostream.model.changes import WEIGHT, Commit
 from velostream.model.lifetime import Lifetime
 from velostream.model.tables import MESSAGE_KEY, SHOWN, TableSpec
-from velostream.plan.spark import brought, checked_cast, translated
-from velostream.runtime.delta import closing, engine, state
+from velostream.plan.spark import brought, checked_cast
+from velostream.runtime.delta import closing, state
 from velostream.runtime.delta.log import DeltaLog
 from velostream.runtime.delta.maintenance import Maintenance
 from velostream.runtime.delta.version import DeltaVersion, quoted
@@ -32,6 +32,8 @@ from velostream.serving.schemas import align
 from velostream.serving.stats import TableStats
 from velostream.serving.table import Table
 from velostream.serving.values import KeyCodec, to_python
+from velostream.spark import delta
+from velostream.spark.failures import translated
 from velostream.sql.spark_text import SPARK
 
 if TYPE_CHECKING:
@@ -41,10 +43,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from velostream.runtime.delta.engine import DeltaEngine
     from velostream.runtime.delta.stage import Stage
     from velostream.runtime.delta.state import State
     from velostream.serving.questions import Questions
+    from velostream.spark.delta import DeltaEngine
 
 ROWS = "rows"
 """The Delta table within the folder of a table."""
@@ -288,7 +290,7 @@ class DeltaReading(Table):
                 hint="read the table as it is now, and go on from its version",
             )
         assert first is not None
-        feed = engine.change_feed(spark, self._path, first, newest if last is None else last - 1)
+        feed = delta.change_feed(spark, self._path, first, newest if last is None else last - 1)
         weight = " ".join(f"WHEN '{kind}' THEN {value}" for kind, value in _WEIGHTS.items())
         shown = self._version.shown(feed)
         return shown.selectExpr(

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 
 from velostream.model.private import make_folder, open_file
 from velostream.model.tables import SHOWN
-from velostream.plan.spark import empty_frame, translated
-from velostream.runtime.delta import engine
-from velostream.runtime.delta.engine import GONE, ROW
+from velostream.plan.spark import empty_frame
 from velostream.runtime.delta.version import quoted
+from velostream.spark import delta
+from velostream.spark.delta import GONE, ROW
+from velostream.spark.failures import translated
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
@@ -103,12 +104,12 @@ class Stage:
             create = self._before.physical is None
             # A few rows in as many files as there are cores would make many files, soon.
             few = self._state.changed - self._before.changed <= _FEW
-            engine.append(rows.coalesce(1) if few else rows, path, said, state.sequence, create=create)
+            delta.append(rows.coalesce(1) if few else rows, path, said, state.sequence, create=create)
             return state
         gone = self._staged(spark, "removed").selectExpr("*", f"true AS {GONE}")
         source = gone.unionByName(rows.selectExpr("*", f"false AS {GONE}"), allowMissingColumns=True)
         lowest, highest = min(self._removed), max(self._removed)
-        engine.merge(spark, path, source, lowest, highest, said, state.sequence)
+        delta.merge(spark, path, source, lowest, highest, said, state.sequence)
         return state
 
     def _staged(self, spark: SparkSession, kind: str) -> DataFrame:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from velostream.model.tables import TableSpec
-    from velostream.runtime.delta.engine import DeltaEngine
     from velostream.serving.questions import Questions
     from velostream.serving.verification import TableReport
+    from velostream.spark.delta import DeltaEngine
 
 
 @dataclass(frozen=True)

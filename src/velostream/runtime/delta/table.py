@@ -15,8 +15,7 @@ from velostream.connectors.sealed import sync_folder
 from velostream.errors import InternalError, TableError, TableWriterError
 from velostream.model.lifetime import Ended
 from velostream.model.nested_keys import grouped
-from velostream.runtime.delta import closing, engine, state
-from velostream.runtime.delta.engine import ROW
+from velostream.runtime.delta import closing, state
 from velostream.runtime.delta.reading import STAGING, DeltaReading, in_types
 from velostream.runtime.delta.stage import Stage
 from velostream.runtime.delta.version import quoted
@@ -30,6 +29,8 @@ from velostream.serving.schemas import align, check_evolution, to_batches
 from velostream.serving.segments import make_views
 from velostream.serving.values import KeyCodec
 from velostream.serving.version import TableVersion
+from velostream.spark import delta
+from velostream.spark.delta import ROW
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ class DeltaTable(DeltaReading):
                     for f in schema
                 ]
                 after = replace(before, sequence=before.sequence + 1, floor=before.number)
-                engine.overwrite(old.selectExpr(*columns, ROW), self._path, after.text(), after.sequence)
+                delta.overwrite(old.selectExpr(*columns, ROW), self._path, after.text(), after.sequence)
                 self._make_durable()
             self._description = description.write_spec(self.folder, wider, self._description)
             self._spec = wider

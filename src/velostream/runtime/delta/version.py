@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 
 from velostream.model.nested_keys import grouped
 from velostream.model.tables import SHOWN
-from velostream.plan.spark import arrow_frame, brought, checked_cast, empty_frame, translated
-from velostream.runtime.delta import engine
-from velostream.runtime.delta.engine import ROW
+from velostream.plan.spark import arrow_frame, brought, checked_cast, empty_frame
 from velostream.serving.version import TableVersion
+from velostream.spark import delta
+from velostream.spark.delta import ROW
+from velostream.spark.failures import translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from velostream.model.tables import TableSpec
-    from velostream.runtime.delta.engine import DeltaEngine
     from velostream.runtime.delta.state import State
+    from velostream.spark.delta import DeltaEngine
 
 
 class DeltaVersion(TableVersion):
@@ -52,7 +53,7 @@ class DeltaVersion(TableVersion):
         """All rows with all columns, hidden ones and the row's number included; in a session with Delta."""
         if self.state.physical is None:
             return empty_frame(spark, self.spec.schema.append(pa.field(ROW, pa.int64())))
-        return engine.read(spark, self._path, self.state.physical)
+        return delta.read(spark, self._path, self.state.physical)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """What readers see."""

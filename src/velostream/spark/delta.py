@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from velostream.errors import UnsupportedError
-from velostream.plan.spark import private_session, translated
+from velostream.plan.spark import private_session
 from velostream.runtime.class_path import add_jars
 from velostream.runtime.jars import DELTA_JARS, fetched
 from velostream.runtime.session import local_cores
+from velostream.spark.failures import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,0 +1,48 @@
+"""What every job of a database shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from velostream.model.lifetime import Lifetime
+from velostream.runtime.partitioning import Strategies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from velostream.config import Settings
+    from velostream.serving.store import TableStore
+    from velostream.spark.delta import DeltaEngine
+
+
+class Running(Protocol):
+    """Something that runs until it is interrupted."""
+
+    def interrupt(self) -> None:
+        """End it."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What every job of a database shares."""
+
+    settings: Settings
+    store: TableStore
+    spark: Callable[[], SparkSession]
+    delta: DeltaEngine
+    once: bool = False
+    tmp: Path | None = None
+    """Where a SELECT keeps what it read while it runs; None: the system's own folder for such things."""
+    selects: set[Running] = field(default_factory=set, compare=False)
+    """The SELECTs that run now."""
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """What time it is, for rows that come and go by it."""
+    lifetime: Lifetime = field(default_factory=Lifetime, compare=False)
+    """Ends when the database begins to close."""
+    strategies: Strategies = field(default_factory=Strategies, compare=False)
+    """How rows may be spread over tasks, besides what is built in."""

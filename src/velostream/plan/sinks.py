@@ -1,0 +1,63 @@
+"""Statements that write to a sink: where their rows go, and what has to be kept for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from velostream.connectors.registry import connector_for
+from velostream.errors import UnsupportedError
+from velostream.model.statements import CreateStream, InsertIntoSink
+from velostream.model.uri import Uri
+from velostream.plan.outgoing import with_outgoing_headers
+from velostream.plan.plans import GroupsPlan, OverPlan, RowsPlan
+
+if TYPE_CHECKING:
+    from velostream.model.statements import Properties, Query
+    from velostream.plan.plans import Plan
+
+Writing = CreateStream | InsertIntoSink
+
+
+def target(statement: Writing) -> tuple[Uri, Properties]:
+    """Where a statement writes to."""
+    if isinstance(statement, InsertIntoSink):
+        return statement.uri, statement.properties
+    return Uri(statement.properties.get("sink", "console://")), statement.properties
+
+
+def outgoing(query: Query) -> Query:
+    """The query with the headers of the records that it writes as a hidden column."""
+    only = query.sources[0] if len(query.sources) == 1 else None
+    incoming = only is not None and connector_for(only.uri).connector.headers
+    return with_outgoing_headers(query, incoming=incoming)
+
+
+def by_rows(plan: Plan) -> bool:
+    """Whether each row that comes gives its own rows, so that nothing has to be kept."""
+    return isinstance(plan, RowsPlan) and (plan.below is None or plan.stream is not None or plan.appends)
+
+
+def only_added(plan: Plan) -> bool:
+    """Whether rows of the result come once, when their window has closed, and then stay as they are."""
+    if not isinstance(plan, GroupsPlan | OverPlan) or plan.windowing is None:
+        return False
+    shrinks = isinstance(plan, OverPlan) and plan.shrinks
+    return plan.windowing.final and plan.windowing.late != "update" and not shrinks
+
+
+def keeps_result(statement: Writing, plan: Plan) -> bool:
+    """Whether the result has to be kept beside the job, to tell what a change makes of it.
+
+    Raises where the sink could not take such changes.
+    """
+    if by_rows(plan):
+        return False
+    uri, _ = target(statement)
+    if not connector_for(uri).connector.upserts and not only_added(plan):
+        raise UnsupportedError(
+            f"rows of this query change after they came, and a stream into {uri.scheme}:// keeps none",
+            hint="make a table of the query: CREATE TABLE name AS SELECT …"
+            + ("; EMIT FINAL writes each row once" if isinstance(plan, OverPlan) else ""),
+            location=statement.location,
+        )
+    return not isinstance(plan, OverPlan)
