@@ -78,6 +78,9 @@ class Retention:
 EXPIRES = "__expires"
 """Hidden column of a table with a retention: when the row leaves, in microseconds; null where it stays."""
 
+DEAD_LETTERS = "dead_letters"
+"""Name of the table that every data directory has."""
+
 MESSAGE_KEY = "__key"
 """Hidden key column of a table that holds the last row of each message key."""
 

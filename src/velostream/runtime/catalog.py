@@ -21,8 +21,9 @@ from velostream.model.statements import (
     InsertIntoSink,
     Query,
 )
+from velostream.model.tables import DEAD_LETTERS
 from velostream.runtime.catalog_file import CatalogFile
-from velostream.runtime.datadir import LETTERS, DataDirectory
+from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.kept_secrets import KeptSecrets
 from velostream.serving.folders import folder_name
 from velostream.sql.catalog import Relation, RelationKind
@@ -116,9 +117,9 @@ class Catalog:
     def check_letters(self) -> None:
         """Refuse a directory whose dead letters are gone: it has had a table of them since it was made."""
         tables = self._file.root / "tables"
-        if self._file.sealed and not any((tables / folder_name(LETTERS, n)).is_dir() for n in (0, 1)):
+        if self._file.sealed and not any((tables / folder_name(DEAD_LETTERS, n)).is_dir() for n in (0, 1)):
             raise CorruptDataError(
-                f"folder {tables / LETTERS} is missing",
+                f"folder {tables / DEAD_LETTERS} is missing",
                 hint="put it back from a copy, or let velo doctor --repair "
                 f"--data-dir {self._file.root} go on without the dead letters that it held",
             )

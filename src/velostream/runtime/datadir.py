@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from velostream.errors import DataDirError
 from velostream.model.private import FOLDER, close_to_others, make_folder
 from velostream.model.storage import reason, remedy
+from velostream.model.tables import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,8 +22,6 @@ FORMAT = 2
 
 In format 1 the catalogue had no checksum and no copies, and files of jobs did not say whose they are.
 """
-LETTERS = "dead_letters"
-"""The table that every directory has."""
 
 
 class DataDirectory:
@@ -68,7 +67,7 @@ class DataDirectory:
             parent = self.root / kind
             paths = sorted(parent.iterdir()) if parent.is_dir() else ()
             found += [f"{kind}/{path.name}" for path in paths if path.is_dir() and path.name[0] != "."]
-        return [path for path in found if path.partition("@")[0] != f"tables/{LETTERS}"]
+        return [path for path in found if path.partition("@")[0] != f"tables/{DEAD_LETTERS}"]
 
     def remove(self, folders: Iterable[str]) -> None:
         """Delete folders of tables and jobs, as far as they are there."""

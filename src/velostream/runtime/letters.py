@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from velostream.errors import UnknownNameError
 from velostream.model.changes import Commit
-from velostream.model.tables import TableSpec
-from velostream.runtime.datadir import LETTERS
+from velostream.model.tables import DEAD_LETTERS, TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from velostream.serving.store import TableStore
     from velostream.serving.table import Table
 
-NAME = LETTERS
+NAME = DEAD_LETTERS
 KEY = "letter"
 EDITION, INPUT, POSITION, ROW, BATCH = "__job", "__input", "__position", "__row", "__batch"
 SCHEMA = pa.schema(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from velostream.errors import CorruptDataError, DataDirError, VelostreamError
 from velostream.model.private import make_folder
+from velostream.model.tables import DEAD_LETTERS
 from velostream.runtime.catalog import Catalog, bound, folders_of, schema_text
 from velostream.runtime.catalog_file import CatalogFile
-from velostream.runtime.datadir import LETTERS, DataDirectory
+from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.letters import edition as letters_edition
 from velostream.runtime.letters import letters_table
 from velostream.serving import description
@@ -162,21 +163,21 @@ class _Repair:
     def letters(self) -> None:
         """Have a table of dead letters."""
         edition = letters_edition(self._directory.tables)
-        with TableStore(self._directory.tables, editions={LETTERS: edition}) as store:
-            there = LETTERS in store.names()
+        with TableStore(self._directory.tables, editions={DEAD_LETTERS: edition}) as store:
+            there = DEAD_LETTERS in store.names()
             try:
                 if there:
-                    store.open(LETTERS)
+                    store.open(DEAD_LETTERS)
                     return
             except DataDirError as exc:
                 self.done.append(exc.message)
         if there:
-            self._set_aside(f"tables/{folder_name(LETTERS, edition)}", "it cannot be opened")
+            self._set_aside(f"tables/{folder_name(DEAD_LETTERS, edition)}", "it cannot be opened")
         elif not self._file.path.exists() and not self._file.good_copies():
             return
         with TableStore(self._directory.tables) as store:
             letters_table(store)
-        self.done.append(f"table {LETTERS} begins anew, empty")
+        self.done.append(f"table {DEAD_LETTERS} begins anew, empty")
 
     def _set_aside(self, name: str, why: str) -> None:
         target = self._aside / name
