@@ -51,7 +51,7 @@ $(READY): uv.lock pyproject.toml scripts/setup
 prepare: $(PREPARED) ## what makes Spark start faster, once per machine
 
 $(PREPARED): $(READY)
-	@$(BIN)/python -m velostream.runtime.prepare
+	@$(BIN)/python -m velostream.spark.prepare
 	@touch $@
 
 clean: ## remove what the other targets made here

@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 
 import velostream
 from velostream.connectors.base import Delivery, SinkContext
-from velostream.connectors.kafka.cluster import Cluster
+from velostream.connectors.kafka.client.cluster import Cluster
 from velostream.connectors.kafka.options import KafkaOptions
-from velostream.connectors.kafka.sink import KafkaSink
+from velostream.connectors.kafka.write.sink import KafkaSink
+from velostream.devtools.broker.process import BrokerProcess, free_port
+from velostream.engine.outputs.outputs import SinkOutput
 from velostream.model.changes import Commit
-from velostream.runtime.broker import BrokerProcess, free_port
-from velostream.runtime.class_path import load_kafka
-from velostream.runtime.outputs import SinkOutput
+from velostream.spark.class_path import load_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -99,7 +99,7 @@ def wait_until() -> WaitUntil:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The Spark of this process; sessions that code under test starts with the same master share its JVM."""
-    from velostream.runtime.session import start_session, stop_session
+    from velostream.spark.session import start_session, stop_session
 
     session = start_session(None, {}, tmp_path_factory.mktemp("spark"))
     yield session
@@ -110,7 +110,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def no_java_left() -> Iterator[None]:
     """Every JVM that the tests started in this process has ended with them."""
     yield
-    from velostream.runtime import session
+    from velostream.spark import session
 
     left = [engine for engine in session._engines if engine.jvm.process.poll() is None]
     assert not left, "a test did not stop its Spark session"

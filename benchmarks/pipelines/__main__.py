@@ -20,7 +20,7 @@ from benchmarks.measure import HERE
 from benchmarks.pipelines.goals import goals, told
 from benchmarks.pipelines.report import show
 from benchmarks.pipelines.sections import SECTIONS, SMOKE, Bench, Sizes
-from velostream.runtime.broker import BrokerProcess, free_port
+from velostream.devtools.broker.process import BrokerProcess, free_port
 
 CONTENDERS = ("by_hand", "ours", "flink")
 

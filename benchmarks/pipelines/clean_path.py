@@ -21,11 +21,12 @@ from unittest.mock import patch
 import velostream
 from benchmarks.measure import timed
 from benchmarks.pipelines.windows_ours import declare, load
-from velostream.connectors.kafka.frames import KafkaFrames
-from velostream.formats import json_records
-from velostream.formats.spark_frames import RECORD
-from velostream.formats.spark_types import literal, quoted, spark_name
-from velostream.runtime.windowed import WindowPipeline
+from velostream.connectors.kafka.read.dataframes import KafkaFrames
+from velostream.engine.event_time.windows import WindowPipeline
+from velostream.formats.columns.dataframes import RECORD
+from velostream.formats.columns.types import spark_name
+from velostream.formats.json import records as json_records
+from velostream.sql.types import literal, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,8 +51,8 @@ def unseen() -> Iterator[None]:
 
 
 def _decode(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = ()) -> DataFrame:
-    through = [quoted(name) for name in passed]
-    ddl = literal(", ".join(f"{quoted(field.name)} {spark_name(field.type)}" for field in fields))
+    through = [quote(name) for name in passed]
+    ddl = literal(", ".join(f"{quote(field.name)} {spark_name(field.type)}" for field in fields))
     parsed = records.selectExpr(f"from_json(CAST({RECORD} AS STRING), {ddl}) AS t", *through)
     return parsed.selectExpr("t.*", *through)
 

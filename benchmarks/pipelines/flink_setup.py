@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.measure import HERE
 from velostream.errors import JavaError
-from velostream.runtime.jars import Jar, fetched
-from velostream.runtime.java import find_java
+from velostream.spark.jars import Jar, fetched
+from velostream.spark.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

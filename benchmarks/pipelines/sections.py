@@ -15,7 +15,7 @@ from benchmarks.pipelines import flink_setup
 from benchmarks.pipelines.recovery import killed_and_back
 from benchmarks.pipelines.windows import BY_HAND, FLINK, TIMES
 from benchmarks.pipelines.workload import fill, fill_ticks
-from velostream.connectors.kafka.cluster import Cluster
+from velostream.connectors.kafka.client.cluster import Cluster
 from velostream.connectors.kafka.options import KafkaOptions
 
 if TYPE_CHECKING:

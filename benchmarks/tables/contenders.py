@@ -16,8 +16,8 @@ import pyarrow as pa
 from benchmarks.tables.workload import SCHEMA
 from velostream.model.changes import Commit
 from velostream.model.tables import TableSpec
-from velostream.serving.store import TableStore
-from velostream.serving.values import to_python
+from velostream.serving.columns.values import to_python
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

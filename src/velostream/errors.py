@@ -17,7 +17,7 @@ from velostream.secrets import redact
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from velostream.model.location import Location
+    from velostream.location import Location
 
 
 class Blame(StrEnum):

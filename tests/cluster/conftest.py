@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.runtime.gateway import SPARK_HOME
-from velostream.runtime.java import find_java
+from velostream.spark.gateway import SPARK_HOME
+from velostream.spark.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -183,7 +183,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, wait_until) -> Iterator[Cl
 @pytest.fixture(scope="session")
 def cluster_spark(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on the cluster; sessions that code under test starts with its master and conf share it."""
-    from velostream.runtime import session
+    from velostream.spark import session
 
     for engine in list(session._engines):
         for other in list(engine.sessions):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.runtime.broker import BrokerProcess, free_port
-from velostream.runtime.broker import cluster as brokers_at
-from velostream.runtime.class_path import load_kafka
+from velostream.devtools.broker.process import BrokerProcess, free_port
+from velostream.devtools.broker.process import cluster as brokers_at
+from velostream.spark.class_path import load_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from files_model import open_source
 from hostile_records import NAMES, SCHEMA, Record, csv_record, json_record
 
-from velostream.formats.csv_text import CsvDialect
-from velostream.formats.decoding import FormatSettings, decoder_for
-from velostream.runtime.data_errors import data_error
+from velostream.engine.bad_rows.data_errors import data_error
+from velostream.formats.csv.text import CsvDialect
+from velostream.formats.decoder import FormatSettings, decoder_for
 
 pytestmark = pytest.mark.spark
 

@@ -68,9 +68,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def kafka(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A broker where the pages expect one, with the topics that they name."""
-    from velostream.connectors.kafka.feed import Feed
     from velostream.connectors.kafka.options import KafkaOptions
-    from velostream.runtime.broker import BrokerProcess, cluster, free_port
+    from velostream.connectors.kafka.write.feed import Feed
+    from velostream.devtools.broker.process import BrokerProcess, cluster, free_port
 
     broker = BrokerProcess(folder / "broker", free_port())
     broker.start()

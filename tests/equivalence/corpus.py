@@ -13,7 +13,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from velostream.sql.dialect import Velostream
+from velostream.sql.parse.dialect import Velostream
 from velostream.testing import find_cases
 from velostream.testing.cases import Case, ExpectError, Given, Run
 from velostream.testing.cells import value_of

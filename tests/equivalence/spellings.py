@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.plan.calls import aggregates_in
-from velostream.sql.naming import is_star
+from velostream.plan.query.functions import aggregates_in
+from velostream.sql.names.spelling import is_star
 
 if TYPE_CHECKING:
     import random

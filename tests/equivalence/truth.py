@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import sqlglot
 
-from velostream.plan.spark import arrow_frame, private_session, rows_of
+from velostream.spark.dataframes import arrow_frame, private_session, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from velostream.errors import SourceAuthError, SourceConfigError, SourceError, SourceNetworkError
-from velostream.formats.avro_reading import record_reader
-from velostream.formats.avro_records import AvroRows
-from velostream.formats.avro_types import arrow_columns, parse_avro
-from velostream.formats.decoding import FormatSettings, decoder_for
-from velostream.formats.python_frames import decoded
-from velostream.formats.registry import Registry
-from velostream.formats.wire import framed
+from velostream.formats.avro.records import AvroRows
+from velostream.formats.avro.single_records import record_reader
+from velostream.formats.avro.types import arrow_columns, parse_avro
+from velostream.formats.columns.python_dataframes import decoded
+from velostream.formats.decoder import FormatSettings, decoder_for
+from velostream.formats.schemas.registry_client import Registry
+from velostream.formats.schemas.wire import framed
 
 TRADE = {
     "type": "record",

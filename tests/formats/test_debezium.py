@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from velostream.errors import SourceConfigError
-from velostream.formats.decoding import FormatSettings, decoder_for
-from velostream.formats.wire import framed
+from velostream.formats.decoder import FormatSettings, decoder_for
+from velostream.formats.schemas.wire import framed
 
 FIELDS = [pa.field("id", pa.int64()), pa.field("name", pa.string()), pa.field("due", pa.decimal128(10, 2))]
 ROW = [

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from velostream.errors import ConfigError, SourceConfigError
-from velostream.formats.decoding import FormatSettings, decoder_for
-from velostream.formats.encoding import encoder_for
-from velostream.formats.proto_writing import proto_of
-from velostream.formats.python_frames import decoded
-from velostream.formats.wire import unframed
+from velostream.formats.columns.python_dataframes import decoded
+from velostream.formats.decoder import FormatSettings, decoder_for
+from velostream.formats.encoder import encoder_for
+from velostream.formats.protobuf.writer import proto_of
+from velostream.formats.schemas.wire import unframed
 
 SCHEMA = pa.schema(
     [
@@ -151,7 +151,7 @@ def test_protobuf_with_a_schema_file(tmp_path, registry):
     )
 )
 def test_avro_of_any_rows(tmp_path_factory, rows):
-    from velostream.formats.avro_writing import avro_of
+    from velostream.formats.avro.writer import avro_of
 
     schema = pa.schema([SCHEMA.field(name) for name in ("id", "name", "due", "rate")])
     path = tmp_path_factory.mktemp("avro") / "s.avsc"

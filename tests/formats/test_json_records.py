@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from velostream.formats.decoding import decoder_for
+from velostream.formats.decoder import decoder_for
 
 if TYPE_CHECKING:
     import random

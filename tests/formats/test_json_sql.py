@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from velostream.errors import UnsupportedError
-from velostream.formats.encoding import RawEncoder
-from velostream.formats.json_sql import json_object, plain_text, small_letters
-from velostream.formats.json_writing import json_bytes
-from velostream.formats.spark_types import quoted
-from velostream.plan.spark import arrow_frame
+from velostream.formats.encoder import RawEncoder
+from velostream.formats.json.spark_writer import json_object, plain_text, small_letters
+from velostream.formats.json.writer import json_bytes
+from velostream.spark.dataframes import arrow_frame
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     import random
@@ -97,7 +97,7 @@ def test_keys_are_the_plain_text(spark: SparkSession) -> None:
         if pa.types.is_timestamp(kind):
             continue
         rows = pa.table({"k": pa.array([*values, None], kind)})
-        text = plain_text(quoted("k"), rows.schema.field(0))
+        text = plain_text(quote("k"), rows.schema.field(0))
         found = arrow_frame(spark, rows).selectExpr(f"{text} AS k").toArrow().column(0).to_pylist()
         assert found == RawEncoder().records(rows), kind
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from velostream.errors import SourceConfigError
-from velostream.formats.csv_text import CsvDialect
-from velostream.formats.decoding import FormatSettings, decoder_for
+from velostream.formats.csv.text import CsvDialect
+from velostream.formats.decoder import FormatSettings, decoder_for
 
 FIELDS = [pa.field("a", pa.string()), pa.field("n", pa.int64()), pa.field("d", pa.decimal128(18, 2))]
 GOOD = {

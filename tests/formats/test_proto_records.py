@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from velostream.errors import SourceConfigError
-from velostream.formats.decoding import FormatSettings, decoder_for
-from velostream.formats.proto_files import compiled, descriptor_set, message_class
-from velostream.formats.proto_records import ProtobufRows, columns_of, message_indexes
-from velostream.formats.wire import framed
+from velostream.formats.decoder import FormatSettings, decoder_for
+from velostream.formats.protobuf.files import compiled, descriptor_set, message_class
+from velostream.formats.protobuf.records import ProtobufRows, columns_of, message_indexes
+from velostream.formats.schemas.wire import framed
 
 MONEY = 'syntax = "proto3"; package dep; message Money { int64 cents = 1; }'
 TRADE = """

@@ -10,7 +10,7 @@ import kafka_clients as clients
 import pytest
 
 import velostream
-from velostream.runtime.broker import BrokerProcess, free_port
+from velostream.devtools.broker.process import BrokerProcess, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

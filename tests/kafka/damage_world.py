@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from velostream.config import load
+from velostream.engine.bad_rows.replay.intent import Pending
 from velostream.errors import DataDirError, VelostreamError
 from velostream.model.jobs import JobState
 from velostream.model.statements import CreateTable, CreateView
 from velostream.runtime.database import Database
-from velostream.runtime.pending import Pending
 
 if TYPE_CHECKING:
     import random

@@ -21,11 +21,11 @@ import pyarrow as pa
 from velostream.connectors.base import Delivery, SinkContext
 from velostream.connectors.journal import Journal
 from velostream.connectors.kafka.options import KafkaOptions
-from velostream.connectors.kafka.producing import Producer, Transactions
-from velostream.connectors.kafka.sink import KafkaSink
+from velostream.connectors.kafka.write.producer import Producer, Transactions
+from velostream.connectors.kafka.write.sink import KafkaSink
+from velostream.engine.outputs.outputs import SinkJournal, SinkOutput
 from velostream.errors import VelostreamError
 from velostream.model.changes import Commit
-from velostream.runtime.outputs import SinkJournal, SinkOutput
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 KEYS = 5

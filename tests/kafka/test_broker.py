@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import kafka_clients as clients
 import pytest
 
+from velostream.devtools.broker.folder import port_of, running, stop, wipe
+from velostream.devtools.broker.process import BrokerProcess, free_port
 from velostream.errors import ConfigError, JavaError
-from velostream.runtime.broker import BrokerProcess, free_port
-from velostream.runtime.broker_folder import port_of, running, stop, wipe
-from velostream.runtime.class_path import load_kafka
+from velostream.spark.class_path import load_kafka
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +98,7 @@ def test_what_was_acknowledged_outlives_stop_and_kill(tmp_path: Path) -> None:
 def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path, wait_until: WaitUntil) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from velostream.runtime.broker import BrokerProcess, free_port\n"
+        "from velostream.devtools.broker.process import BrokerProcess, free_port\n"
         "BrokerProcess(Path(sys.argv[1]), free_port()).start(); print('up', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from velostream.connectors.kafka.cluster import TIMEOUT, Part
-from velostream.runtime.broker import cluster
+from velostream.connectors.kafka.client.cluster import TIMEOUT, Part
+from velostream.devtools.broker.process import cluster
 
 if TYPE_CHECKING:
     from kafka_clients import Produce, Topics
 
-    from velostream.runtime.broker import BrokerProcess
+    from velostream.devtools.broker.process import BrokerProcess
 
 
 def test_a_sample_of_a_short_topic_comes_at_once(

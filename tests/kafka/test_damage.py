@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from damage_world import KINDS, World, judged, kind_of
 
-from velostream.connectors.file import merges, spool
+from velostream.connectors.file.spool import merges, spool
 
 if TYPE_CHECKING:
     import random
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from damage_world import Results
 
-    from velostream.runtime.broker import BrokerProcess
+    from velostream.devtools.broker.process import BrokerProcess
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafka_clients import Produce
     from tests.conftest import WaitUntil
 
-    from velostream.runtime.broker import BrokerProcess
+    from velostream.devtools.broker.process import BrokerProcess
     from velostream.runtime.database import Database
 
 pytestmark = pytest.mark.spark

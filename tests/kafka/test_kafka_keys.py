@@ -10,8 +10,8 @@ import fastavro
 import pytest
 
 from formats.schema_registry import SchemaRegistry, running
-from velostream.formats.proto_files import compiled, message_class
-from velostream.formats.wire import framed
+from velostream.formats.protobuf.files import compiled, message_class
+from velostream.formats.schemas.wire import framed
 
 pytestmark = pytest.mark.spark
 ORDER_KEY = {

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafka_clients import Received
 
-    from velostream.runtime.broker import BrokerProcess
+    from velostream.devtools.broker.process import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PLACES = {"table computed, not logged": 12, "table logged, not published": 12, "before a snapshot": 1}

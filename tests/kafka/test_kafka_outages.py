@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 
 import velostream
 from velostream.model.jobs import JobState
-from velostream.runtime.client import Client
 from velostream.runtime.metrics import Figures
+from velostream.runtime.socket.client import Client
 
 pytestmark = pytest.mark.spark
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafka_clients import Consume, Produce, Topics
     from tests.conftest import WaitUntil
 
-    from velostream.runtime.broker import BrokerProcess
+    from velostream.devtools.broker.process import BrokerProcess
     from velostream.runtime.database import Database
 
 pytestmark = pytest.mark.spark

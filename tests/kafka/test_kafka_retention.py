@@ -13,7 +13,7 @@ from kafka_clients import Sent
 
 import velostream
 from velostream.config import load
-from velostream.connectors.kafka.source import KafkaSource
+from velostream.connectors.kafka.read.source import KafkaSource
 from velostream.model.jobs import JobState
 from velostream.runtime.database import Database
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from velostream.runtime.broker import BrokerProcess
+    from velostream.devtools.broker.process import BrokerProcess
 
 pytestmark = pytest.mark.spark
 

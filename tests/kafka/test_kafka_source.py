@@ -11,11 +11,11 @@ from kafka_clients import Sent, make_topic
 
 import velostream
 from velostream.connectors.base import SourceContext
-from velostream.connectors.kafka.cluster import Cluster, Part
+from velostream.connectors.kafka.client.cluster import Cluster, Part
 from velostream.connectors.kafka.options import KafkaOptions
-from velostream.connectors.kafka.source import KafkaSource
+from velostream.connectors.kafka.read.source import KafkaSource
 from velostream.errors import SourceConfigError, SourceMissingError, SourceNetworkError
-from velostream.runtime.class_path import load_kafka
+from velostream.spark.class_path import load_kafka
 
 pytestmark = pytest.mark.spark
 

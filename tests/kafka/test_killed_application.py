@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from velostream.runtime.broker import BrokerProcess
+    from velostream.devtools.broker.process import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 TRADES = "id BIGINT, cust BIGINT, amount DECIMAL(10,2), at TIMESTAMP"

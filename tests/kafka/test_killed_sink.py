@@ -17,7 +17,7 @@ import kafka_clients as clients
 import pytest
 import sink_runner as runner
 
-from velostream.connectors.kafka.cluster import Cluster, Part
+from velostream.connectors.kafka.client.cluster import Cluster, Part
 from velostream.connectors.kafka.options import KafkaOptions
 from velostream.errors import SinkChangedError, SinkFencedError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kafka_clients import Consume, Received, Topics
 
-    from velostream.runtime.broker import BrokerProcess
+    from velostream.devtools.broker.process import BrokerProcess
 
 TOTAL = 6_000
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kafka_clients import Consume, Topics
 
-    from velostream.runtime.broker import BrokerProcess
+    from velostream.devtools.broker.process import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -25,10 +25,10 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives import serialization
 
 import velostream
-from velostream.connectors.kafka.cluster import QUIET
+from velostream.connectors.kafka.client.cluster import QUIET
+from velostream.devtools.broker.process import HOST, BrokerProcess, free_port
 from velostream.errors import SinkAuthError, SourceAuthError, VelostreamError
 from velostream.model.jobs import JobState
-from velostream.runtime.broker import HOST, BrokerProcess, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

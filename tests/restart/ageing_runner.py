@@ -17,7 +17,7 @@ def main() -> None:
     data, clock_file, when, number = sys.argv[1:]
     from velostream.config import load
     from velostream.runtime.database import Database
-    from velostream.serving.log import Log
+    from velostream.serving.durable.log import Log
 
     _replace(Log, "append", {"before": _before, "after": _after}[when](int(number)))
     clock = Path(clock_file)

@@ -37,10 +37,10 @@ PLACES = (
 
 def die(kill: str) -> None:
     """Arrange for the end."""
-    from velostream.runtime.dead_letters import DeadLetters
-    from velostream.runtime.outputs import SinkJournal
-    from velostream.runtime.pending import Pending
-    from velostream.serving.log import Log
+    from velostream.engine.bad_rows.dead_letters import DeadLetters
+    from velostream.engine.bad_rows.replay.intent import Pending
+    from velostream.engine.outputs.outputs import SinkJournal
+    from velostream.serving.durable.log import Log
 
     functions: tuple[tuple[Any, str, bool], ...] = (
         (Pending, "intend", False),

@@ -71,16 +71,16 @@ def _half_written(number: int) -> Callable[..., Any]:
 
 def place(kill: str) -> None:
     """Arrange for the end, at "place number"."""
-    from velostream.connectors.file.draft import Draft
     from velostream.connectors.file.source import FileSource
-    from velostream.connectors.file.spool import Spool
-    from velostream.runtime import catalog_file
-    from velostream.runtime.dead_letters import DeadLetters
-    from velostream.runtime.delta.table import DeltaTable
-    from velostream.runtime.outputs import SinkJournal
-    from velostream.serving import snapshots
-    from velostream.serving.log import Log
-    from velostream.serving.table import Table
+    from velostream.connectors.file.spool.draft import Draft
+    from velostream.connectors.file.spool.spool import Spool
+    from velostream.engine.bad_rows.dead_letters import DeadLetters
+    from velostream.engine.delta.table import DeltaTable
+    from velostream.engine.outputs.outputs import SinkJournal
+    from velostream.runtime.catalog import file as catalog_file
+    from velostream.serving.durable import snapshots
+    from velostream.serving.durable.log import Log
+    from velostream.serving.table.table import Table
     from velostream.spark import delta
 
     places: dict[str, tuple[Any, str, Callable[[int], Callable[..., Any]]]] = {
@@ -129,8 +129,9 @@ def main() -> None:
     import pyarrow.parquet as pq
 
     import velostream
-    from velostream.runtime import feed, session
-    from velostream.runtime.application import Application
+    from velostream.engine.inputs import feed
+    from velostream.runtime.statements.application import Application
+    from velostream.spark import session
 
     # Both ways are taken: the smallest tables are computed as a whole, the others followed by key.
     feed.FEW_ROWS = 10

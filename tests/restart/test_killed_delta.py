@@ -31,7 +31,7 @@ def test_a_killed_commit_is_there_once_or_not_at_all(spark, tmp_path, rng, round
     for place in rng.sample(places, rounds(1, 2)):
         assert live(Runner(data, app, place), feeder, rng, 400), place
     with velostream.connect(data) as database:
-        from velostream.runtime.application import Application
+        from velostream.runtime.statements.application import Application
 
         Application(database, app.read_text(), "app.sql").start()
         feeder.feed()

@@ -179,7 +179,7 @@ def test_nothing_is_lost_or_doubled(spark, setting, rng, rounds):
     reached = [death for death in deaths if death != "any moment"]
     assert len(reached) >= len(range(0, count, 2)) // 2, deaths
     with velostream.connect(data) as database:
-        from velostream.runtime.application import Application
+        from velostream.runtime.statements.application import Application
 
         Application(database, app.read_text(), "app.sql").start()
         feeder.feed()

@@ -10,7 +10,7 @@ from trading import TRADES
 
 import velostream
 from velostream.config import load
-from velostream.runtime import feed
+from velostream.engine.inputs import feed
 from velostream.runtime.database import Database
 
 if TYPE_CHECKING:

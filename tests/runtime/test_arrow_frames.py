@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from velostream.plan.spark import arrow_frame
+from velostream.spark.dataframes import arrow_frame
 
 SCHEMA = pa.schema([("x", pa.int64())])
 

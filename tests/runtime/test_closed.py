@@ -14,10 +14,10 @@ import pytest
 import velostream
 from velostream.errors import ClosedError, VelostreamError
 from velostream.runtime.database import Database
-from velostream.runtime.job import Job
-from velostream.runtime.select import LiveSelect
-from velostream.serving.subscription import Subscription
-from velostream.serving.table import Table
+from velostream.runtime.jobs.job import Job
+from velostream.runtime.statements.live_select import LiveSelect
+from velostream.serving.table.subscription import Subscription
+from velostream.serving.table.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import velostream
+from velostream.engine.delta import maintenance, pipeline
 from velostream.errors import KeyExistsError, LaggingReaderError, TableError, UnsupportedError
-from velostream.runtime.delta import maintenance, pipeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,7 +152,7 @@ def collected(monkeypatch) -> list[int]:
 
 def test_the_driver_holds_a_part_at_a_time(database, tmp_path, collected, monkeypatch):
     monkeypatch.setattr(pipeline, "PART_ROWS", 400)
-    monkeypatch.setattr("velostream.runtime.feed.MOST_ROWS", 400)
+    monkeypatch.setattr("velostream.engine.inputs.feed.MOST_ROWS", 400)
     file = tmp_path / "large.csv"
     rows = {n: (f"g{n // 2}", f"{n}.00") for n in range(1500)}
     _write(file, rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from velostream.runtime import feed
+from velostream.engine.inputs import feed
 
 if TYPE_CHECKING:
     from velostream.runtime.database import Database

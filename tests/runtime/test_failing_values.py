@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from velostream.runtime.isolation import Search
+from velostream.engine.bad_rows.search import Search
 
 if TYPE_CHECKING:
     from pathlib import Path

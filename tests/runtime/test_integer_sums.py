@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from velostream.plan.sums import with_integer_sums
+from velostream.plan.groups.sums import with_integer_sums
 
 if TYPE_CHECKING:
     import random

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from velostream.errors import ConfigError, TypeMismatchError
-from velostream.formats.encoding import encoder_for
+from velostream.formats.encoder import encoder_for
 
 if TYPE_CHECKING:
     from velostream.runtime.database import Database

@@ -9,7 +9,7 @@ import pytest
 
 from equivalence.kept_queries import CHANGE, FILL, TABLES, difference, lines, queries
 from velostream.errors import VelostreamError
-from velostream.plan.spark import arrow_frame, private_session, rows_of
+from velostream.spark.dataframes import arrow_frame, private_session, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from velostream.engine.inputs import lookups
 from velostream.errors import JobError, UnsupportedError
-from velostream.runtime import lookups
 
 if TYPE_CHECKING:
     from pathlib import Path

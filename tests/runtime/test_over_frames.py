@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from velostream.plan.over_calls import OverCall, plain_calls
-from velostream.plan.spark import arrow_frame, rows_of
-from velostream.runtime.over_frames import framed
+from velostream.engine.over.frames import framed
+from velostream.plan.over.calls import OverCall, plain_calls
+from velostream.spark.dataframes import arrow_frame, rows_of
 
 if TYPE_CHECKING:
     import random

@@ -9,8 +9,8 @@ import pytest
 from equivalence.changes import Contents
 from equivalence.grammar import TABLES, Grammar
 from equivalence.truth import SecondOpinion, Truth, differences
-from velostream.runtime import feed
-from velostream.runtime.work import ContinuousWork
+from velostream.engine.inputs import feed
+from velostream.engine.step import ContinuousWork
 
 if TYPE_CHECKING:
     from velostream.runtime.database import Database

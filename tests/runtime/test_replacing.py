@@ -19,10 +19,10 @@ from velostream.errors import (
     SourceMissingError,
     VelostreamError,
 )
-from velostream.runtime import catalog_file
-from velostream.runtime.executor import Executor
-from velostream.runtime.jobs import Jobs
-from velostream.serving.store import TableStore
+from velostream.runtime.catalog import file as catalog_file
+from velostream.runtime.jobs.registry import Jobs
+from velostream.runtime.statements.executor import Executor
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

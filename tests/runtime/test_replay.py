@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from velostream.errors import JobError, ReplayError
-from velostream.runtime.client import Client
 from velostream.runtime.metrics import Figures
+from velostream.runtime.socket.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stepped import in_duckdb, stepped
 
+from velostream.engine.over import state as over_state
+from velostream.engine.over.pipeline import OverPipeline
 from velostream.model.jobs import JobState
-from velostream.runtime import over_state
-from velostream.runtime.over import OverPipeline
 
 if TYPE_CHECKING:
     import random

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.plan.running_sums import summed, with_running_sums
-from velostream.plan.spark import arrow_frame, query_schema
+from velostream.plan.over.running_sums import summed, with_running_sums
+from velostream.spark.dataframes import arrow_frame, query_schema
 
 if TYPE_CHECKING:
     import random

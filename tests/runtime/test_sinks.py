@@ -8,7 +8,7 @@ import pytest
 
 from velostream.errors import DuplicateNameError, LaggingReaderError
 from velostream.model.jobs import JobState
-from velostream.serving.table import Table
+from velostream.serving.table.table import Table
 
 if TYPE_CHECKING:
     from pathlib import Path

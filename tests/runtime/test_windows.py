@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stepped import stepped
 
+from velostream.engine.inputs import feed
 from velostream.errors import PropertyError, UnsupportedError
-from velostream.runtime import feed
 
 if TYPE_CHECKING:
     from pathlib import Path

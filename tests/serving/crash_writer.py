@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from velostream.model.changes import Commit
 from velostream.model.tables import TableSpec
-from velostream.serving import journal, snapshots
-from velostream.serving.log import Log
-from velostream.serving.store import TableStore
+from velostream.serving.durable import journal, snapshots
+from velostream.serving.durable.log import Log
+from velostream.serving.table.store import TableStore
 
 SCHEMA = pa.schema(
     [

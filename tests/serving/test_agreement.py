@@ -14,11 +14,11 @@ from sqlglot import exp
 from equivalence import agreement as data
 from velostream.model.statements import Query
 from velostream.model.tables import TableSpec
-from velostream.serving.expressions import called
-from velostream.serving.functions import AGGREGATES, SCALAR, WINDOW
-from velostream.serving.queries import NeedsSpark, QueryEngine
-from velostream.serving.store import TableStore
-from velostream.sql.dialect import Velostream
+from velostream.serving.sql.duckdb.expressions import called
+from velostream.serving.sql.duckdb.functions import AGGREGATES, SCALAR, WINDOW
+from velostream.serving.sql.engine import NeedsSpark, QueryEngine
+from velostream.serving.table.store import TableStore
+from velostream.sql.parse.dialect import Velostream
 
 if TYPE_CHECKING:
     import random
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from velostream.serving.version import TableVersion
+    from velostream.serving.table.version import TableVersion
 
 EXACT = Context(prec=60)
 EXPRESSION_QUERIES = [f"SELECT {line} FROM v" for line in data.lines("expressions")]

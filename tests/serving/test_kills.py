@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import crash_writer
 import pytest
 
-from velostream.serving.store import TableStore
-from velostream.serving.verification import verify
+from velostream.serving.durable.verification import verify
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     import random

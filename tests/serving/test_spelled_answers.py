@@ -11,10 +11,10 @@ from equivalence import agreement as data
 from equivalence.spellings import Spelling
 from velostream.model.statements import Query
 from velostream.model.tables import TableSpec
-from velostream.serving.queries import NeedsSpark, QueryEngine
-from velostream.serving.store import TableStore
-from velostream.sql.dialect import Velostream
-from velostream.sql.usage import resolved
+from velostream.serving.sql.engine import NeedsSpark, QueryEngine
+from velostream.serving.table.store import TableStore
+from velostream.sql.names.usage import resolved
+from velostream.sql.parse.dialect import Velostream
 
 if TYPE_CHECKING:
     import random

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from velostream.connectors.registry import Registry
+from velostream.location import SourceText
 from velostream.model import statements as model
-from velostream.model.location import SourceText
 from velostream.sql import EmptyCatalog, bind_one, check_script, dependency_order, spark_ddl
 from velostream.sql.functions import functions
 

@@ -13,12 +13,12 @@ import zlib
 import pyarrow as pa
 import pytest
 
-from velostream.connectors.file.binary import UNREADABLE
-from velostream.connectors.file.layout import layout_of
 from velostream.connectors.file.options import FileOptions
+from velostream.connectors.file.read.binary import UNREADABLE
+from velostream.connectors.file.watch.layout import layout_of
 from velostream.errors import SourceConfigError
-from velostream.formats.avro import avro_batches, avro_schema
-from velostream.formats.inference import infer_csv, infer_json
+from velostream.formats.avro.files import avro_batches, avro_schema
+from velostream.formats.columns.inference import infer_csv, infer_json
 
 N = 200_000
 HOSTILE = [

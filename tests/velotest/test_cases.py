@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from velostream.runtime import feed
+from velostream.engine.inputs import feed
 from velostream.testing import Bench, Way, find_cases
 
 if TYPE_CHECKING:

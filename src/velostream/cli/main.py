@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     from velostream.cli.diagnostics import exit_code_of
 
     try:
-        from velostream.cli.commands import velo
+        from velostream.cli.command_table import velo
 
         # Not click's own `main`, which prints an empty line when it is interrupted.
         with velo.make_context("velo", list(arguments)) as context:

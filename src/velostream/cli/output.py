@@ -45,7 +45,7 @@ class Output:
     def write(self, rows: pa.Table) -> None:
         """Write the rows; in CSV and Arrow, a header whenever the columns change."""
         if self.form == "json":
-            from velostream.formats.json_text import json_lines
+            from velostream.formats.json.text import json_lines
 
             _lines(f"{line}\n" for line in json_lines(rows))
         elif self.form == "csv":
@@ -64,8 +64,8 @@ class Output:
         sys.stdout.flush()
 
     def _csv(self, rows: pa.Table) -> None:
-        from velostream.formats.csv_text import CsvDialect
-        from velostream.formats.csv_writing import csv_header, csv_lines
+        from velostream.formats.csv.text import CsvDialect
+        from velostream.formats.csv.writer import csv_header, csv_lines
 
         dialect = CsvDialect()
         if self._header != rows.schema.names:
@@ -117,7 +117,7 @@ def texts(rows: pa.Table) -> tuple[list[list[str | None]], list[bool]]:
 
 
 def _text(value: Any) -> str | None:
-    from velostream.formats.json_text import json_value, plain_text
+    from velostream.formats.json.text import json_value, plain_text
 
     if value is None:
         return None

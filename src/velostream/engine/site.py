@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
+from velostream.engine.inputs.spreading import Strategies
 from velostream.model.lifetime import Lifetime
-from velostream.runtime.partitioning import Strategies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.config import Settings
-    from velostream.serving.store import TableStore
+    from velostream.serving.table.store import TableStore
     from velostream.spark.delta import DeltaEngine
 
 

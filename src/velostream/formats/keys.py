@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.errors import SourceConfigError
-from velostream.formats.decoding import Decoder, FormatSettings, decoder_for
-from velostream.formats.json_records import JsonDecoder
-from velostream.formats.raw_records import RawDecoder
-from velostream.formats.spark_frames import BAD, BAD_ROW, RECORD
-from velostream.formats.spark_types import literal, quoted, spark_name
+from velostream.formats.columns.dataframes import BAD, BAD_ROW, RECORD
+from velostream.formats.columns.types import spark_name
+from velostream.formats.decoder import Decoder, FormatSettings, decoder_for
+from velostream.formats.json.records import JsonDecoder
+from velostream.formats.raw import RawDecoder
+from velostream.sql.types import literal, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ def key_decoder(form: str, settings: FormatSettings, declared: pa.DataType | Non
     if form == "json":
         return JsonKeys()
     if form == "avro":
-        from velostream.formats.avro_keys import AvroKeys
+        from velostream.formats.avro.keys import AvroKeys
 
         return AvroKeys(settings)
     if form == "raw":
@@ -77,7 +78,7 @@ class JsonKeys:
         self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
     ) -> DataFrame:
         """See `Decoder.frame`."""
-        through = [quoted(name) for name in passed]
+        through = [quote(name) for name in passed]
         around = f"concat(X'{_BEFORE.hex()}', {RECORD}, X'{_AFTER.hex()}')"
         # What would be further fields of the object is no JSON within an array.
         items = f"json_array_length(concat('[', CAST({RECORD} AS STRING), ']'))"
@@ -89,7 +90,7 @@ class JsonKeys:
             return self.rows.frame(good, fields, passed, careful=False)
         frame = self.rows.frame(objects, fields, [*passed, _ALONE], careful=True)
         bad = f"CASE WHEN {_ALONE} THEN {BAD} ELSE {literal(_NOT_ALONE)} END AS {BAD}"
-        return frame.selectExpr(*(quoted(field.name) for field in fields), *through, bad)
+        return frame.selectExpr(*(quote(field.name) for field in fields), *through, bad)
 
     def reasons(self, records: Sequence[bytes], fields: Sequence[pa.Field]) -> list[str | None]:
         """See `Decoder.reasons`."""
@@ -117,10 +118,10 @@ class RowKeys:
         self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
     ) -> DataFrame:
         """See `Decoder.frame`."""
-        through = [quoted(name) for name in passed]
+        through = [quote(name) for name in passed]
         marked = records.selectExpr(RECORD, f"{RECORD} IS NULL AS {_ABSENT}", *through)
         frame = self.rows.frame(marked, _members(fields), [*passed, _ABSENT], careful=careful)
-        values = ", ".join(f"{literal(f.name)}, {quoted(f.name)}" for f in _members(fields))
+        values = ", ".join(f"{literal(f.name)}, {quote(f.name)}" for f in _members(fields))
         row = f"CASE WHEN NOT {_ABSENT} THEN named_struct({values}) END AS {KEY}"
         return frame.selectExpr(row, *through, *([BAD] if careful else []))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlglot import exp
 
-    from velostream.model.location import Location
+    from velostream.location import Location
     from velostream.model.uri import Uri
 
 Properties = Mapping[str, str]

@@ -13,16 +13,16 @@ from sqlglot import exp
 from velostream.errors import UnsupportedError
 from velostream.model.changes import TOMBSTONE
 from velostream.model.tables import MESSAGE_KEY
-from velostream.plan.calls import volatile_calls
-from velostream.plan.derived import derived_plan
-from velostream.plan.groups import NeedsColumns, groups_apply, is_session, plan_groups
-from velostream.plan.lookup import lookup_plan
-from velostream.plan.over import over_applies, plan_over
+from velostream.plan.derived.lookup import lookup_plan
+from velostream.plan.derived.plan import derived_plan
+from velostream.plan.groups.plan import NeedsColumns, groups_apply, is_session, plan_groups
+from velostream.plan.over.plan import over_applies, plan_over
 from velostream.plan.plans import GONE, Plan, RecomputePlan, RowsPlan, UpsertPlan
-from velostream.plan.resolve import NoKeysError
-from velostream.plan.shape import plain_column, why_not_stateless
+from velostream.plan.query.functions import volatile_calls
+from velostream.plan.query.select_names import NoKeysError
+from velostream.plan.query.stateless import plain_column, why_not_stateless
 from velostream.plan.steps import Step, StepKind
-from velostream.sql.spark_text import SPARK
+from velostream.sql.text.spark_text import SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

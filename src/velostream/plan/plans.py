@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from velostream.plan.aggregates import Aggregate, Merge
+from velostream.plan.groups.aggregates import Aggregate, Merge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from velostream.model.windows import Windowing
-    from velostream.plan.nodes import Node
-    from velostream.plan.over_calls import OverCall
+    from velostream.plan.derived.nodes import Node
+    from velostream.plan.over.calls import OverCall
     from velostream.plan.steps import Step
 
 ROWS = "__n"

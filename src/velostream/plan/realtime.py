@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 
-from velostream.formats.spark_types import literal
-from velostream.plan.calls import volatile_calls
-from velostream.plan.shape import one_row_each, why_not_stateless
-from velostream.sql.spark_text import SPARK
+from velostream.plan.query.functions import volatile_calls
+from velostream.plan.query.stateless import one_row_each, why_not_stateless
+from velostream.sql.text.spark_text import SPARK
+from velostream.sql.types import literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

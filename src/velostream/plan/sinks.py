@@ -8,8 +8,8 @@ from velostream.connectors.registry import connector_for
 from velostream.errors import UnsupportedError
 from velostream.model.statements import CreateStream, InsertIntoSink
 from velostream.model.uri import Uri
-from velostream.plan.outgoing import with_outgoing_headers
 from velostream.plan.plans import GroupsPlan, OverPlan, RowsPlan
+from velostream.plan.query.outgoing_headers import with_outgoing_headers
 
 if TYPE_CHECKING:
     from velostream.model.statements import Properties, Query

@@ -17,6 +17,11 @@ import structlog
 from velostream import sql as front
 from velostream.config import Settings, load
 from velostream.connectors.registry import default_registry
+from velostream.engine.bad_rows import dead_letters
+from velostream.engine.bad_rows.dead_letters import DeadLetters
+from velostream.engine.bad_rows.letter import edition as letters_edition
+from velostream.engine.delta.storage import DeltaStorage
+from velostream.engine.inputs.spreading import Strategies
 from velostream.engine.site import Site
 from velostream.errors import (
     ClosedError,
@@ -26,32 +31,28 @@ from velostream.errors import (
     TableError,
     UnknownNameError,
 )
+from velostream.location import SourceText
 from velostream.model import statements as model
 from velostream.model.health import WELL
 from velostream.model.jobs import JobInfo, JobState
 from velostream.model.lifetime import Lifetime, while_open
-from velostream.model.location import SourceText
 from velostream.model.options import common_options
-from velostream.runtime import dead_letters, logs
-from velostream.runtime.adhoc import AdHoc
-from velostream.runtime.catalog import open_catalog, schema_text
-from velostream.runtime.control import ControlServer, listen
+from velostream.runtime import logs
+from velostream.runtime.catalog.catalog import open_catalog, schema_text
 from velostream.runtime.datadir import DataDirectory
-from velostream.runtime.dead_letters import DeadLetters
-from velostream.runtime.delta.storage import DeltaStorage
-from velostream.runtime.executor import Executor
-from velostream.runtime.jobs import Jobs
-from velostream.runtime.letters import edition as letters_edition
-from velostream.runtime.partitioning import Strategies
-from velostream.runtime.replays import Replays
-from velostream.runtime.results import Result
-from velostream.runtime.retainer import Retainer
-from velostream.runtime.select import FOLDER, LiveSelect
+from velostream.runtime.expiry_thread import Retainer
+from velostream.runtime.jobs.registry import Jobs
+from velostream.runtime.socket.server import ControlServer, listen
+from velostream.runtime.statements.executor import Executor
+from velostream.runtime.statements.live_select import FOLDER, LiveSelect
+from velostream.runtime.statements.query import AdHoc
+from velostream.runtime.statements.replay import Replays
+from velostream.runtime.statements.result import Result
 from velostream.runtime.udfs import Udfs
-from velostream.serving.rows import inferred, stored_schema
-from velostream.serving.store import TableStore
+from velostream.serving.table.rows import inferred, stored_schema
+from velostream.serving.table.store import TableStore
 from velostream.spark.delta import DeltaEngine
-from velostream.sql import parameters
+from velostream.sql.bind import parameters
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
@@ -61,10 +62,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from velostream.runtime.catalog import Entry
-    from velostream.runtime.job import Job
-    from velostream.serving.table import Table
-    from velostream.serving.verification import TableReport
+    from velostream.runtime.catalog.catalog import Entry
+    from velostream.runtime.jobs.job import Job
+    from velostream.serving.durable.verification import TableReport
+    from velostream.serving.table.table import Table
 
 log = structlog.get_logger("velostream.database")
 
@@ -399,7 +400,7 @@ class Database:
 
     def _session(self) -> SparkSession:
         """The same, also for jobs that end their batch while the database closes."""
-        from velostream.runtime.session import running, start_session
+        from velostream.spark.session import running, start_session
 
         with self._spark_lock:
             if self._spark_stopped:
@@ -414,7 +415,7 @@ class Database:
     @while_open
     def tasks(self) -> tuple[int, int]:
         """Of the stages that Spark works on now: tasks that are done, and all of them."""
-        from velostream.runtime.session import tasks
+        from velostream.spark.session import tasks
 
         spark = self._spark
         return tasks(spark) if spark is not None else (0, 0)
@@ -466,7 +467,7 @@ class Database:
         with self._spark_lock:
             self._spark_stopped = True
             if self._spark is not None:
-                from velostream.runtime.session import stop_session
+                from velostream.spark.session import stop_session
 
                 stop_session(self._spark)
         if self._scratch is not None:

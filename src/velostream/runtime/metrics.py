@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from velostream.runtime.database import Database
-    from velostream.serving.stats import TableStats
+    from velostream.serving.table.stats import TableStats
 
 _COUNTERS = {
     "records_in": "Rows read from the sources of a job",

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from velostream.errors import UnsupportedError
-from velostream.plan.spark import private_session
-from velostream.runtime.class_path import add_jars
-from velostream.runtime.jars import DELTA_JARS, fetched
-from velostream.runtime.session import local_cores
+from velostream.spark.class_path import add_jars
+from velostream.spark.dataframes import private_session
 from velostream.spark.failures import translated
+from velostream.spark.jars import DELTA_JARS, fetched
+from velostream.spark.session import local_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from velostream.sql.bind.parameters import parameters_of
     from velostream.sql.catalog import (
         Catalog,
         ConnectorInfo,
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
     from velostream.sql.check import Checked, Parsed, bind_one, check_script, parse_script
     from velostream.sql.dependencies import dependency_order
     from velostream.sql.functions import is_aggregate, is_deterministic
-    from velostream.sql.generator import generate
-    from velostream.sql.parameters import parameters_of
+    from velostream.sql.names.usage import column_usage
+    from velostream.sql.text.generator import generate
     from velostream.sql.types import arrow_type, parse_columns, spark_ddl
-    from velostream.sql.usage import column_usage
 
 _HOMES = {
     "Catalog": "catalog",
@@ -34,12 +34,12 @@ _HOMES = {
     "arrow_type": "types",
     "bind_one": "check",
     "check_script": "check",
-    "column_usage": "usage",
+    "column_usage": "names.usage",
     "dependency_order": "dependencies",
-    "generate": "generator",
+    "generate": "text.generator",
     "is_aggregate": "functions",
     "is_deterministic": "functions",
-    "parameters_of": "parameters",
+    "parameters_of": "bind.parameters",
     "parse_columns": "types",
     "parse_script": "check",
     "spark_ddl": "types",

@@ -11,21 +11,21 @@ from velostream.errors import (
     SqlSyntaxError,
     VelostreamError,
 )
-from velostream.model.location import SourceText
+from velostream.location import SourceText
 from velostream.model.statements import Query, Statement
-from velostream.sql import parameters
-from velostream.sql.binder import bind
+from velostream.sql.bind import parameters
+from velostream.sql.bind.binder import bind
+from velostream.sql.bind.context import Context
+from velostream.sql.bind.relations import BUILT_IN
 from velostream.sql.catalog import Catalog, Connectors, EmptyCatalog, Relation, RelationKind
-from velostream.sql.context import Context
-from velostream.sql.parser import parse_piece
-from velostream.sql.relations import BUILT_IN
-from velostream.sql.script import Piece, split
-from velostream.sql.syntax import Raw, RawCreate, RawDrop
+from velostream.sql.parse.parser import parse_piece
+from velostream.sql.parse.syntax import Raw, RawCreate, RawDrop
+from velostream.sql.text.script import Piece, split
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from velostream.sql.binding import Result
+    from velostream.sql.bind.parts import Result
 
 
 @dataclass(frozen=True)

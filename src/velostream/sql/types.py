@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.errors import SqlSyntaxError, TypeMismatchError
-from velostream.model.location import SourceText
+from velostream.location import SourceText
 from velostream.model.statements import ColumnDef
 
 if TYPE_CHECKING:
@@ -158,11 +158,16 @@ def quote(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
+def literal(text: str) -> str:
+    """A text as a Spark SQL literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def parse_columns(text: str) -> tuple[ColumnDef, ...]:
     """Columns as in CREATE: `a int, b decimal(10,2)`; raises SqlError."""
     from velostream.model.statements import ObjectKind
-    from velostream.sql.parser import StatementParser, tokenize
-    from velostream.sql.script import split
+    from velostream.sql.parse.parser import StatementParser, tokenize
+    from velostream.sql.text.script import split
 
     source = SourceText(f"({text})", "<schema>")
     script = split(source, {})

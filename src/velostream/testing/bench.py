@@ -93,7 +93,7 @@ class Bench:
         Source.poll_interval = self._pace
         default_registry().forget(NAME)
         if self._spark is not None:
-            from velostream.runtime.session import stop_session
+            from velostream.spark.session import stop_session
 
             stop_session(self._spark)
             self._spark = None
@@ -102,7 +102,7 @@ class Bench:
 
     def start(self) -> None:
         """Start Spark, if it has not been."""
-        from velostream.runtime.session import start_session
+        from velostream.spark.session import start_session
 
         if self._folder is None:
             raise CaseError("a bench is used in a with")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from velostream.model.location import Location
+    from velostream.location import Location
 
 
 class Way(StrEnum):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.formats.inference import parse_json
-from velostream.formats.json_text import json_value as json_text
-from velostream.formats.json_text import plain_text
-from velostream.formats.values import json_value, text_value
+from velostream.formats.columns.inference import parse_json
+from velostream.formats.columns.values import json_value, text_value
+from velostream.formats.json.text import json_value as json_text
+from velostream.formats.json.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

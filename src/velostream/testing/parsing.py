@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from velostream.errors import CaseError, did_you_mean
+from velostream.location import SourceText
 from velostream.model.durations import parse_duration
-from velostream.model.location import SourceText
 from velostream.testing import cases
 from velostream.testing.cells import moment, split_cells
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from velostream.model.location import Location
+    from velostream.location import Location
 
 ENDING = ".velotest"
 _NAME = r"[^\W\d][\w.]*"

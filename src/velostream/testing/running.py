@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from velostream.engine.bad_rows import dead_letters
 from velostream.errors import CaseError, CaseFailedError, TableError, VelostreamError, did_you_mean
 from velostream.model.changes import WEIGHT
 from velostream.model.jobs import JobState
 from velostream.model.statements import CreateSource, CreateTable, Query
-from velostream.runtime import dead_letters
 from velostream.runtime.database import Database
-from velostream.runtime.retainer import LEAVING
+from velostream.runtime.expiry_thread import LEAVING
 from velostream.testing import cases
 from velostream.testing.comparing import letter_line, letters_differ, rows_differ
 from velostream.testing.connector import NAME, Stage, written_files
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from velostream.model.location import Location
+    from velostream.location import Location
     from velostream.model.statements import SourceRef
-    from velostream.serving.table import Table
+    from velostream.serving.table.table import Table
     from velostream.testing.bench import Bench
 
 _LOOKS = (

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.cli.repl import DiscreetHistory
+from velostream.cli.prompt.repl import DiscreetHistory
 from velostream.config import load
 from velostream.connectors.registry import default_registry
 from velostream.errors import VelostreamError
-from velostream.model.location import SourceText
-from velostream.runtime.client import Client
-from velostream.runtime.control import _described
+from velostream.location import SourceText
 from velostream.runtime.database import Database
 from velostream.runtime.logs import log_to, stop
+from velostream.runtime.socket.client import Client
+from velostream.runtime.socket.server import _described
 from velostream.secrets import redact, redact_statement, secret
 from velostream.sql import EmptyCatalog, check_script
 

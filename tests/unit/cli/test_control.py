@@ -12,10 +12,10 @@ import pytest
 
 from velostream.config import load
 from velostream.errors import ConnectionFailedError, KeyExistsError, UnknownNameError
-from velostream.runtime.answers import Answer
-from velostream.runtime.client import Client
-from velostream.runtime.control import LONGEST_PATH, receive, send, socket_path
 from velostream.runtime.database import Database
+from velostream.runtime.socket.client import Client
+from velostream.runtime.socket.server import LONGEST_PATH, receive, send, socket_path
+from velostream.runtime.statements.events import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

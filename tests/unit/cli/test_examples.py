@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.cli import demo_story
+from velostream.devtools.demo import story as demo_story
 
 if TYPE_CHECKING:
     from tests.unit.cli.conftest import Velo

@@ -4,7 +4,7 @@ import json
 import threading
 from typing import TYPE_CHECKING
 
-from velostream.cli import logs
+from velostream.cli.commands import logs
 
 if TYPE_CHECKING:
     from pathlib import Path

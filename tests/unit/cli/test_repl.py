@@ -7,9 +7,9 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from velostream.cli.completion import SqlCompleter
 from velostream.cli.invocation import Invocation
-from velostream.cli.repl import Repl, _expanded, complete, history
+from velostream.cli.prompt.completion import SqlCompleter
+from velostream.cli.prompt.repl import Repl, _expanded, complete, history
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from velostream.cli.commands.sql import parameters
 from velostream.cli.main import run
-from velostream.cli.sql import parameters
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.cli.commands import COMMANDS
+from velostream.cli.command_table import COMMANDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,7 +132,7 @@ def test_a_bug_of_ours_shows_no_trace_unless_asked(velo: Velo, monkeypatch: pyte
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("velostream.cli.listings.ask", broken)
+    monkeypatch.setattr("velostream.cli.commands.listings.ask", broken)
     ran = velo("tables")
     assert (ran.code, "Traceback" in ran.err) == (1, False)
     assert "ZeroDivisionError: oops" in ran.err
@@ -143,6 +143,6 @@ def test_an_interrupt_is_quiet(velo: Velo, monkeypatch: pytest.MonkeyPatch) -> N
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("velostream.cli.listings.ask", interrupted)
+    monkeypatch.setattr("velostream.cli.commands.listings.ask", interrupted)
     ran = velo("tables")
     assert (ran.code, ran.out, ran.err) == (130, "", "")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from velostream.config import load
-from velostream.runtime.client import Client
 from velostream.runtime.database import Database
-from velostream.serving.verification import FileState
+from velostream.runtime.socket.client import Client
+from velostream.serving.durable.verification import FileState
 
 if TYPE_CHECKING:
     from pathlib import Path

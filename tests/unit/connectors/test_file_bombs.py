@@ -7,8 +7,8 @@ import gzip
 import pytest
 from files_model import keys, reader_of
 
-from velostream.connectors.file import growth
-from velostream.formats import encodings
+from velostream.connectors.file.watch import growth
+from velostream.formats import compression as encodings
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from files_model import keys, open_source, reader_of
 
 from velostream.errors import SourceConfigError, SourceMissingError
-from velostream.formats import encodings
+from velostream.formats import compression as encodings
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_folder_of_mixed_names(tmp_path):
     ],
 )
 def test_patterns(tmp_path, pattern, names):
-    from velostream.connectors.file.paths import FileSet
+    from velostream.connectors.file.watch.paths import FileSet
 
     (tmp_path / "sub").mkdir()
     for name in ("a1.csv", "a2.csv", "b.txt", "sub/a3.csv"):

@@ -11,7 +11,7 @@ import pytest
 from files_model import TEXTS, keys, open_source, reader_of
 
 from velostream.connectors import journal
-from velostream.connectors.file import spool, written
+from velostream.connectors.file.spool import spool, written
 from velostream.errors import CorruptDataError, StorageError
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from files_model import keys, reader_of
 
-from velostream.connectors.file import draft, rewrite
+from velostream.connectors.file.spool import draft
+from velostream.connectors.file.watch import rewrite
 from velostream.errors import SourceConfigError
 
 ROWS = [f"{number:04d},x\n" for number in range(1000)]

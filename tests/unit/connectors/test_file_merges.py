@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from files_model import Reader, weighted
 
-from velostream.connectors.file import merges
-from velostream.connectors.file.segments import Segment
+from velostream.connectors.file.spool import merges
+from velostream.connectors.file.spool.segments import Segment
 
 AB = pa.schema([("a", pa.string()), ("b", pa.string())])
 

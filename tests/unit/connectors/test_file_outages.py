@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from files_model import keys, reader_of
 
-from velostream.connectors.file import growth
+from velostream.connectors.file.watch import growth
 from velostream.errors import SourceConfigError, SourceUnreadableError
 
 REASONS = [errno.EMFILE, errno.EIO, errno.EACCES]

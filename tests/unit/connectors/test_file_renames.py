@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from files_model import keys, reader_of
 
-from velostream.connectors.file import look, paths, tracker
+from velostream.connectors.file.watch import look, paths, tracker
 
 KINDS = pytest.mark.parametrize("table", [True, False], ids=["table", "stream"])
 

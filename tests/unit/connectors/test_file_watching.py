@@ -12,7 +12,8 @@ from files_model import AB, keys, open_source, reader_of
 
 from velostream.connectors import registry
 from velostream.connectors.base import SourceContext
-from velostream.connectors.file import draft, growth, look, paths, rewrite, tracker
+from velostream.connectors.file.spool import draft
+from velostream.connectors.file.watch import growth, look, paths, rewrite, tracker
 from velostream.connectors.properties import build_options
 from velostream.errors import StorageError
 from velostream.model.uri import Uri

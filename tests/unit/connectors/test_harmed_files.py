@@ -14,9 +14,9 @@ from files_model import keys, reader_of
 from velostream.connectors.base import SourceContext
 from velostream.connectors.datagen.options import DatagenOptions
 from velostream.connectors.datagen.source import DatagenSource
-from velostream.connectors.file.spool import Spool
+from velostream.connectors.file.spool.spool import Spool
 from velostream.connectors.journal import Journal
-from velostream.connectors.kafka.memory import SourceMemory
+from velostream.connectors.kafka.read.notes import SourceMemory
 from velostream.connectors.record import Record
 from velostream.errors import CorruptDataError
 

@@ -10,9 +10,9 @@ from files_model import Reader
 from hypothesis import given
 from hypothesis import strategies as st
 
-from velostream.formats import json_lines
-from velostream.formats.inference import infer_json
-from velostream.formats.json_lines import TAIL, has_tail, set_tails_aside, unknown_records
+from velostream.formats.columns.inference import infer_json
+from velostream.formats.json import lines as json_lines
+from velostream.formats.json.lines import TAIL, has_tail, set_tails_aside, unknown_records
 from velostream.formats.records import split_records
 
 A = pa.schema([("a", pa.int64())])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from velostream.formats.json_text import json_lines
-from velostream.formats.json_writing import json_bytes
+from velostream.formats.json.text import json_lines
+from velostream.formats.json.writer import json_bytes
 
 if TYPE_CHECKING:
     import random

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from velostream.connectors.base import SourceContext
-from velostream.connectors.kafka.cluster import Cluster
-from velostream.connectors.kafka.memory import Gap, SourceMemory
+from velostream.connectors.kafka.client.cluster import Cluster
 from velostream.connectors.kafka.options import KafkaOptions
-from velostream.connectors.kafka.positions import Positions
-from velostream.connectors.kafka.source import KafkaSource
+from velostream.connectors.kafka.read.notes import Gap, SourceMemory
+from velostream.connectors.kafka.read.offsets import Positions
+from velostream.connectors.kafka.read.source import KafkaSource
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from velostream.connectors.base import SourceContext
 from velostream.connectors.kafka.options import KafkaOptions
-from velostream.connectors.kafka.source import KafkaSource
+from velostream.connectors.kafka.read.source import KafkaSource
 
 
 def delays(tmp_path, count, **said):

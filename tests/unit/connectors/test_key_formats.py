@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from velostream.connectors.base import SourceContext
-from velostream.connectors.kafka.decoding import Message, MessageDecoder
 from velostream.connectors.kafka.options import KafkaOptions
-from velostream.connectors.kafka.source import KafkaSource
+from velostream.connectors.kafka.read.decoder import Message, MessageDecoder
+from velostream.connectors.kafka.read.source import KafkaSource
 from velostream.errors import SourceConfigError
 
 STRUCT = pa.struct([("id", pa.int64()), ("region", pa.string())])

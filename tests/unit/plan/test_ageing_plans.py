@@ -6,10 +6,10 @@ import pytest
 
 from velostream.connectors.registry import default_registry
 from velostream.errors import UnsupportedError
-from velostream.model.location import SourceText
+from velostream.location import SourceText
 from velostream.model.statements import CreateTable, Query
-from velostream.plan.ageing import Ageing, ageing
-from velostream.runtime.explain import explain, obstacle
+from velostream.plan.time.clock_filters import Ageing, ageing
+from velostream.runtime.statements.explain import explain, obstacle
 from velostream.sql import EmptyCatalog, check_script
 
 TABLES = """

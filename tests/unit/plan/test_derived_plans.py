@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from velostream.connectors.registry import default_registry
-from velostream.model.location import SourceText
-from velostream.runtime.explain import explain
+from velostream.location import SourceText
+from velostream.runtime.statements.explain import explain
 from velostream.sql import EmptyCatalog, check_script
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from velostream.plan.aggregates import Accumulator, Aggregate, Finish, Merge
-from velostream.plan.merge import merge
+from velostream.plan.groups.aggregates import Accumulator, Aggregate, Finish, Merge
+from velostream.plan.groups.merge import merge
 from velostream.plan.plans import ROWS, GroupsPlan
 
 NAN = float("nan")

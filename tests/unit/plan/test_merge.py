@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.model.nested_keys import grouped
-from velostream.plan.merge import _average
+from velostream.plan.groups.merge import _average
 
 
 def test_groups_by_lists_and_structs_as_by_plain_keys():

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from velostream.connectors.registry import default_registry
-from velostream.model.location import SourceText
+from velostream.engine.event_time.panes import windows_of
+from velostream.location import SourceText
 from velostream.model.options import CommonOptions
 from velostream.model.statements import CreateTable, Query
-from velostream.plan.panes import pane_sql
 from velostream.plan.planner import plan_query
 from velostream.plan.plans import ROWS, GroupsPlan
-from velostream.plan.windows import closing
-from velostream.runtime.panes import windows_of
-from velostream.runtime.timing import timed
+from velostream.plan.time.panes import pane_sql
+from velostream.plan.time.timing import timed
+from velostream.plan.time.windows import closing
 from velostream.sql import EmptyCatalog, check_script
 
 SOURCE = "CREATE SOURCE s (k STRING, x BIGINT, d DECIMAL(10,2), ts TIMESTAMP) FROM datagen://trades;"

@@ -10,12 +10,12 @@ from equivalence.grammar import TABLES, Grammar
 from equivalence.queries import CASES
 from equivalence.spellings import Spelling
 from velostream.connectors.registry import default_registry
+from velostream.location import SourceText
 from velostream.model import statements as model
-from velostream.model.location import SourceText
-from velostream.runtime.explain import explain
+from velostream.runtime.statements.explain import explain
 from velostream.sql import EmptyCatalog, check_script, generate
-from velostream.sql.naming import WRITTEN
-from velostream.sql.usage import resolved, result_names
+from velostream.sql.names.spelling import WRITTEN
+from velostream.sql.names.usage import resolved, result_names
 from velostream.testing import find_cases
 from velostream.testing.cases import ExpectError, Run
 

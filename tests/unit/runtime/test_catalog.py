@@ -11,11 +11,11 @@ import pytest
 import velostream
 from velostream.config import load
 from velostream.errors import CorruptDataError, DataDirError
-from velostream.runtime.catalog import remembered
-from velostream.runtime.catalog_file import CatalogFile
+from velostream.runtime.catalog.catalog import remembered
+from velostream.runtime.catalog.file import CatalogFile
+from velostream.runtime.catalog.repair import repair
 from velostream.runtime.database import Database
-from velostream.runtime.repair import repair
-from velostream.serving.store import TableStore
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     import random

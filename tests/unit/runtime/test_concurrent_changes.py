@@ -9,7 +9,7 @@ import pytest
 
 import velostream
 from velostream.errors import KeyExistsError
-from velostream.runtime.catalog import Catalog
+from velostream.runtime.catalog.catalog import Catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

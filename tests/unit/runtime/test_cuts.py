@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from velostream.engine.inputs.consistency import bases_of, belong_together, newest_cut
 from velostream.model.changes import Commit
-from velostream.runtime.cuts import bases_of, belong_together, newest_cut
 
 
 def at(version: int, **bases: int) -> dict[str, object]:

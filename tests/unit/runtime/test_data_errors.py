@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from velostream.runtime.data_errors import data_error, maybe_data_error
-from velostream.runtime.gateway import SPARK_HOME
+from velostream.engine.bad_rows.data_errors import data_error, maybe_data_error
+from velostream.spark.gateway import SPARK_HOME
 
 
 @cache

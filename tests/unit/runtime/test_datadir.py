@@ -13,8 +13,8 @@ import pytest
 import velostream
 from velostream.errors import CorruptDataError, DataDirError
 from velostream.runtime import database, logs
-from velostream.runtime.catalog import remembered
-from velostream.runtime.catalog_file import CatalogFile
+from velostream.runtime.catalog.catalog import remembered
+from velostream.runtime.catalog.file import CatalogFile
 from velostream.runtime.datadir import FORMAT, DataDirectory
 
 if TYPE_CHECKING:

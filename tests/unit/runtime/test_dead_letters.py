@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from velostream.engine.bad_rows.dead_letters import DeadLetters, Refused, keep_as_told
+from velostream.engine.bad_rows.letter import NAME, edition
 from velostream.errors import SinkConfigError, SourceDataError
 from velostream.model.changes import BadRow, Commit
 from velostream.model.options import CommonOptions
 from velostream.model.tables import TableSpec
-from velostream.runtime.dead_letters import DeadLetters, Refused, keep_as_told
-from velostream.runtime.letters import NAME, edition
-from velostream.serving.store import TableStore
+from velostream.serving.table.store import TableStore
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from velostream.engine.delta import state
+from velostream.engine.delta.log import DeltaLog
+from velostream.engine.delta.state import State
 from velostream.model.changes import Commit
-from velostream.runtime.delta import state
-from velostream.runtime.delta.log import DeltaLog
-from velostream.runtime.delta.state import State
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.runtime import doctor
-from velostream.runtime.doctor import Check, checks
+from velostream.devtools import doctor
+from velostream.devtools.doctor import Check, checks
 
 if TYPE_CHECKING:
     from pathlib import Path

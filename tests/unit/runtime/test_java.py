@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from velostream.errors import JavaError
-from velostream.runtime.java import find_java, major_version
+from velostream.spark.java import find_java, major_version
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from velostream.engine.step import ColumnsWidenedError
 from velostream.model.jobs import JobState
-from velostream.runtime import job as module
-from velostream.runtime.job import Job
-from velostream.runtime.work import ColumnsWidenedError
+from velostream.runtime.jobs import job as module
+from velostream.runtime.jobs.job import Job
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from velostream.errors import CorruptDataError
-from velostream.runtime.kept_secrets import KeptSecrets
+from velostream.runtime.catalog.secrets import KeptSecrets
 
 if TYPE_CHECKING:
     from pathlib import Path

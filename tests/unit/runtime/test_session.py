@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from velostream.errors import ConfigError, JavaError
-from velostream.runtime.gateway import MODULE_OPTIONS, SPARK_HOME, class_path, cluster_command, local_command
-from velostream.runtime.java import JavaHome, find_java
-from velostream.runtime.prepare import Prepared
-from velostream.runtime.session import FIXED, local_cores, session_conf, start_session, stop_session
+from velostream.spark.gateway import MODULE_OPTIONS, SPARK_HOME, class_path, cluster_command, local_command
+from velostream.spark.java import JavaHome, find_java
+from velostream.spark.prepare import Prepared
+from velostream.spark.session import FIXED, local_cores, session_conf, start_session, stop_session
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_java_ends_with_a_python_that_is_killed(tmp_path: Path, wait_until):
 @pytest.mark.spark
 def test_a_java_that_does_not_start_is_explained(tmp_path: Path):
     code = (
-        "import sys; from pathlib import Path; from velostream.runtime.session import start_session\n"
+        "import sys; from pathlib import Path; from velostream.spark.session import start_session\n"
         "from velostream.errors import JavaError\n"
         "try: start_session(None, {'spark.driver.extraJavaOptions': '-Xmx1'}, Path(sys.argv[1]))\n"
         "except JavaError as exc: print(exc)"

@@ -6,7 +6,7 @@ from time import monotonic
 
 import pytest
 
-from velostream.runtime.statistics import Statistics
+from velostream.runtime.jobs.statistics import Statistics
 
 
 def test_nothing_is_told_before_a_look():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from velostream.engine.event_time.watermark import Watermarks
 from velostream.model.windows import EventTime
-from velostream.runtime.watermarks import Watermarks
 
 
 def marks(recorded=None, now=0.0, **times) -> Watermarks:

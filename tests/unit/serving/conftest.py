@@ -6,7 +6,7 @@ import pytest
 from trade_rows import TRADES
 
 from velostream.model.tables import TableSpec
-from velostream.serving.store import TableStore
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from velostream.errors import (
     UnknownNameError,
 )
 from velostream.model.tables import TableSpec
-from velostream.serving.store import TableStore
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,9 +16,9 @@ from trade_rows import TRADES, commit, trades
 
 from velostream.errors import StorageError
 from velostream.model.tables import TableSpec
-from velostream.serving import journal, log, snapshots
-from velostream.serving.store import TableStore
-from velostream.serving.verification import verify
+from velostream.serving.durable import journal, log, snapshots
+from velostream.serving.durable.verification import verify
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     import random
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import WaitUntil
 
-    from velostream.serving.table import Table
+    from velostream.serving.table.table import Table
 
 SMALL = {"changes.keep.versions": "0", "changes.keep.bytes": "0"}
 

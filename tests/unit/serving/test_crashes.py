@@ -12,8 +12,8 @@ from trade_rows import TRADES, commit, trades
 
 from velostream.errors import CorruptDataError, InternalError, StorageError, TableError
 from velostream.model.tables import TableSpec
-from velostream.serving import log
-from velostream.serving.store import TableStore
+from velostream.serving.durable import log
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     import random
@@ -179,7 +179,7 @@ def test_a_failing_sync_keeps_nothing_of_the_commit(tmp_path: Path, monkeypatch:
 def test_a_snapshot_that_cannot_be_written_does_not_fail_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
 ) -> None:
-    monkeypatch.setattr("velostream.serving.journal._SNAPSHOT_BYTES", 0)
+    monkeypatch.setattr("velostream.serving.durable.journal._SNAPSHOT_BYTES", 0)
 
     def failing(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -187,7 +187,7 @@ def test_a_snapshot_that_cannot_be_written_does_not_fail_the_commit(
     with TableStore(tmp_path / "tables") as store:
         table = store.create(TableSpec("trades", TRADES, ("symbol",)))
         with monkeypatch.context() as patched:
-            patched.setattr("velostream.serving.snapshots.write", failing)
+            patched.setattr("velostream.serving.durable.snapshots.write", failing)
             for number in range(1, 30):
                 table.commit_keyed(trades(("A", f"{number}.00", number)), None, commit(number))
         assert table.version == 29
@@ -206,7 +206,7 @@ def test_a_commit_that_is_durable_but_not_applied_stops_the_table(
         table = store.create(TableSpec("trades", TRADES, ("symbol",)))
         table.commit_keyed(trades(("A", "1.00", 1)), None, commit(1))
         with monkeypatch.context() as patched:
-            patched.setattr("velostream.serving.writer.make_views", failing)
+            patched.setattr("velostream.serving.table.writer.make_views", failing)
             with pytest.raises(MemoryError):
                 table.commit_keyed(trades(("B", "1.00", 1)), None, commit(2))
         with pytest.raises(InternalError, match="applied"):

@@ -9,16 +9,16 @@ import pytest
 from trade_rows import commit
 
 from velostream.model.tables import TableSpec
-from velostream.serving import dictionaries
-from velostream.serving.dictionaries import CODES, Dictionaries, plain_column
-from velostream.serving.store import TableStore
+from velostream.serving.columns import dictionaries
+from velostream.serving.columns.dictionaries import CODES, Dictionaries, plain_column
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from velostream.serving.table import Table
+    from velostream.serving.table.table import Table
 
 SCHEMA = pa.schema(
     [

@@ -12,14 +12,14 @@ import pytest
 from velostream.model.changes import Commit
 from velostream.model.moments import micros
 from velostream.model.tables import EXPIRES, Retention, TableSpec
-from velostream.serving.store import TableStore
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
     from pathlib import Path
 
-    from velostream.serving.table import Table
+    from velostream.serving.table.table import Table
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 MINUTE = 60_000_000

@@ -12,14 +12,14 @@ import pytest
 from velostream.errors import CorruptDataError, LaggingReaderError
 from velostream.model.changes import Commit
 from velostream.model.tables import TableSpec
-from velostream.serving.store import TableStore
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from velostream.serving.table import Table
+    from velostream.serving.table.table import Table
 
 NARROW = pa.schema([("k", pa.int64()), ("v", pa.string())])
 WIDE = NARROW.append(pa.field("more", pa.string()))

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from velostream.serving.hashing import hash_rows
-from velostream.serving.matching import ids_with_hashes
-from velostream.serving.merging import compact
-from velostream.serving.segments import index_by, make_views, subtract
-from velostream.serving.values import EXACT, KeyCodec, canonical
+from velostream.serving.columns.hashing import hash_rows
+from velostream.serving.columns.merging import compact
+from velostream.serving.columns.segments import index_by, make_views, subtract
+from velostream.serving.columns.values import EXACT, KeyCodec, canonical
+from velostream.serving.index.matching import ids_with_hashes
 
 if TYPE_CHECKING:
-    from velostream.serving.segments import Views
+    from velostream.serving.columns.segments import Views
 
 nan = float("nan")
 lengths = [0, 1, 7, 8, 9, 16, 17, 255, 256, 257, 264, 1000]

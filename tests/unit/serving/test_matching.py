@@ -13,9 +13,9 @@ from trade_rows import commit
 
 from velostream.errors import UnknownNameError
 from velostream.model.tables import SHOWN, TableSpec
-from velostream.serving.hashing import hash_rows
-from velostream.serving.store import TableStore
-from velostream.serving.values import freeze
+from velostream.serving.columns.hashing import hash_rows
+from velostream.serving.columns.values import freeze
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     from random import Random

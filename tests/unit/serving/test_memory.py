@@ -9,7 +9,7 @@ from trade_rows import TRADES, commit, trades
 
 from velostream.errors import ClosedError, LaggingReaderError, MemoryBudgetError
 from velostream.model.tables import TableSpec
-from velostream.serving.store import TableStore
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ from trade_rows import commit
 
 from velostream.errors import ClosedError
 from velostream.model.tables import TableSpec
-from velostream.serving import merger
-from velostream.serving.merging import merge
-from velostream.serving.store import TableStore
+from velostream.serving.columns import merger
+from velostream.serving.columns.merging import merge
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     import random
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import WaitUntil
 
-    from velostream.serving.segments import SegmentView, Views
-    from velostream.serving.table import Table
+    from velostream.serving.columns.segments import SegmentView, Views
+    from velostream.serving.table.table import Table
 
 SCHEMA = pa.schema([("k", pa.int64()), ("town", pa.string()), ("n", pa.int64())])
 

@@ -19,10 +19,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from trade_rows import commit
 
 from velostream.model.tables import TableSpec
-from velostream.serving import changes, matching, postings
-from velostream.serving.hashing import hash_rows
-from velostream.serving.store import TableStore
-from velostream.serving.values import freeze
+from velostream.serving.columns.hashing import hash_rows
+from velostream.serving.columns.values import freeze
+from velostream.serving.index import equality as postings
+from velostream.serving.index import matching
+from velostream.serving.table import changes
+from velostream.serving.table.store import TableStore
 
 SCHEMA = pa.schema(
     [

@@ -13,13 +13,13 @@ from trade_rows import commit, trades
 
 from velostream.errors import SqlSyntaxError, TableError, UnknownNameError
 from velostream.model.tables import SHOWN, TableSpec
-from velostream.serving.questions import Questions
-from velostream.serving.simple import read_plainly, recognise
-from velostream.serving.store import TableStore
-from velostream.serving.values import to_python
+from velostream.serving.columns.values import to_python
+from velostream.serving.sql.questions import Questions
+from velostream.serving.sql.simple import read_plainly, recognise
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
-    from velostream.serving.table import Table
+    from velostream.serving.table.table import Table
 
 SCHEMA = pa.schema(
     [

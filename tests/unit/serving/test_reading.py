@@ -14,11 +14,11 @@ from trade_rows import TRADES, commit, trades
 
 from velostream.errors import ClosedError, SqlError, TableError, UnknownNameError, UnsupportedError
 from velostream.model.tables import TableSpec
-from velostream.serving.record import row_class
+from velostream.serving.table.record import row_class
 
 if TYPE_CHECKING:
-    from velostream.serving.store import TableStore
-    from velostream.serving.table import Table
+    from velostream.serving.table.store import TableStore
+    from velostream.serving.table.table import Table
 
 D = Decimal
 

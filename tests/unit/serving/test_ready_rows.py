@@ -10,14 +10,14 @@ import pytest
 from trade_rows import commit
 
 from velostream.model.tables import SHOWN, TableSpec
-from velostream.serving import segments
+from velostream.serving.columns import segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from velostream.serving.store import TableStore
-    from velostream.serving.table import Table
+    from velostream.serving.table.store import TableStore
+    from velostream.serving.table.table import Table
 
 SCHEMA = pa.schema([("k", pa.string()), ("part", pa.int64()), ("v", pa.int64()), ("note", pa.string())])
 

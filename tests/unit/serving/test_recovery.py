@@ -14,10 +14,11 @@ from trade_rows import TRADES, commit, trades
 
 from velostream.errors import CorruptDataError, DataDirError, LaggingReaderError
 from velostream.model.tables import TableSpec
-from velostream.serving import frames, snapshots
-from velostream.serving.store import TableStore
-from velostream.serving.values import KeyCodec
-from velostream.serving.verification import FileState, verify
+from velostream.serving.columns.values import KeyCodec
+from velostream.serving.durable import framing as frames
+from velostream.serving.durable import snapshots
+from velostream.serving.durable.verification import FileState, verify
+from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
     import random

@@ -15,9 +15,9 @@ from trade_rows import commit
 
 from velostream.model.statements import Query
 from velostream.model.tables import TableSpec
-from velostream.serving.queries import NeedsSpark, QueryEngine
-from velostream.serving.store import TableStore
-from velostream.sql.dialect import Velostream
+from velostream.serving.sql.engine import NeedsSpark, QueryEngine
+from velostream.serving.table.store import TableStore
+from velostream.sql.parse.dialect import Velostream
 
 EXACT = Context(prec=200)
 ENGINE = QueryEngine()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.serving.turns import short_turns
+from velostream.serving.columns.turns import short_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

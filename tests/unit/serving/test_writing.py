@@ -17,10 +17,10 @@ from trade_rows import TRADES, commit, trades
 
 from velostream.errors import KeyExistsError, TableError, UnknownNameError
 from velostream.model.tables import TableSpec
-from velostream.serving.rows import inferred, stored_schema
+from velostream.serving.table.rows import inferred, stored_schema
 
 if TYPE_CHECKING:
-    from velostream.serving.store import TableStore
+    from velostream.serving.table.store import TableStore
 
 D = Decimal
 ROWS = [("A", D("1.50"), 1), ("B", None, None)]

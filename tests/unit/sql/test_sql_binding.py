@@ -14,8 +14,8 @@ from velostream.errors import (
     UnknownNameError,
     UnsafeError,
 )
+from velostream.location import SourceText
 from velostream.model import statements as model
-from velostream.model.location import SourceText
 from velostream.sql import (
     Checked,
     EmptyCatalog,
@@ -28,7 +28,7 @@ from velostream.sql import (
     parameters_of,
     parse_columns,
 )
-from velostream.sql.usage import system_usage
+from velostream.sql.names.usage import system_usage
 
 REGISTRY = Registry()
 

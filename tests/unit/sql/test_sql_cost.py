@@ -7,14 +7,14 @@ import sys
 import time
 
 from velostream.connectors.registry import Registry
-from velostream.model.location import SourceText
+from velostream.location import SourceText
 from velostream.sql import EmptyCatalog, check_script
 
 
 def test_the_front_end_loads_no_engine() -> None:
     code = (
         "import sys; from velostream.sql import EmptyCatalog, check_script, generate, column_usage;"
-        "from velostream.sql import dependency_order; from velostream.model.location import SourceText;"
+        "from velostream.sql import dependency_order; from velostream.location import SourceText;"
         "from velostream.connectors.registry import Registry;"
         "check_script(SourceText('SELECT count(*) FROM kafka://x'), EmptyCatalog(), Registry());"
         "print([name for name in ('pyspark', 'py4j', 'duckdb', 'pandas', 'polars') if name in sys.modules])"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from velostream.connectors.registry import Registry
-from velostream.model.location import SourceText
+from velostream.location import SourceText
 from velostream.sql import EmptyCatalog, check_script
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from velostream.connectors.registry import Registry
 from velostream.errors import VelostreamError
-from velostream.model.location import SourceText
+from velostream.location import SourceText
 from velostream.sql import EmptyCatalog, check_script, generate
 
 REGISTRY = Registry()

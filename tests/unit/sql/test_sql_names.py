@@ -8,9 +8,9 @@ import pytest
 
 from velostream.connectors.registry import Registry
 from velostream.errors import SqlError, UnknownNameError
-from velostream.model.location import SourceText
+from velostream.location import SourceText
 from velostream.sql import EmptyCatalog, check_script
-from velostream.sql.usage import column_usage, resolved, result_names
+from velostream.sql.names.usage import column_usage, resolved, result_names
 
 if TYPE_CHECKING:
     from velostream.model.statements import Query

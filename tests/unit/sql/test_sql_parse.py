@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from velostream.connectors.registry import Registry
+from velostream.location import SourceText
 from velostream.model import statements as model
-from velostream.model.location import SourceText
 from velostream.sql import Checked, EmptyCatalog, check_script, generate
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "sql" / "parse").glob("*.sql"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from velostream.model.location import SourceText
+from velostream.location import SourceText
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from velostream.connectors.registry import Registry
-from velostream.model.location import SourceText
+from velostream.location import SourceText
 from velostream.sql import EmptyCatalog, check_script, generate
 
 SEEDS = Path(__file__).parents[2] / "sql" / "seeds"

@@ -10,12 +10,12 @@ from sqlglot import parse_one
 from equivalence.kept_queries import TABLES, lines, queries
 from velostream.connectors.registry import Registry
 from velostream.errors import DuplicateNameError, SqlSyntaxError, UnknownNameError
-from velostream.formats.json_text import plain_text
-from velostream.model.location import SourceText
-from velostream.plan.calls import aggregates_in, volatile_calls
-from velostream.plan.shape import why_not_stateless
+from velostream.formats.json.text import plain_text
+from velostream.location import SourceText
+from velostream.plan.query.functions import aggregates_in, volatile_calls
+from velostream.plan.query.stateless import why_not_stateless
 from velostream.sql import Relation, RelationKind, check_script, parse_columns
-from velostream.sql.spark_text import SPARK
+from velostream.sql.text.spark_text import SPARK
 
 
 class Tables:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from velostream.connectors.registry import default_registry
-from velostream.model.location import SourceText
+from velostream.location import SourceText
 from velostream.model.options import CommonOptions
 from velostream.model.statements import CreateTable, EmitMode, Query, SelectStatement, WindowKind
 from velostream.plan.planner import plan_query
 from velostream.plan.plans import GroupsPlan
-from velostream.plan.windows import closing
-from velostream.runtime.timing import timed
+from velostream.plan.time.timing import timed
+from velostream.plan.time.windows import closing
 from velostream.sql import EmptyCatalog, check_script, generate
 
 SETUP = (

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from velostream.connectors.base import Delivery, Sink
-from velostream.formats.json_text import json_lines, plain_text
+from velostream.formats.json.text import json_lines, plain_text
 from velostream.model.changes import WEIGHT
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from typing import IO, TYPE_CHECKING, Any
 from zlib import crc32
 
 from velostream.connectors.base import Sink, SinkContext
-from velostream.connectors.file.layout import format_of
+from velostream.connectors.file.watch.layout import format_of
 from velostream.connectors.record import Record
 from velostream.connectors.sealed import sync_folder
 from velostream.errors import SinkChangedError, SinkError, SourceConfigError, UnsupportedError
-from velostream.formats.csv_text import CsvDialect
-from velostream.formats.csv_writing import csv_header, csv_lines
-from velostream.formats.json_text import json_lines
+from velostream.formats.csv.text import CsvDialect
+from velostream.formats.csv.writer import csv_header, csv_lines
+from velostream.formats.json.text import json_lines
 from velostream.model.private import make_folder, open_file
 from velostream.model.storage import reason, remedy, storing
 

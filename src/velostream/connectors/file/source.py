@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.connectors.base import Source, SourceContext
-from velostream.connectors.file.frames import SYSTEM_TYPES, FrameReader, chosen, place, record_table
-from velostream.connectors.file.layout import Dialects, Layout, layout_of
-from velostream.connectors.file.merges import merge_small
-from velostream.connectors.file.paths import FileSet, reading
-from velostream.connectors.file.rows import RowReader
-from velostream.connectors.file.sampling import header_schema, sample_schema
-from velostream.connectors.file.spool import Spool
-from velostream.connectors.file.tracker import Tracker
-from velostream.connectors.file.widening import widened
+from velostream.connectors.file.read.dataframes import SYSTEM_TYPES, FrameReader, chosen, place, record_table
+from velostream.connectors.file.read.rows import RowReader
+from velostream.connectors.file.read.sampling import header_schema, sample_schema
+from velostream.connectors.file.read.widening import widened
+from velostream.connectors.file.spool.merges import merge_small
+from velostream.connectors.file.spool.spool import Spool
+from velostream.connectors.file.watch.layout import Dialects, Layout, layout_of
+from velostream.connectors.file.watch.paths import FileSet, reading
+from velostream.connectors.file.watch.tracker import Tracker
 from velostream.errors import SourceConfigError, SourceMissingError
-from velostream.formats.json_numbers import restored
-from velostream.formats.spark_frames import RECORD, rows_at
+from velostream.formats.columns.dataframes import RECORD, rows_at
+from velostream.formats.json.numbers import restored
 from velostream.model.changes import BadRow, Located
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.connectors.file.options import FileOptions
-    from velostream.connectors.file.rows import Suspect
-    from velostream.connectors.file.segments import Segment
+    from velostream.connectors.file.read.rows import Suspect
+    from velostream.connectors.file.spool.segments import Segment
     from velostream.model.changes import Offset
 
 PARTITION = "spool"

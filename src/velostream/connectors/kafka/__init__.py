@@ -37,28 +37,28 @@ class KafkaConnector(Connector):
 
     def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
         """See `Connector`."""
-        from velostream.connectors.kafka.source import KafkaSource
+        from velostream.connectors.kafka.read.source import KafkaSource
 
         assert isinstance(options, KafkaOptions)
         return KafkaSource(options, context)
 
     def await_sink(self, uri: Uri, options: AnyOptions, stop: Event, tell: Callable[[str], None]) -> None:
         """See `Connector`; a missing topic is made, or waited for, if the properties say so."""
-        from velostream.connectors.kafka.sink import await_topic
+        from velostream.connectors.kafka.write.sink import await_topic
 
         assert isinstance(options, KafkaOptions)
         await_topic(options, stop, tell)
 
     def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:
         """See `Connector`."""
-        from velostream.connectors.kafka.sink import KafkaSink
+        from velostream.connectors.kafka.write.sink import KafkaSink
 
         assert isinstance(options, KafkaOptions)
         return KafkaSink(options, context)
 
     def realtime_target(self, uri: Uri, options: AnyOptions, context: SinkContext) -> RealtimeTarget:
         """See `RealtimeConnector`."""
-        from velostream.connectors.kafka.realtime import realtime_target
+        from velostream.connectors.kafka.write.realtime import realtime_target
 
         assert isinstance(options, KafkaOptions)
         return realtime_target(options, context)

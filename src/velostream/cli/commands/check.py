@@ -1,0 +1,132 @@
+"""`velo check`: a whole file parsed, bound and planned, with all of its errors, and nothing started."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from velostream.cli.diagnostics import report, say, warn, whisper
+from velostream.cli.invocation import Invocation, common
+from velostream.cli.script import read_script
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from velostream.config import Settings
+    from velostream.errors import VelostreamError
+    from velostream.model.statements import Query, SourceRef, Statement
+
+
+@click.command("check")
+@click.argument("file")
+@click.option("--connect", is_flag=True, help="Reach every source and check the columns too.")
+@click.option("-v", "--verbose", is_flag=True, help="Tell how each statement would be kept up to date.")
+@common
+def check_command(invocation: Invocation, file: str, connect: bool, verbose: bool) -> int:
+    """Check FILE without starting anything: syntax, names, properties, types and plan.
+
+    Prints every error and exits with 1 if there is one. Columns that only a source knows are taken on
+    trust unless --connect is given.
+    """
+    text, name = read_script(file)
+    settings = invocation.settings()
+    statements, errors = _checked(text, name, settings)
+    if connect and not errors:
+        errors = [error for statement in statements for error in _reach(statement, settings)]
+    if verbose:
+        _tell_plans(statements)
+    report(errors, as_json=invocation.format == "json")
+    if errors:
+        say(f"{name}: {len(errors)} error{'s' if len(errors) > 1 else ''}")
+        return 1
+    later = _later(statements)
+    count = f"{len(statements)} statement{'' if len(statements) == 1 else 's'}"
+    say(f"{name}: {count} checked, no errors" + (f", {later} not executed in this version" if later else ""))
+    return 0
+
+
+def _checked(
+    text: str, name: str, settings: Settings
+) -> tuple[Sequence[Statement], Sequence[VelostreamError]]:
+    from velostream.connectors.registry import default_registry
+    from velostream.errors import CycleError
+    from velostream.location import SourceText
+    from velostream.runtime.catalog.catalog import remembered
+    from velostream.sql.check import check_script
+    from velostream.sql.dependencies import dependency_order
+
+    catalog = remembered(settings.data_dir)
+    checked = check_script(SourceText(text, name), catalog, default_registry(), environment=os.environ)
+    errors = list(checked.errors)
+    if not errors:
+        try:
+            dependency_order(checked.statements)
+        except CycleError as error:
+            errors.append(error)
+    return checked.statements, errors
+
+
+def _later(statements: Sequence[Statement]) -> int:
+    """Tell which valid statements this version does not execute; how many there are."""
+    from velostream.runtime.statements.explain import obstacle
+
+    found = [error for error in map(obstacle, statements) if error is not None]
+    for error in found:
+        place = f"{error.location}: " if error.location else ""
+        warn(f"{place}{error.message}", error.hint)
+    return len(found)
+
+
+def _tell_plans(statements: Sequence[Statement]) -> None:
+    from velostream.runtime.statements.explain import explain
+
+    for statement in statements:
+        first = " ".join(statement.text.split())
+        place = f"{statement.location}: " if statement.location else ""
+        click.echo(f"{place}{first[:77] + '…' if len(first) > 78 else first}")
+        for line in explain(statement):
+            click.echo(f"  {line}")
+        click.echo()
+
+
+def _reach(statement: Statement, settings: Settings) -> Sequence[VelostreamError]:
+    """What is wrong with the sources of a statement, and with the columns it takes from them."""
+    from velostream.errors import VelostreamError
+    from velostream.sql.check import queries_of
+    from velostream.sql.names.usage import column_errors
+
+    errors: list[VelostreamError] = []
+    for query in queries_of(statement):
+        columns = {}
+        for ref in query.sources:
+            try:
+                columns[ref.id] = _columns(ref, settings)
+            except VelostreamError as error:
+                errors.append(error.at(ref.location or statement.location))
+        if not errors and columns:
+            errors += [error.at(statement.location) for error in column_errors(query, columns)]
+            _tell_columns(query, columns)
+    return errors
+
+
+def _columns(ref: SourceRef, settings: Settings) -> Sequence[str]:
+    import tempfile
+    from pathlib import Path
+
+    from velostream.engine.connect import open_source
+
+    with tempfile.TemporaryDirectory(prefix="velostream-check-") as folder:
+        source = open_source(ref, settings, Path(folder), known=None, once=True, table=True)
+        try:
+            source.check()
+            return tuple(source.discover().names)
+        finally:
+            source.close()
+
+
+def _tell_columns(query: Query, columns: dict[str, Sequence[str]]) -> None:
+    for ref in query.sources:
+        if ref.id in columns:
+            whisper(f"{ref.uri}: {', '.join(columns[ref.id])}")

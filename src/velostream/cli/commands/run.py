@@ -1,0 +1,224 @@
+"""`velo run`: a file of statements, started, watched, and stopped cleanly."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from velostream.cli.diagnostics import INTERRUPTED, Terminated, report, say, whisper
+from velostream.cli.durations import duration
+from velostream.cli.invocation import Invocation, common
+from velostream.cli.output import Output
+from velostream.cli.script import read_script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import timedelta
+
+    from velostream.cli.commands.board import Board
+    from velostream.model.statements import SelectStatement, Statement
+    from velostream.runtime.database import Database
+    from velostream.runtime.jobs.job import Job
+    from velostream.runtime.statements.application import Step
+
+
+@click.command("run")
+@click.argument("file")
+@click.option("--once", is_flag=True, help="Process what is there, then exit.")
+@click.option("--for", "for_", callback=duration, metavar="TIME", help="Stop after this long, such as 60s.")
+@common
+def run_command(invocation: Invocation, file: str, once: bool, for_: timedelta | None) -> int:
+    """Run the statements of FILE and keep them running until Ctrl-C.
+
+    All of it is checked before anything starts. Run again on the same data directory, everything goes on
+    where it was. A SELECT in the file prints its rows to stdout.
+    """
+    text, name = read_script(file)
+    deadline = time.monotonic() + for_.total_seconds() if for_ is not None else None
+    with stopped_by_signals():
+        return Run(invocation, once, deadline).run(text, name)
+
+
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """SIGTERM stops as Ctrl-C does."""
+
+    def terminate(*_: object) -> None:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Run:
+    """One run of one file."""
+
+    def __init__(self, invocation: Invocation, once: bool, deadline: float | None) -> None:
+        self._invocation = invocation
+        self._once = once
+        self._deadline = deadline
+        self._output = Output(invocation.output_format)
+        self._stop = threading.Event()
+        self._followers: list[threading.Thread] = []
+        self._failures: list[BaseException] = []
+
+    def run(self, text: str, name: str) -> int:
+        """Start, watch, stop; the exit code."""
+        from velostream.cli.commands.board import Board
+        from velostream.runtime.database import Database
+
+        board = Board()
+        settings = self._invocation.settings()
+        database = Database(
+            settings, once=self._once, resume=False, tell=board.tell, on_job=board.job_changed
+        )
+        with closing(database, board):
+            threading.Thread(target=_warm, args=(database,), name="spark", daemon=True).start()
+            checked = database.checked(text, name)
+            if checked.errors:
+                report(checked.errors, as_json=self._invocation.format == "json")
+                return 1
+            if settings.metrics_port is not None:
+                from velostream.runtime.metrics import serve
+
+                whisper(f"metrics: {serve(database, settings.metrics_port)}")
+            with board.watching(database):
+                return self._live(database, board, text, name)
+
+    def _live(self, database: Database, board: Board, text: str, name: str) -> int:
+        from velostream.runtime.statements.application import Application
+
+        application = Application(database, text, name)
+        try:
+            with _interrupted_at(self._deadline):
+                application.start(lambda step: self._narrate(step, board), board.begin)
+        except _TimeIsUp:
+            return 0
+        for statement in application.followed:
+            self._follow(database, statement)
+        board.started()
+        self._wait(database)
+        return self._verdict(database)
+
+    def _narrate(self, step: Step, board: Board) -> None:
+        if step.result.message:
+            board.done(step.statement, step.result.message)
+            for warning in step.result.warnings:
+                board.warn(warning)
+        elif step.result.table.num_columns:
+            board.done(step.statement, None)
+            self._output.write(step.result.table)
+
+    # --- while it runs ------------------------------------------------------------------------------
+
+    def _follow(self, database: Database, statement: SelectStatement) -> None:
+        from velostream.runtime.statements.events import Changes, followed
+
+        def follow() -> None:
+            try:
+                for event in followed(database, statement, self._stop):
+                    if isinstance(event, Changes):
+                        self._output.write(event.added)
+            except BaseException as exc:
+                self._failures.append(exc)
+
+        thread = threading.Thread(target=follow, name="select", daemon=True)
+        thread.start()
+        self._followers.append(thread)
+
+    def _wait(self, database: Database) -> None:
+        """Until the time is up, or nothing runs any more."""
+        while True:
+            left = 0.2 if self._deadline is None else min(0.2, self._deadline - time.monotonic())
+            if left <= 0 or not self._alive(database):
+                break
+            time.sleep(left)
+        self._stop.set()
+        for thread in self._followers:
+            thread.join(10)
+
+    def _alive(self, database: Database) -> bool:
+        jobs = any(job.state.alive or job.state == "paused" for job in database.jobs_by_name)
+        return jobs or any(thread.is_alive() for thread in self._followers)
+
+    def _verdict(self, database: Database) -> int:
+        failed: list[Job] = [job for job in database.jobs_by_name if job.state == "failed"]
+        for job in failed:
+            if job.error is not None:
+                job.error.detail = job.error.detail or f'job "{job.name}" failed'
+                self._failures.append(job.error)
+        if not self._failures:
+            return 0
+        from velostream.cli.diagnostics import exit_code_of
+
+        return max(exit_code_of(failure, debug=self._invocation.debug) for failure in self._failures)
+
+
+class _TimeIsUp(Exception):  # noqa: N818
+    """`--for` ended while statements were still starting."""
+
+
+@contextlib.contextmanager
+def _interrupted_at(deadline: float | None) -> Iterator[None]:
+    """Raise _TimeIsUp in this thread when the deadline passes."""
+    if deadline is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def up(*_: object) -> None:
+        raise _TimeIsUp
+
+    before = signal.signal(signal.SIGALRM, up)
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, deadline - time.monotonic()))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def closing(database: Database, board: Board | None = None) -> Iterator[None]:
+    """Close the database at the end, telling so once; a second Ctrl-C does not wait for it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("\nstopping…" if sys.stderr.isatty() else "stopping…")
+        raise
+    finally:
+        if board is not None:
+            board.closing()
+        try:
+            database.close()
+        except KeyboardInterrupt:
+            os._exit(INTERRUPTED)
+
+
+def _warm(database: Database) -> None:
+    """Start Spark beside the checks; what goes wrong is told by whoever needs it first."""
+    from velostream.errors import VelostreamError
+
+    with contextlib.suppress(VelostreamError):
+        database.spark()
+
+
+def headline(statement: Statement) -> str:
+    """What to call a statement on the screen."""
+    name = getattr(statement, "name", None) or getattr(statement, "table", None)
+    if name:
+        return str(name)
+    words = " ".join(statement.text.split())
+    return words[:40] + "…" if len(words) > 40 else words

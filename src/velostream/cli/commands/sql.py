@@ -1,0 +1,160 @@
+"""`velo sql`: one text of statements, or a prompt."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from contextlib import closing
+from decimal import Decimal
+from threading import Event, Timer
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from velostream.cli.diagnostics import caution, say, whisper
+from velostream.cli.durations import duration
+from velostream.cli.invocation import Invocation, common
+from velostream.cli.output import Output
+from velostream.cli.prompt.target import Session
+from velostream.cli.script import read_stdin
+from velostream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+    from datetime import timedelta
+
+    import pyarrow as pa
+
+    from velostream.runtime.statements.events import AnswerEvent
+
+
+@click.command("sql")
+@click.argument("statement", required=False)
+@click.option("--once", is_flag=True, help="Read what a source has now, and end.")
+@click.option(
+    "--for", "for_", callback=duration, metavar="TIME", help="Follow a source for this long, such as 30s."
+)
+@click.option(
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="The value of :NAME. 7, 1.50, true and null are what they look like, all else is text; '7' is text.",
+)
+@common
+def sql_command(
+    invocation: Invocation, statement: str | None, once: bool, for_: timedelta | None, params: tuple[str, ...]
+) -> int | None:
+    """Run STATEMENT and print its rows; without one, open a prompt.
+
+    A SELECT over a source goes on until Ctrl-C, --for or --once ends it. "-" reads statements from
+    standard input. Tables of a directory that no process holds are read without starting Spark.
+    """
+    if statement is None and sys.stdin.isatty():
+        from velostream.cli.prompt.repl import Repl
+
+        if params:
+            raise ConfigError("--param needs a statement", hint='velo sql "SELECT :n + 1" --param n=7')
+        return Repl(invocation).run()
+    text = _readable(read_stdin() if statement in (None, "-") else str(statement))
+    values = parameters(params)
+    output = Output(invocation.output_format)
+    stop = Event()
+    timer = Timer(for_.total_seconds(), stop.set) if for_ is not None else None
+    with Session(invocation.settings(), tell=whisper) as session:
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        print_events(session.answers(text, values or None, follow=not once, stop=stop), output, stop)
+    output.close()
+    return None
+
+
+def _readable(text: str) -> str:
+    if not text.strip():
+        raise ConfigError("there is no statement", hint='velo sql "SELECT 1"')
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"the statement has characters that the locale ({sys.getfilesystemencoding()}) does not know",
+            hint="use a UTF-8 locale: LC_ALL=C.UTF-8 velo sql …",
+        ) from None
+    return text
+
+
+def parameters(given: Iterable[str]) -> dict[str, Any]:
+    """The values of `--param name=value`, typed by how they look."""
+    values: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        name = name.strip().removeprefix(":")
+        if not equals or not name:
+            raise ConfigError(f'--param "{text}" is not name=value', hint="write --param symbol=AAPL")
+        if name in values:
+            raise ConfigError(f'--param "{name}" is given twice')
+        values[name] = _typed(value)
+    return values
+
+
+def _typed(text: str) -> Any:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    if text.lower() in {"null", "true", "false"}:
+        return {"null": None, "true": True, "false": False}[text.lower()]
+    # A leading zero says that it is a code of digits, such as a postcode.
+    if re.fullmatch(r"-?(0|[1-9]\d*)", text, re.ASCII):
+        return int(text)
+    if re.fullmatch(r"-?(0|[1-9]\d*)\.\d+", text, re.ASCII):
+        return Decimal(text)
+    if re.fullmatch(r"-?\d+(\.\d+)?[eE][+-]?\d+", text, re.ASCII):
+        return float(text)
+    return text
+
+
+def print_events(
+    events: Generator[AnswerEvent],
+    output: Output,
+    stop: Event,
+    shape: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+) -> None:
+    """Write answers as they come; what a grouped SELECT over a source holds is drawn live on a terminal.
+
+    `shape` makes answers fit for people. However it ends, what runs behind the events has been stopped
+    when this returns.
+    """
+    with closing(events):
+        _print_all(events, output, stop, shape)
+
+
+def _print_all(
+    events: Iterator[AnswerEvent], output: Output, stop: Event, shape: Callable[[pa.Table], pa.Table]
+) -> None:
+    from velostream.cli.prompt.live import patiently, show
+    from velostream.runtime.statements.events import Answer, Following
+
+    started = time.monotonic()
+    patient = patiently(events)
+    for event in patient:
+        if isinstance(event, Following):
+            show(event, patient, output, stop)
+            return
+        if isinstance(event, Answer):
+            result = event.result
+            if result.message:
+                say(result.message)
+                for warning in result.warnings:
+                    caution(warning)
+            elif result.table.num_columns:
+                took = time.monotonic() - started
+                output.write(shape(result.table) if output.pretty else result.table)
+                if output.pretty:
+                    whisper(count_text(result.table.num_rows, took))
+        started = time.monotonic()
+
+
+def count_text(rows: int, seconds: float) -> str:
+    """`3 rows in 12 ms`."""
+    took = f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    return f"{rows:,} row{'' if rows == 1 else 's'} in {took}"

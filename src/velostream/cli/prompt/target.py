@@ -1,0 +1,122 @@
+"""Where statements of the command line go: a process that holds the directory, or the directory itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from velostream.errors import DataDirError, VelostreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from threading import Event
+    from types import TracebackType
+
+    from velostream.config import Settings
+    from velostream.runtime.database import Database
+    from velostream.runtime.socket.client import Client
+    from velostream.runtime.statements.dml import Params
+    from velostream.runtime.statements.events import AnswerEvent
+    from velostream.serving.durable.verification import TableReport
+
+
+class Session:
+    """Runs statements on a data directory, whoever holds it.
+
+    A free directory is opened for reading, without Spark and at once; the first statement that changes
+    something opens it for writing, and then its jobs run too if `resume` says so.
+    """
+
+    def __init__(
+        self, settings: Settings, *, resume: bool = False, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._settings = settings
+        self._resume = resume
+        self._tell = tell
+        self._database: Database | None = None
+
+    def answers(
+        self, text: str, params: Params = None, *, follow: bool, stop: Event
+    ) -> Generator[AnswerEvent]:
+        """What the statements answer, one event after the other."""
+        changing = changes(text)
+        client = self._client()
+        if client is not None:
+            yield from client.answers(text, params, follow=follow, stop=stop)
+            return
+        from velostream.runtime.statements.events import answers
+
+        yield from answers(self._open(changing), text, params, follow=follow, stop=stop)
+
+    def relations(self) -> dict[str, list[str]]:
+        """Every name that a FROM may use, with its columns as far as they are known."""
+        try:
+            client = self._client()
+            if client is not None:
+                return client.relations()
+            from velostream.runtime.socket.server import relations
+
+            return relations(self._open(False))
+        except VelostreamError:
+            return {}
+
+    def verify(self) -> list[TableReport]:
+        """Check the durable files of every table."""
+        client = self._client()
+        return client.verify() if client is not None else self._open(False).verify()
+
+    def _client(self) -> Client | None:
+        if self._database is not None and not self._database.read_only:
+            return None
+        from velostream.runtime.socket.client import Client, held
+
+        if not held(self._settings.data_dir):
+            return None
+        self.close()
+        return Client(self._settings.data_dir)
+
+    def _open(self, changing: bool) -> Database:
+        if self._database is not None and (not changing or not self._database.read_only):
+            if self._database.read_only:
+                # Another process may have come and gone since: read what is there now.
+                self.close()
+            else:
+                return self._database
+        self.close()
+        from velostream.runtime.database import Database
+
+        if not changing and self._settings.data_dir.is_file():
+            raise DataDirError(f"{self._settings.data_dir} is a file, not a data directory")
+        self._database = Database(
+            self._settings,
+            read_only=not changing,
+            resume=changing and self._resume,
+            tell=self._tell,
+        )
+        return self._database
+
+    def close(self) -> None:
+        """Let the directory go, if it was opened here."""
+        if self._database is not None:
+            database, self._database = self._database, None
+            database.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def changes(text: str) -> bool:
+    """Whether any statement of a text does more than ask; what does not parse is left to the binder."""
+    import os
+
+    from velostream.location import SourceText
+    from velostream.sql.check import parse_script
+    from velostream.sql.parse.syntax import RawExplain, RawNamed, RawSelect, RawShow
+
+    parsed = parse_script(SourceText(text), os.environ)
+    asks = (RawSelect, RawShow, RawNamed, RawExplain)
+    return not parsed.errors and any(not isinstance(statement, asks) for _, statement in parsed.statements)

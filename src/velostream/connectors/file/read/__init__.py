@@ -1,0 +1,1 @@
+"""Files as rows: sampling, types, DataFrames."""

@@ -1,0 +1,1 @@
+"""What happens to watched files: growth, edits, renames."""

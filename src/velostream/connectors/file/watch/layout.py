@@ -1,0 +1,91 @@
+"""How the content of one file is laid out: its format, compression, and the way it is cut into records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from velostream.formats.compression import COMPRESSIONS, compression
+from velostream.formats.csv.text import CsvDialect
+from velostream.formats.json.lines import set_tails_aside
+from velostream.formats.json.numbers import keep_digits
+from velostream.formats.records import Records, split_records
+
+if TYPE_CHECKING:
+    from velostream.connectors.file.options import FileOptions
+
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".avro": "avro",
+    ".orc": "orc",
+}
+BINARY = ("parquet", "avro", "orc")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is needed to read one file."""
+
+    format: str
+    packed: str | None
+    dialect: CsvDialect | None
+
+    @property
+    def binary(self) -> bool:
+        """Whether it is read as a whole by a library rather than cut into records."""
+        return self.format in BINARY
+
+    @property
+    def marks(self) -> dict[str, bytes]:
+        """The quote and the delimiter of CSV, for `split_records`."""
+        if self.dialect is None:
+            return {}
+        return {"quote": self.dialect.quote.encode(), "delimiter": self.dialect.delimiter.encode()}
+
+    def split(self, raw: bytes, final: bool) -> Records:
+        """The complete records at the beginning of `raw`."""
+        records = split_records(raw, final=final, **self.marks)
+        return records if self.dialect is not None else keep_digits(set_tails_aside(records))
+
+
+@dataclass(frozen=True)
+class Dialects:
+    """How each CSV file of a source is written: its name may say that tabs divide its fields."""
+
+    options: FileOptions
+
+    @property
+    def header(self) -> bool:
+        """Whether they begin with the names of their columns."""
+        return self.options.header
+
+    def of(self, path: str) -> CsvDialect:
+        """The dialect of one file."""
+        form = self.options.format or format_of(path)
+        delimiter = self.options.delimiter or ("\t" if form == "tsv" else ",")
+        return CsvDialect(delimiter, self.options.quote, self.options.null, self.options.header)
+
+
+def format_of(path: str) -> str | None:
+    """The format that a file's name tells, compression set aside; None when it tells none."""
+    name = PurePath(path)
+    if name.suffix.lower() in COMPRESSIONS:
+        name = name.with_suffix("")
+    return _SUFFIXES.get(name.suffix.lower())
+
+
+def layout_of(path: str, options: FileOptions) -> Layout | None:
+    """How to read a file; None when neither the options nor its name say."""
+    form = options.format or format_of(path)
+    if form is None:
+        return None
+    dialect = Dialects(options).of(path) if form in ("csv", "tsv") else None
+    packed = None if form in BINARY else compression(path)
+    return Layout(form, packed, dialect)

@@ -1,0 +1,274 @@
+"""Which files a path means: one, those in a folder, or those that match a pattern."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from velostream.connectors.file.spool.segments import Identity
+from velostream.errors import (
+    FileMissingError,
+    SourceAuthError,
+    SourceConfigError,
+    SourceUnreadableError,
+    nearest,
+    numbered,
+)
+from velostream.model.reach import Reach
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_MAGIC = re.compile(r"[*?{\[]")
+_SHOWN = 5
+
+
+@dataclass
+class Listing:
+    """The files at one moment."""
+
+    files: dict[str, Identity] = field(default_factory=dict)
+    """In the order of names; one that has several names is there once."""
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Files and folders that are there but cannot be looked at, with the reason: nothing in them is gone."""
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """The files that a path names at the moment of asking."""
+
+    text: str
+    reach: Reach = field(default_factory=Reach)
+
+    @cached_property
+    def path(self) -> Path:
+        """The path, absolute; a pattern's marks are still in it."""
+        return Path(os.path.abspath(Path(self.text).expanduser()))  # noqa: PTH100 - resolve() would follow links
+
+    @cached_property
+    def pattern(self) -> bool:
+        """Whether it has wildcards; a file of exactly that name is not a pattern."""
+        with reading(self.path):
+            return bool(_MAGIC.search(self.text)) and not self.path.exists()
+
+    @property
+    def several(self) -> bool:
+        """Whether it may mean more than one file, so that a file that vanishes is gone for good."""
+        with reading(self.path):
+            return self.pattern or self.text.endswith("/") or self.path.is_dir()
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder that is looked in."""
+        if not self.pattern:
+            return self.path if self.several else self.path.parent
+        fixed: list[str] = []
+        for part in self.path.parts:
+            if _MAGIC.search(part):
+                break
+            fixed.append(part)
+        return Path(*fixed)
+
+    @cached_property
+    def _expression(self) -> re.Pattern[str]:
+        relative = self.path.relative_to(self.folder).as_posix()
+        return re.compile(_translate(relative))
+
+    @cached_property
+    def _recursive(self) -> bool:
+        relative = self.path.relative_to(self.folder)
+        return len(relative.parts) > 1 or "**" in str(relative)
+
+    def present(self) -> bool:
+        """Whether the file, or the folder that is looked in, exists."""
+        with reading(self.folder if self.several else self.path):
+            return self.folder.is_dir() if self.several else self.path.exists()
+
+    def list(self) -> dict[str, Identity]:
+        """Each file with its identity, in the order of names; empty when nothing is there."""
+        return self.look().files
+
+    def look(self) -> Listing:
+        """What is there; an error if that cannot be found out, which is not the same as nothing."""
+        listing = Listing()
+        self.reach.check_file(self.path)
+        if not self.several:
+            found = self._single()
+            listing.files = {} if found is None else {str(self.path): found}
+            return listing
+        prefix = len(str(self.folder).rstrip("/")) + 1
+        recursive = not self.pattern or self._recursive
+        seen: set[tuple[int, int]] = set()
+        # Where a file has several names, one that leads through no link is preferred.
+        for linked, path, identity in sorted(_scan(self.folder, recursive, listing.unreadable)):
+            if self.pattern and not self._expression.fullmatch(path[prefix:]):
+                continue
+            if linked:
+                self.reach.check_file(path)
+            if identity.inode and identity.place in seen:
+                continue
+            seen.add(identity.place)
+            listing.files[path] = identity
+        listing.files = dict(sorted(listing.files.items()))
+        return listing
+
+    def _single(self) -> Identity | None:
+        with reading(self.path):
+            try:
+                found = self.path.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        if not stat.S_ISREG(found.st_mode):
+            raise SourceConfigError(f'"{self.path}" is not a regular file')
+        return identify(found)
+
+    def check(self) -> None:
+        """Raise the SourceError that says what is wrong, if something is."""
+        if not self.text:
+            raise SourceConfigError("a file source needs a path", hint="write file:///folder/name.csv")
+        self.reach.check_file(self.path)
+        if self.several:
+            if not self.list():
+                raise self.missing()
+            return
+        if not self.path.exists():
+            raise self.missing()
+        if not os.access(self.path, os.R_OK):
+            raise SourceAuthError(f'file "{self.path}" may not be read', hint="check its permissions")
+
+    def missing(self) -> FileMissingError:
+        """The error for what is not there, with what can be done."""
+        return self._missing_pattern() if self.several else self._missing_file()
+
+    def _missing_file(self) -> FileMissingError:
+        options = [
+            "check the path",
+            'wait for it:         WITH ("file.wait.timeout" = "30s")',
+            'start with none:     WITH ("file.create.empty" = "true")',
+        ]
+        if not self.path.parent.is_dir():
+            options[0] += f': the folder "{self.path.parent}" does not exist either'
+        close = nearest(self.path.name, _names(self.path.parent))
+        if close is not None:
+            options.append(f'did you mean "{self.path.parent / close}"?')
+        return FileMissingError(f'file "{self.path}" does not exist', detail=numbered(options))
+
+    def _missing_pattern(self) -> FileMissingError:
+        what = f'no file matches "{self.path}"' if self.pattern else f'folder "{self.path}" holds no file'
+        if not self.folder.is_dir():
+            looked = f'check the path: the folder "{self.folder}" does not exist'
+        else:
+            names = _names(self.folder)
+            there = ", ".join(names[:_SHOWN]) + (
+                f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            )
+            looked = f'check the pattern: looked in "{self.folder}", which holds {there or "nothing"}'
+        wait = 'wait for a match:    WITH ("file.wait.timeout" = "30s")'
+        return FileMissingError(what, detail=numbered([looked, wait]))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError:
+        return []
+
+
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Turns a failure to read into an error that names the path; trying again may help."""
+    try:
+        yield
+    except OSError as exc:
+        raise SourceUnreadableError(
+            f"{path} cannot be read: {why(exc)}",
+            hint="reading goes on by itself once that is over; what was read stays",
+        ) from exc
+
+
+def why(exc: OSError) -> str:
+    """The reason of a failure, in the form of our messages."""
+    return (exc.strerror or str(exc)).lower()
+
+
+def identify(found: os.stat_result) -> Identity:
+    """What tells a file, as it is, from another."""
+    return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _scan(
+    folder: Path, recursive: bool, unreadable: dict[str, str], above: Sequence[tuple[int, int]] = ()
+) -> Iterator[tuple[bool, str, Identity]]:
+    """Regular files below a folder, and whether a link leads to them.
+
+    Hidden names and half-written `.tmp` and `_` ones are left out. A folder is not looked into again below
+    itself, where a link may lead. Only if the first folder cannot be read is that an error.
+    """
+    try:
+        entries = list(os.scandir(folder))
+        here = folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as exc:
+        if not above:
+            with reading(folder):
+                raise
+        unreadable[str(folder)] = why(exc)
+        return
+    above = (*above, (here.st_dev, here.st_ino))
+    for entry in entries:
+        if entry.name[0] in "._" or entry.name.endswith((".tmp", ".partial")):
+            continue
+        try:
+            linked = entry.is_symlink()
+            found = entry.stat()
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            # A link to itself leads nowhere, as one does whose target is gone.
+            if exc.errno != errno.ELOOP:
+                unreadable[entry.path] = why(exc)
+            continue
+        if stat.S_ISREG(found.st_mode):
+            yield linked, entry.path, identify(found)
+        elif recursive and stat.S_ISDIR(found.st_mode) and (found.st_dev, found.st_ino) not in above:
+            for below, path, identity in _scan(Path(entry.path), recursive, unreadable, above):
+                yield linked or below, path, identity
+
+
+def _translate(pattern: str) -> str:
+    """A glob as a regular expression: `*` and `?` stay within a name, `**` does not, `{a,b}` is either."""
+    out: list[str] = []
+    depth, position = 0, 0
+    while position < len(pattern):
+        char = pattern[position]
+        if pattern.startswith("**/", position):
+            out.append("(?:.*/)?")
+            position += 3
+            continue
+        if pattern.startswith("**", position):
+            out.append(".*")
+            position += 2
+            continue
+        if char == "[" and (close := pattern.find("]", position + 2)) > 0:
+            inner = pattern[position + 1 : close]
+            out.append("[" + ("^" + inner[1:] if inner[0] == "!" else inner).replace("\\", "\\\\") + "]")
+            position = close + 1
+            continue
+        depth += (char == "{") - (char == "}" and depth > 0)
+        simple = {"*": "[^/]*", "?": "[^/]", "{": "(?:"}
+        if char == "}" and out and pattern[:position].count("{") > pattern[:position].count("}"):
+            out.append(")")
+        elif char == "," and depth > 0:
+            out.append("|")
+        else:
+            out.append(simple.get(char) or re.escape(char))
+        position += 1
+    return "".join(out)

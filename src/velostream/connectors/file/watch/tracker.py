@@ -1,0 +1,330 @@
+"""Looks at the files and puts what changed into the spool."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from velostream.connectors.base import log
+from velostream.connectors.file.spool.content import compared, read_at, unchanged
+from velostream.connectors.file.spool.draft import Draft
+from velostream.connectors.file.spool.segments import FileState, Identity
+from velostream.connectors.file.watch import growth
+from velostream.connectors.file.watch.growth import HEAD, Growth
+from velostream.connectors.file.watch.layout import layout_of
+from velostream.connectors.file.watch.look import Look, MovingFileError
+from velostream.connectors.file.watch.paths import identify, reading, why
+from velostream.connectors.file.watch.renames import find_renames
+from velostream.connectors.file.watch.rewrite import Rewriter
+from velostream.errors import SourceDataError
+from velostream.formats.compression import wide_encoding
+from velostream.formats.json.documents import holds_document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from velostream.connectors.file.options import FileOptions
+    from velostream.connectors.file.spool.spool import Spool
+    from velostream.connectors.file.watch.paths import FileSet
+
+_VERIFIED_AT_ONCE = 4 * 1024 * 1024
+_VERIFIED_STEP = 64 * 1024 * 1024
+"""A look compares about this much of a large file that is as it was, so that others need not wait for it."""
+_VERIFY_EVERY = timedelta(seconds=5)
+_CLOCK_GRAIN = timedelta(milliseconds=50)
+"""A file may change again without a new time stamp for about this long (a kernel's tick, with a margin)."""
+
+
+class Tracker:
+    """One look at the files per `poll`; at most one new position of the spool each."""
+
+    def __init__(
+        self,
+        files: FileSet,
+        spool: Spool,
+        options: FileOptions,
+        *,
+        once: bool,
+        table: bool,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._files = files
+        self._spool = spool
+        self._options = options
+        self._once = once
+        self._table = table
+        self._clock = clock
+        self._rewriter = Rewriter(table, options.buffer_size)
+        self._growth = Growth(self._rewriter, options.buffer_size)
+        self._now = clock()
+        self.passed = timedelta(0)
+        """For how long it has looked; unlike the clock it never goes back."""
+        self._first_seen: dict[str, tuple[Identity, timedelta]] = {}
+        self._done: dict[str, Identity] = {}
+        self._vanished: dict[str, timedelta] = {}
+        # Files whose whole prefix has not been compared since they changed, and when it was last.
+        self._unverified: dict[str, timedelta] = dict.fromkeys(spool.files, -_VERIFY_EVERY)
+        # Large files may have been edited while nobody looked: how many of their blocks are compared since.
+        self._compared: dict[str, int] = {
+            path: 0 for path, state in spool.files.items() if state.consumed > _VERIFIED_STEP
+        }
+        self.unread = False
+        """Whether the last look left something for the next one."""
+        self.outage: str | None = None
+        """Why nothing can be read at present."""
+        self.unreadable: dict[str, str] = {}
+        """Files and folders that could not be read at the last look, with the reason; the others were."""
+
+    def poll(self) -> bool:
+        """Take what is new; whether there is a new position."""
+        self.unread = False
+        found = self._files.look()
+        # Asked afterwards, so that a folder that has just gone does not seem empty.
+        if not found.files and not self._files.present():
+            what = self._files.folder if self._files.several else self._files.path
+            self.outage = f"{what} does not exist"
+            return False
+        self.outage = None
+        listing, self.unreadable = found.files, found.unreadable
+        now = self._clock()
+        self.passed += max(now - self._now, timedelta(0))
+        self._now = now
+        # Rows are in the order of reading, also when the clock was put back since.
+        at_micros = max(_micros(now), self._spool.newest_micros + 1)
+        draft = Draft(self._spool, at_micros, self._options.buffer_size)
+        try:
+            waiting = self._follow_renames(listing, draft)
+            for path, identity in listing.items():
+                if self._done.get(path) == identity or path in waiting:
+                    continue
+                if draft.bytes_added >= growth.STEP_BYTES:
+                    self.unread = True
+                    break
+                self._look(path, identity, draft)
+            self._drop_vanished(listing, waiting, draft)
+            self._tell_unreadable()
+            return draft.commit()
+        except BaseException:
+            draft.abandon()
+            raise
+
+    # --- one file ------------------------------------------------------------------------------------
+
+    def _look(self, path: str, listed: Identity, draft: Draft) -> None:
+        layout = layout_of(path, self._options)
+        if layout is None:
+            self._done[path] = listed
+            return
+        extent = draft.extent
+        try:
+            with Path(path).open("rb") as stream:
+                # It may have been written to since the listing, which then says nothing about the content.
+                identity = identify(os.fstat(stream.fileno()))
+                if identity.place == listed.place:
+                    self._look_into(Look(path, identity, layout, stream, self._quiet(path, identity)), draft)
+                else:
+                    self.unread = True
+        except OSError as exc:
+            if draft.extent != extent:
+                # A part of it is in the draft, which cannot be kept without the rest.
+                with reading(path):
+                    raise
+            if isinstance(exc, FileNotFoundError):
+                self.unread = True
+            else:
+                self.unreadable[path] = why(exc)
+
+    def _look_into(self, look: Look, draft: Draft) -> None:
+        path, bad = look.path, draft.bad_count
+        old = draft.file(path)
+        try:
+            new = self._read(look, old, draft)
+        except MovingFileError:
+            new = None
+        except SourceDataError as exc:
+            self._damaged(look, exc, draft)
+            return
+        if new is None:
+            self.unread = True
+            return
+        if old is None or new.pieces != old.pieces or draft.bad_count != bad or draft.says(path):
+            draft.set_file(path, new)
+        else:
+            # No row changed. It is found out again after a crash, so it needs no position of its own.
+            self._spool.files[path] = new
+        self._finish(look, new, draft)
+
+    def _read(self, look: Look, state: FileState | None, draft: Draft) -> FileState | None:
+        """The file's new state; None while it has to be waited for."""
+        if state is not None and state.blocks and self._intact(look, state):
+            return (
+                self._growth.take(look, state, draft)
+                if not state.whole
+                else replace(state, identity=look.identity)
+            )
+        head = read_at(look.stream, 0, HEAD)
+        whole = look.layout.binary or look.layout.packed is not None or wide_encoding(head) is not None
+        whole = whole or (look.layout.format == "json" and holds_document(head))
+        whole = whole or (state is not None and state.whole)
+        if not whole and (state is None or not state.blocks):
+            return self._growth.take(look, state or FileState(look.identity), draft)
+        if not look.quiet:
+            return None
+        if not whole and state is not None and self._waits(look, state, draft):
+            return state
+        if whole:
+            return self._rewriter.whole(look, state, draft)
+        new = self._rewriter.edited(look, state or FileState(look.identity), draft)
+        return new if new.blocks else self._growth.take(look, new, draft)
+
+    def _waits(self, look: Look, state: FileState, draft: Draft) -> bool:
+        """Whether a file that became shorter has nothing for a stream, which keeps the rows.
+
+        It may be on its way to being written anew, and then the same rows must not be taken for new ones.
+        """
+        if self._table or self._once:
+            return False
+        if not self._rewriter.shortened(look, state, draft):
+            return False
+        log.warning("%s is shorter than it was; a stream keeps the rows that are gone from it", look.path)
+        self._unverified.pop(look.path, None)
+        return True
+
+    def _intact(self, look: Look, state: FileState) -> bool:
+        """Whether the file still begins with what was read of it.
+
+        A whole file is intact only as it was. The prefix of a large one that grows is compared at its ends
+        at once, and in full when the file is quiet, or every few seconds.
+        """
+        if look.identity.size < state.consumed or (state.whole and look.identity.size != state.consumed):
+            return False
+        changed = look.identity != state.identity
+        grown = look.identity.size > state.identity.size and look.identity.inode == state.identity.inode
+        due = self.passed - self._unverified.get(look.path, self.passed) >= _VERIFY_EVERY
+        thorough = not grown or look.quiet or due or state.consumed <= _VERIFIED_AT_ONCE
+        if not changed and look.path not in self._unverified:
+            return True
+        if not changed and look.path in self._compared:
+            return self._compare(look, state)
+        self._compared.pop(look.path, None)
+        if not unchanged(look.stream, state.blocks, thorough=thorough):
+            return False
+        if thorough:
+            self._unverified.pop(look.path, None)
+        else:
+            self._unverified.setdefault(look.path, self.passed)
+        return True
+
+    def _compare(self, look: Look, state: FileState) -> bool:
+        """Compare some more of a large file with what an earlier start read of it."""
+        reached = compared(look.stream, state.blocks, self._compared[look.path], _VERIFIED_STEP)
+        if reached is not None and reached < len(state.blocks):
+            self._compared[look.path] = reached
+            self.unread = True
+            return True
+        del self._compared[look.path]
+        if reached is not None:
+            del self._unverified[look.path]
+        return reached is not None
+
+    def _finish(self, look: Look, state: FileState, draft: Draft) -> None:
+        """Decide whether the file needs another look before it changes."""
+        if self._age(look.path, look.identity) < _CLOCK_GRAIN:
+            self._unverified.setdefault(look.path, self.passed)
+        elif not state.blocks:
+            self._unverified.pop(look.path, None)
+        stepped = draft.bytes_added >= growth.STEP_BYTES
+        all_taken = state.consumed >= look.identity.size or (look.quiet and not stepped)
+        if all_taken and look.path not in self._unverified:
+            self._done[look.path] = look.identity
+        elif state.consumed < look.identity.size:
+            self.unread = True
+
+    def _damaged(self, look: Look, exc: SourceDataError, draft: Draft) -> None:
+        if not look.quiet or not look.still:
+            self.unread = True
+            return
+        state = draft.file(look.path) or FileState(look.identity)
+        if state.damaged != look.identity:
+            draft.add_bad(look.path, 0, b"", exc.message)
+            draft.set_file(look.path, replace(state, damaged=look.identity))
+        self._done[look.path] = look.identity
+
+    def _quiet(self, path: str, identity: Identity) -> bool:
+        if path not in self._first_seen or self._first_seen[path][0] != identity:
+            self._first_seen[path] = identity, self.passed
+        debounce = self._options.file_debounce
+        return self._once or self._age(path, identity) >= debounce or self._waited(path) >= debounce
+
+    def _age(self, path: str, identity: Identity) -> timedelta:
+        """How long ago a file was changed; one from the future was when it was first seen."""
+        age = timedelta(microseconds=_micros(self._now) - identity.mtime_ns // 1000)
+        return age if age >= timedelta(0) else self._waited(path)
+
+    def _waited(self, path: str) -> timedelta:
+        """How long a file has been as it is, as far as was seen."""
+        return self.passed - self._first_seen[path][1]
+
+    # --- several files -------------------------------------------------------------------------------
+
+    def _follow_renames(self, listing: dict[str, Identity], draft: Draft) -> set[str]:
+        """Files that were renamed keep their rows; the names that have to wait, since that is not sure."""
+        if not self._files.several:
+            return set()
+        states = dict(self._spool.files)
+        found = find_renames(states, listing, self._options)
+        self.unreadable.update(found.unreadable)
+        for path in found.moved:
+            draft.set_file(path, None)
+            self._forget(path)
+        for path, target in found.moved.items():
+            if target in states and target not in found.moved:
+                self._let_go(target, states[target], draft)
+            draft.set_file(target, states[path])
+        return found.undecided
+
+    def _tell_unreadable(self) -> None:
+        """Of several files the others go on; one that is read once, or alone, has to be read."""
+        if self.unreadable and (self._once or not self._files.several):
+            path, reason = next(iter(self.unreadable.items()))
+            with reading(path):
+                raise OSError(reason)
+
+    def _out_of_sight(self, path: str) -> bool:
+        """Whether a file may be there, in a folder that cannot be read."""
+        return any(path == hidden or path.startswith(f"{hidden}/") for hidden in self.unreadable)
+
+    def _drop_vanished(self, listing: dict[str, Identity], waiting: set[str], draft: Draft) -> None:
+        for path in [p for p in self._vanished if p in listing]:
+            del self._vanished[path]
+        if not self._files.several:
+            return
+        for path, state in list(self._spool.files.items()):
+            if path in listing or path in waiting or draft.file(path) is None or self._out_of_sight(path):
+                continue
+            since = self._vanished.setdefault(path, self.passed)
+            if not self._once and self.passed - since < self._options.file_debounce:
+                self.unread = True
+                continue
+            self._let_go(path, state, draft)
+            draft.set_file(path, None)
+
+    def _let_go(self, path: str, state: FileState, draft: Draft) -> None:
+        """Take back the rows of a file that is gone, as far as they can be."""
+        rows = draft.rows(state.pieces)
+        if self._table:
+            draft.cut(state.pieces, [(0, rows)])
+        else:
+            log.warning("%s is gone; a stream cannot take its %d rows back", path, rows)
+        self._forget(path)
+
+    def _forget(self, path: str) -> None:
+        for memory in (self._vanished, self._done, self._unverified, self._compared, self._first_seen):
+            memory.pop(path, None)
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -1,0 +1,221 @@
+"""Ranges of Kafka offsets as Spark frames, read by Spark's own connector as a batch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from velostream.connectors.kafka.client.settings import java_settings
+from velostream.connectors.kafka.read.decoder import NO_VALUE
+from velostream.formats.columns.dataframes import BAD, BAD_ROW, RECORD
+from velostream.formats.columns.types import spark_name
+from velostream.model.changes import TOMBSTONE
+from velostream.sql.types import literal, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from velostream.connectors.kafka.client.cluster import Part
+    from velostream.connectors.kafka.options import KafkaOptions
+    from velostream.connectors.kafka.read.decoder import MessageDecoder
+
+RAW, RAW_KEY = "__raw", "__raw_key"
+"""Columns of `bad_records` and `raw_records`: the value and the key as they are."""
+SYSTEM = {
+    "_timestamp": "timestamp",
+    "_partition": "CAST(partition AS STRING)",
+    "_offset": "offset",
+    "_topic": "topic",
+    "_key": (
+        "CASE WHEN is_valid_utf8(key) AND NOT startswith(CAST(key AS STRING), '\\\\x') "
+        "THEN CAST(key AS STRING) ELSE concat('\\\\x', lower(hex(key))) END"
+    ),
+    "_headers": "coalesce(headers, array())",
+    TOMBSTONE: "value IS NULL",
+    "_position": (
+        "concat(lpad(CAST(offset AS STRING), 19, '0'), "
+        "lpad(CAST(greatest(unix_micros(timestamp), 0) AS STRING), 19, '0'), "
+        "topic, '/', CAST(partition AS STRING))"
+    ),
+}
+"""SQL of the system columns. A key that is no text is shown as PostgreSQL shows bytes."""
+OFFSET_WIDTH = 19
+_SYSTEM_TYPES = {
+    "_timestamp": "TIMESTAMP",
+    "_offset": "BIGINT",
+    "_headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    TOMBSTONE: "BOOLEAN",
+}
+_READING = {
+    # A broker that has gone is found out in seconds rather than minutes; reading is then tried again.
+    "kafka.default.api.timeout.ms": "15000",
+    "kafka.request.timeout.ms": "10000",
+    "kafkaConsumer.pollTimeoutMs": "15000",
+    "kafka.fetch.max.wait.ms": "10",
+    # After each handful of records Spark asks the broker twice which offsets there are: after every 500, as
+    # Kafka comes, reading from one partition takes a fifth longer.
+    "kafka.max.poll.records": "10000",
+}
+_FEW_ROWS = 20_000
+"""Fewer than this are not worth more tasks than there are partitions."""
+_HANDFUL = 5000
+"""Fewer than this are read by one task for several partitions: groups then need no shuffle, which is slow."""
+_READ_IN_TURN = 4
+_MOST_EXAMPLES = 1000
+_NOTHING = "__nothing"
+
+
+@dataclass(frozen=True)
+class KafkaFrames:
+    """Builds frames over the topics of one source."""
+
+    spark: SparkSession
+    options: KafkaOptions
+    decoder: MessageDecoder
+    upsert: bool
+    """Whether a record without a value says that its key is gone; otherwise it is a bad record."""
+    tasks: int | None = None
+    """By how many tasks a range is read, if that is said."""
+    splits: bool = True
+    """Whether several tasks may read one partition."""
+    reader: str | None = None
+    """Under which name Spark keeps its consumers from one batch to the next; nobody else may use it."""
+
+    def rows(
+        self,
+        ranges: Mapping[Part, tuple[int, int]],
+        fields: Sequence[pa.Field],
+        system: Sequence[str],
+        *,
+        careful: bool,
+        known: pa.Schema | None = None,
+    ) -> DataFrame:
+        """The records of ranges of offsets, decoded: `fields` and `system` columns.
+
+        With `known`, a JSON record with another field than these is an error, when not careful.
+        """
+        records = self._records(ranges, system)
+        if records is None:
+            return self._nothing(fields, system, careful)
+        if careful:
+            return self._with_care(records, fields, system)
+        if known is not None:
+            records = records.where(_unless(self.decoder.new_fields(known), "a record has a new field"))
+        if self._needs_value:
+            records = records.where(_unless(f"{RECORD} IS NULL", NO_VALUE))
+        return self.decoder.frame(records, fields, system, careful=False)
+
+    def endless(
+        self, starts: Mapping[Part, int], fields: Sequence[pa.Field], system: Sequence[str]
+    ) -> DataFrame:
+        """All records from these offsets on, as a frame that does not end, with `_bad`.
+
+        New partitions of the topics are read from their beginning. What the brokers deleted before it was
+        read is passed over: a look at the same offsets from outside tells of it.
+        """
+        reader = self.spark.readStream.format("kafka").options(**self._settings(system))
+        reader = reader.option("subscribe", ",".join(sorted({part.topic for part in starts})))
+        reader = reader.option("startingOffsets", json.dumps(_by_topic(starts)))
+        frame = reader.option("failOnDataLoss", "false").load()
+        return self._with_care(self._as_records(frame, system), fields, system)
+
+    def bad_records(
+        self, ranges: Mapping[Part, tuple[int, int]], fields: Sequence[pa.Field]
+    ) -> pa.Table | None:
+        """The records that cannot be decoded: `__raw`, `__raw_key`, and where they are."""
+        where = ("_topic", "_partition", "_offset", "_timestamp", "_position")
+        records = self._records(ranges, where, RAW_KEY)
+        if records is None:
+            return None
+        found = self._with_care(records.selectExpr("*", f"{RECORD} AS {RAW}"), fields, (*where, RAW, RAW_KEY))
+        return found.where(f"{BAD} IS NOT NULL").select(*where, RAW, RAW_KEY).toArrow()
+
+    def raw_records(self, ranges: Mapping[Part, tuple[int, int]]) -> DataFrame | None:
+        """The records of ranges as they are: `__raw`, `__raw_key`, `_timestamp`, `_position`."""
+        records = self._records(ranges, ("_timestamp", "_position"), RAW_KEY)
+        return None if records is None else records.withColumnRenamed(RECORD, RAW)
+
+    def with_new_fields(self, ranges: Mapping[Part, tuple[int, int]], known: pa.Schema) -> pa.Table | None:
+        """Some of the JSON records that have other fields than these: `__raw` and `__raw_key`."""
+        records = self._records(ranges, (), RAW_KEY)
+        if records is None:
+            return None
+        some = records.where(self.decoder.new_fields(known)).limit(_MOST_EXAMPLES)
+        return some.withColumnRenamed(RECORD, RAW).select(RAW, RAW_KEY).toArrow()
+
+    @property
+    def _needs_value(self) -> bool:
+        """Whether a record without a value is bad: it is one more row, and nothing says what it holds."""
+        return not self.upsert and self.options.format != "raw"
+
+    def _with_care(self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str]) -> DataFrame:
+        if not self._needs_value:
+            return self.decoder.frame(records, fields, passed, careful=True)
+        marked = records.selectExpr("*", f"{RECORD} IS NULL AS {_NOTHING}")
+        frame = self.decoder.frame(marked, fields, (*passed, _NOTHING), careful=True)
+        bad = f"CASE WHEN {_NOTHING} THEN {literal(NO_VALUE)} ELSE {BAD} END AS {BAD}"
+        others = [quote(name) for name in frame.columns if name not in (BAD, _NOTHING)]
+        return frame.selectExpr(*others, bad)
+
+    def _records(
+        self, ranges: Mapping[Part, tuple[int, int]], system: Sequence[str], key: str | None = None
+    ) -> DataFrame | None:
+        """The records of ranges, undecoded; their keys as a column `key`, if it is asked for."""
+        wanted = {part: bounds for part, bounds in ranges.items() if bounds[0] < bounds[1]}
+        if not wanted:
+            return None
+        reader = self.spark.read.format("kafka").options(**self._settings(system)).options(**_READING)
+        reader = reader.option("assign", json.dumps(_by_topic({p: [p.number] for p in wanted}, lists=True)))
+        for number, name in enumerate(("startingOffsets", "endingOffsets")):
+            ends = {part: bounds[number] for part, bounds in wanted.items()}
+            reader = reader.option(name, json.dumps(_by_topic(ends)))
+        if self.reader is not None:
+            reader = reader.option("kafka.group.id", self.reader)
+        rows = sum(last - first for first, last in wanted.values())
+        tasks = self.tasks or (self.spark.sparkContext.defaultParallelism if rows > _FEW_ROWS else 1)
+        if self.splits and tasks > len(wanted):
+            reader = reader.option("minPartitions", tasks)
+        frame = reader.load()
+        if self.tasks is None and self.splits and rows < _HANDFUL:
+            frame = frame.coalesce(-(-len(wanted) // _READ_IN_TURN))
+        elif self.tasks is not None and self.tasks < len(wanted):
+            frame = frame.coalesce(self.tasks)
+        return self._as_records(frame, system, key)
+
+    def _settings(self, system: Sequence[str]) -> dict[str, str]:
+        headers = {"includeHeaders": "true"} if "_headers" in system else {}
+        isolation = {"kafka.isolation.level": self.options.isolation_level}
+        return {**java_settings(self.options), **isolation, **headers}
+
+    def _as_records(self, frame: DataFrame, system: Sequence[str], key: str | None = None) -> DataFrame:
+        keys = [f"key AS {key}"] if key is not None else []
+        return frame.selectExpr(
+            f"value AS {RECORD}",
+            *self.decoder.carried,
+            *keys,
+            *(f"{SYSTEM[name]} AS {name}" for name in system),
+        )
+
+    def _nothing(self, fields: Sequence[pa.Field], system: Sequence[str], careful: bool) -> DataFrame:
+        ddl = [f"{quote(f.name)} {spark_name(f.type)}" for f in fields]
+        ddl += [f"{name} {_SYSTEM_TYPES.get(name, 'STRING')}" for name in system]
+        ddl += [f"{BAD} STRING"] if careful else []
+        return self.spark.createDataFrame([], ", ".join(ddl))
+
+
+def _unless(condition: str, why: str) -> str:
+    """A condition that always holds, or fails."""
+    refused = f"CAST(raise_error({literal(f'{BAD_ROW}: {why}')}) AS BOOLEAN)"
+    return f"CASE WHEN {condition} THEN {refused} ELSE true END"
+
+
+def _by_topic(values: Mapping[Part, object], *, lists: bool = False) -> dict[str, object]:
+    """As Spark's options want it: topic to partition to offset, or topic to a list of partitions."""
+    found: dict[str, dict[str, object]] = {}
+    for part, value in values.items():
+        found.setdefault(part.topic, {})[str(part.number)] = value
+    return {t: sorted(map(int, parts)) for t, parts in found.items()} if lists else dict(found)

@@ -1,0 +1,1 @@
+"""Tools around the product: the development broker, the doctor, the demo, the warm-up of Java."""

@@ -1,0 +1,1 @@
+"""Rows that cannot be used: found, kept as dead letters, replayed."""

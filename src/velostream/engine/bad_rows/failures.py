@@ -1,0 +1,27 @@
+"""What goes wrong in a step, told by whoever knows most of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from velostream.engine.inputs.spreading import strategy_failed
+from velostream.spark.failures import error_text, translate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from velostream.connectors.base import Source
+    from velostream.errors import VelostreamError
+
+
+def explained(exc: BaseException, sources: Iterable[Source]) -> VelostreamError:
+    """Our error for what failed while these sources were read: a source may know more than Spark says."""
+    said = error_text(exc)
+    failed = strategy_failed(said)
+    if failed is not None:
+        return failed
+    for source in sources:
+        found = source.explained(said)
+        if found is not None:
+            return found
+    return translate(exc)

@@ -1,0 +1,1 @@
+"""REPLAY DEAD LETTERS, as a step of a job."""

@@ -1,0 +1,59 @@
+"""Making and opening tables in Delta Lake, for the store."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from velostream.connectors.sealed import sync_folder
+from velostream.engine.delta import maintenance
+from velostream.engine.delta.log import DeltaLog
+from velostream.engine.delta.reading import ROWS
+from velostream.engine.delta.table import DeltaTable, refuse_types
+from velostream.model.storage import storing
+from velostream.serving.durable import description
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from pathlib import Path
+
+    from velostream.model.tables import TableSpec
+    from velostream.serving.durable.verification import TableReport
+    from velostream.serving.sql.questions import Questions
+    from velostream.spark.delta import DeltaEngine
+
+
+@dataclass(frozen=True)
+class DeltaStorage:
+    """Tables with `"table.storage" = "delta"`."""
+
+    delta: DeltaEngine
+    questions: Questions
+    clock: Callable[[], datetime]
+
+    def create(self, folder: Path, spec: TableSpec) -> None:
+        """Make the folder of a new, empty table; Delta's own files come with the first rows."""
+        refuse_types(spec.schema, spec.name)
+        # What keeps Delta from being used, a missing download say, is told now and not with the first rows.
+        self.delta.session()
+        aside = folder.with_name(f".new-{folder.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        with storing(folder):
+            try:
+                aside.mkdir(mode=0o700)
+                description.write_spec(aside, spec)
+                aside.rename(folder)
+            except BaseException:
+                shutil.rmtree(aside, ignore_errors=True)
+                raise
+            sync_folder(folder.parent)
+
+    def open(self, folder: Path, *, read_only: bool) -> DeltaTable:
+        """The table as its files leave it; Spark is not needed yet."""
+        return DeltaTable(folder, self.questions, self.delta, read_only=read_only, clock=self.clock)
+
+    def verify(self, folder: Path) -> TableReport:
+        """Check the files of a table, which need not be fit to open."""
+        return maintenance.verify(folder.name, folder, DeltaLog(folder / ROWS))

@@ -1,0 +1,137 @@
+"""One version of a Delta table: its rows stay in files, and Spark looks at them."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.model.nested_keys import grouped
+from velostream.model.tables import SHOWN
+from velostream.serving.table.version import TableVersion
+from velostream.spark import delta
+from velostream.spark.dataframes import arrow_frame, brought, checked_cast, empty_frame
+from velostream.spark.delta import ROW
+from velostream.spark.failures import translated
+from velostream.sql.types import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from velostream.engine.delta.state import State
+    from velostream.model.tables import TableSpec
+    from velostream.spark.delta import DeltaEngine
+
+
+class DeltaVersion(TableVersion):
+    """All rows of a table as one commit left them, for as long as its files are kept.
+
+    What a version in memory has of rows and indexes is not there at all, so that nothing can mistake it for
+    an empty table.
+    """
+
+    def __init__(self, spec: TableSpec, state: State, path: Path, delta: DeltaEngine) -> None:
+        self.spec = spec
+        self.number = state.number
+        self.commit = state.commit
+        self.state = state
+        self._path = path
+        self._delta = delta
+        self.answers = {}
+        self.lists = {}
+
+    def __len__(self) -> int:
+        return self.state.rows
+
+    # --- frames -----------------------------------------------------------------------------------------
+
+    def all_rows(self, spark: SparkSession) -> DataFrame:
+        """All rows with all columns, hidden ones and the row's number included; in a session with Delta."""
+        if self.state.physical is None:
+            return empty_frame(spark, self.spec.schema.append(pa.field(ROW, pa.int64())))
+        return delta.read(spark, self._path, self.state.physical)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """What readers see."""
+        return self.shown(self.all_rows(spark)).select(*map(quote, self.spec.visible))
+
+    def shown(self, frame: DataFrame) -> DataFrame:
+        """Without rows that HAVING keeps from readers."""
+        return frame.where(SHOWN) if SHOWN in self.spec.schema.names else frame
+
+    def matching(
+        self, spark: SparkSession, columns: Sequence[str], keys: pa.Table, *, nulls_meet: bool
+    ) -> DataFrame:
+        """The stored rows whose columns are one of the keys, by position; NaN equals NaN."""
+        from pyspark.sql import functions
+
+        names = [f"__k{number}" for number in range(len(columns))]
+        keys = keys.rename_columns(names)
+        if not nulls_meet:
+            keys = keys.drop_null()
+        frame = self.all_rows(spark)
+        for column, key in zip(columns, keys.columns, strict=True):
+            bounds = _bounds(frame[quote(column)], key)
+            if bounds is not None:
+                frame = frame.where(bounds)
+        wanted = arrow_frame(spark, grouped(keys, names))
+        same = [frame[quote(c)].eqNullSafe(wanted[n]) for c, n in zip(columns, names, strict=True)]
+        on = reduce(lambda one, other: one & other, same)
+        return frame.join(functions.broadcast(wanted), on, "left_semi")
+
+    # --- rows brought here --------------------------------------------------------------------------------
+
+    def here(self, frame: DataFrame) -> pa.Table:
+        """The rows of a frame of stored rows, in the order of writing, without their numbers."""
+        return self.numbered(frame)[0]
+
+    def numbered(self, frame: DataFrame) -> tuple[pa.Table, pa.ChunkedArray]:
+        """The same, and the numbers. They are few: sorting them here costs less than a sort in Spark."""
+        with translated():
+            rows = brought(frame).sort_by(ROW)
+        return checked_cast(rows, self.spec.schema), rows.column(ROW)
+
+    def snapshot(self) -> pa.Table:
+        """The rows that readers see, all of them: ask for a part of a large table instead."""
+        return self._visible(self.shown(self.all_rows(self._delta.session())))
+
+    def slice(self, offset: int, limit: int) -> pa.Table:
+        """Up to `limit` rows after the first `offset`."""
+        frame = self.shown(self.all_rows(self._delta.session())).orderBy(ROW)
+        return self._visible(frame.offset(offset).limit(limit))
+
+    def physical(self) -> pa.Table:
+        """All rows with all columns."""
+        return self.here(self.all_rows(self._delta.session()))
+
+    def fetch_where(self, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+        """The rows that readers see whose columns equal a row of `keys`; null equals nothing."""
+        return self.where(columns, keys, nulls_meet=False)
+
+    def where(self, columns: Sequence[str], keys: pa.Table, *, nulls_meet: bool) -> pa.Table:
+        """The same, null equal to null if so wished."""
+        session = self._delta.session()
+        return self._visible(self.shown(self.matching(session, columns, keys, nulls_meet=nulls_meet)))
+
+    def physical_where(self, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+        """As `fetch_where`, with hidden rows and all columns."""
+        return self.here(self.matching(self._delta.session(), columns, keys, nulls_meet=False))
+
+    def _visible(self, frame: DataFrame) -> pa.Table:
+        return self.here(frame).select(list(self.spec.visible))
+
+
+def _bounds(column: Column, keys: pa.ChunkedArray) -> Column | None:
+    """A condition that lets Delta pass over files by their statistics; None where there is none to be had."""
+    kind = keys.type
+    if keys.null_count or not len(keys):
+        return None
+    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind)):
+        return None
+    ends: Any = pc.min_max(keys)
+    return column.between(ends["min"].as_py(), ends["max"].as_py())

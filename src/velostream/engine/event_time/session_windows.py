@@ -1,0 +1,129 @@
+"""Session windows across batches: sessions of a batch join those that are stored when they touch.
+
+Spark makes the sessions of a batch. A stored session that one of them overlaps becomes part of it, and may
+make it overlap the next: rows are in order of their starts, and a session ends where the next one starts
+after all that came before it have ended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.engine.rows.groups import distinct_keys, micros_of
+from velostream.engine.rows.multisets import by_nulls, codes
+from velostream.plan.groups import merge as merging
+
+if TYPE_CHECKING:
+    from velostream.model.windows import Windowing
+    from velostream.plan.plans import GroupsPlan
+    from velostream.serving.table.table import Table
+
+
+def joined_sessions(
+    plan: GroupsPlan, windowing: Windowing, table: Table, batch: pa.Table, closed: int | None
+) -> tuple[pa.Table, pa.Table]:
+    """The sessions that the batch makes or continues, and the keys of stored ones that became part of them.
+
+    Stored sessions that had ended at `closed`, if that is given, are over.
+    """
+    stored = _open_sessions(plan, windowing, table, batch, closed)
+    both = pa.concat_tables([stored, batch.select(stored.schema.names).cast(stored.schema)])
+    if both.num_rows == 0:
+        return batch, stored.select(plan.keys)
+    from_batch = np.arange(both.num_rows) >= stored.num_rows
+    order, session = _sessions(plan, windowing, both)
+    ordered, new = both.take(pa.array(order)), from_batch[order]
+    touched = np.zeros(session[-1] + 1, bool)
+    touched[session[new]] = True
+    kept = pa.array(touched[session])
+    rows, numbers = ordered.filter(kept), session[touched[session]]
+    made = merging.combine(plan, rows, numbers)
+    begins = np.flatnonzero(np.diff(numbers, prepend=-1))
+    for name, outermost in ((windowing.start, np.minimum), (windowing.end, np.maximum)):
+        bound = (
+            pa.array(outermost.reduceat(micros_of(rows.column(name)).to_numpy(), begins))
+            if len(begins)
+            else pa.array([])
+        )
+        kind = rows.schema.field(name).type
+        made = made.set_column(made.schema.get_field_index(name), name, bound.cast(pa.int64()).cast(kind))
+    replaced = ordered.filter(pa.array(touched[session] & ~new)).select(plan.keys)
+    return made, replaced
+
+
+def continued(
+    plan: GroupsPlan, windowing: Windowing, table: Table, batch: pa.Table, closed: int | None
+) -> pa.Array:
+    """Whether each session of a batch belongs to one that, with all that is in it, has not closed."""
+    stored = _open_sessions(plan, windowing, table, batch, closed)
+    both = pa.concat_tables([stored, batch.select(stored.schema.names).cast(stored.schema)])
+    order, session = _sessions(plan, windowing, both)
+    ends = micros_of(both.column(windowing.end)).to_numpy()[order]
+    last = np.full(int(session[-1]) + 1 if len(session) else 0, np.iinfo(np.int64).min)
+    np.maximum.at(last, session, ends)
+    alive = np.empty(both.num_rows, bool)
+    alive[order] = last[session] + windowing.grace > (closed if closed is not None else -(2**62))
+    return pa.array(alive[stored.num_rows :])
+
+
+def _open_sessions(
+    plan: GroupsPlan, windowing: Windowing, table: Table, batch: pa.Table, closed: int | None
+) -> pa.Table:
+    """Stored sessions of the groups in the batch that are not over, as accumulators."""
+    names = [*plan.keys, *(name for name, _ in merging.accumulator_columns(plan))]
+    groups = tuple(name for name in plan.keys if name not in (windowing.start, windowing.end))
+    rows = stored_groups(table, batch.select(groups)).select(names)
+    if closed is None:
+        return rows
+    return rows.filter(pc.greater(micros_of(rows.column(windowing.end)), closed - windowing.grace))
+
+
+def stored_groups(table: Table, keys: pa.Table) -> pa.Table:
+    """What is stored of these groups, all sessions of each; null equals null."""
+    version = table.version_object
+    if not keys.num_columns:
+        return version.physical()
+    found = [version.spec.schema.empty_table()]
+    for some in by_nulls(distinct_keys(keys)):
+        absent = [name for name in some.schema.names if some.column(name).null_count]
+        known = [name for name in some.schema.names if name not in absent]
+        rows = version.physical_where(known, some.select(known)) if known else version.physical()
+        for name in absent:
+            rows = rows.filter(pc.is_null(rows.column(name)))
+        found.append(rows)
+    return pa.concat_tables(found)
+
+
+def _sessions(plan: GroupsPlan, windowing: Windowing, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """An order of the rows by group and start, and the number of the session that each then belongs to."""
+    groups = [name for name in plan.keys if name not in (windowing.start, windowing.end)]
+    numbers: dict[object, int] = {}
+    group = np.fromiter(
+        (
+            numbers.setdefault(code, len(numbers))
+            for code in (codes(rows, groups) if groups else [0] * rows.num_rows)
+        ),
+        np.int64,
+        count=rows.num_rows,
+    )
+    starts, ends = (
+        micros_of(rows.column(windowing.start)).to_numpy(),
+        micros_of(rows.column(windowing.end)).to_numpy(),
+    )
+    order = np.lexsort((starts, group))
+    group, starts, ends = group[order], starts[order], ends[order]
+    if not len(order):
+        return order, order
+    furthest, reach, last = np.empty(len(ends), np.int64), 0, -1
+    for number, (which, end) in enumerate(zip(group.tolist(), ends.tolist(), strict=True)):
+        reach = end if which != last else max(reach, end)
+        last = which
+        furthest[number] = reach
+    first = np.ones(len(order), bool)
+    # As in Spark, a row exactly one gap after the last still belongs to the session.
+    first[1:] = (group[1:] != group[:-1]) | (starts[1:] > furthest[:-1])
+    return order, np.cumsum(first) - 1

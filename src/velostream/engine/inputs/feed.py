@@ -1,0 +1,183 @@
+"""What a pipeline reads: the rows of a derived relation, asked for like those of an input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.engine.bad_rows.leave_out import Tolerance, apart, contents, key_of, key_texts, letter
+from velostream.engine.inputs.derived import Evaluation, Restriction
+from velostream.engine.inputs.inputs import Halves, without
+from velostream.plan.derived.nodes import Each, Keyed, Node, walk
+from velostream.plan.planner import POSITION
+from velostream.spark.dataframes import arrow_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from velostream.engine.inputs.inputs import Inputs
+    from velostream.model.changes import BadRow, SourceOffsets
+
+MANY_ROWS = 1000
+"""Changes of fewer rows than this are always followed by key."""
+MOST_ROWS = 200_000
+"""More changes than this of a table that is not in memory are not brought here."""
+MOST_SHARE = 3
+"""When more than one row in this many changed, the whole query is cheaper than looking keys up."""
+FEW_ROWS = 1000
+"""Over inputs of up to this many rows, one run of the whole query beats the several that follow keys."""
+
+
+class DerivedFeed:
+    """The rows of a derived relation between positions of a job's inputs."""
+
+    def __init__(self, spark: SparkSession, inputs: Inputs, node: Node) -> None:
+        self._spark = spark
+        self._inputs = inputs
+        self._node = node
+        self.excluded: dict[str, set[str]] = {}
+        """Rows that cannot be computed, by their contents: they are left out of every frame."""
+        self._evaluation: Evaluation | None = None
+        self._tolerance: Tolerance | None = None
+        self._rows_read = 0
+        self._misses = 0
+
+    @property
+    def descriptions(self) -> Mapping[str, str]:
+        """What messages call the relation."""
+        return {self._node.view: ", ".join(item.description for item in self._inputs.all.values())}
+
+    def begin(self, start: SourceOffsets | None, end: SourceOffsets) -> None:
+        """Look at a new range."""
+        self._settle()
+        self._evaluation = Evaluation(self._spark, self._inputs, start, end, self._tolerance)
+
+    def _settle(self) -> None:
+        if self._evaluation is not None:
+            self._rows_read += self._evaluation.rows_read
+            self._evaluation = None
+
+    def take_figures(self) -> tuple[int, int]:
+        """Rows taken out of tables and logs since the last call, and rows of a stream that matched none."""
+        self._settle()
+        figures = self._rows_read, self._misses
+        self._rows_read = self._misses = 0
+        return figures
+
+    def cheaper_whole(self, start: SourceOffsets | None, end: SourceOffsets, held: int) -> bool:
+        """Whether computing everything is cheaper than following keys: there is little, or most is new.
+
+        `held` are the rows of the result, which are compared when everything is computed.
+        """
+        if start is None:
+            return False
+        if self._inputs.far_too_many(start, end, MOST_ROWS):
+            return True
+        size = self._inputs.size({key: end[key] for key in self._inputs.all})
+        if max(size, held) <= FEW_ROWS:
+            return True
+        self.begin(start, end)
+        assert self._evaluation is not None
+        changed = self._evaluation.changes(self._node)
+        return changed > MANY_ROWS and changed * MOST_SHARE > size
+
+    def changes(
+        self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool
+    ) -> dict[str, Halves]:
+        """Rows that came and went. Not `careful`: rows may be in both halves."""
+        if start is None:
+            return {key: Halves(frame, None) for key, frame in self.snapshot(end, extra).items()}
+        self.begin(start, end)
+        assert self._evaluation is not None
+        if careful:
+            delta = self._evaluation.delta(self._node)
+            came, went = arrow_frame(self._spark, delta.came), arrow_frame(self._spark, delta.went)
+        else:
+            came, went = self._evaluation.halves(self._node)
+        return {self._node.view: Halves(self._usable(came, extra), self._usable(went, extra))}
+
+    def snapshot(
+        self, end: SourceOffsets, extra: tuple[str, ...] = (), *, careful: bool = False
+    ) -> dict[str, DataFrame]:
+        """All rows as of `end`."""
+        self.begin(None, end)
+        assert self._evaluation is not None
+        return {self._node.view: self._usable(self._evaluation.frame(self._node, "after", None), extra)}
+
+    def restricted(
+        self,
+        end: SourceOffsets,
+        columns: tuple[str, ...],
+        keys: pa.Table,
+        extra: tuple[str, ...] = (),
+        *,
+        careful: bool,
+    ) -> dict[str, DataFrame]:
+        """Rows as of `end` whose columns are among the keys."""
+        only = Restriction(columns, keys) if columns else None
+        evaluation = self._evaluation or Evaluation(self._spark, self._inputs, None, end, self._tolerance)
+        self._evaluation = evaluation
+        return {self._node.view: self._usable(evaluation.frame(self._node, "after", only), extra)}
+
+    def register(self, frames: Mapping[str, DataFrame]) -> None:
+        """Make frames visible to SQL."""
+        self._inputs.register(frames)
+
+    def forget_excluded(self) -> None:
+        """The same contents may be computed another time: they are tried again."""
+        self.excluded.clear()
+        self._tolerance = None
+        self._settle()
+
+    def computing_errors(self, start: SourceOffsets | None, end: SourceOffsets) -> list[BadRow]:
+        """Rows that came and that a step within the query cannot compute; from now on they are left out."""
+        self._tolerance = Tolerance(self._spark, self.descriptions[self._node.view])
+        self.changes(start, end, (), careful=True)
+        evaluation, found = self._evaluation, self._tolerance.found
+        assert evaluation is not None
+        bad: list[BadRow] = []
+        for node in walk(self._node):
+            if isinstance(node, Each) and node.child.view in found:
+                here = found[node.child.view]
+                came = self._came(evaluation, node.child, start)
+                culprits = (here.before | here.after).items()
+                bad += [culprit.row for at, culprit in culprits if came is None or at in came]
+            if isinstance(node, Keyed) and any(side.node.view in found for side in node.sides):
+                touched = self._touched(evaluation, node, start)
+                for side in node.sides:
+                    here = found[side.node.view]
+                    new = {at: c for at, c in here.after.items() if at not in here.before}
+                    bad += [letter(c) for at, c in new.items() if touched is None or key_of(at) in touched]
+        return bad
+
+    def _touched(self, evaluation: Evaluation, node: Keyed, start: SourceOffsets | None) -> set[str] | None:
+        """The keys of rows of a node that came or went; None when all did."""
+        if start is None:
+            return None
+        found: set[str] = set()
+        for side in node.sides:
+            delta = evaluation.delta(side.node)
+            rows = arrow_frame(self._spark, pa.concat_tables([delta.came, delta.went]))
+            found |= set(rows.selectExpr(f"{key_texts(side)} AS key").toArrow().column("key").to_pylist())
+        return found
+
+    def _came(self, evaluation: Evaluation, node: Node, start: SourceOffsets | None) -> set[str] | None:
+        """The contents of the rows of a node that came; None when all did."""
+        if start is None:
+            return None
+        rows = arrow_frame(self._spark, evaluation.delta(node).came)
+        return set(rows.selectExpr(contents()).toArrow().column(POSITION).to_pylist())
+
+    def _usable(self, frame: DataFrame, extra: tuple[str, ...]) -> DataFrame:
+        excluded = self.excluded.get(self._node.view)
+        if not excluded and POSITION not in extra:
+            return frame
+        frame = apart(frame)
+        own = POSITION in frame.columns
+        placed = frame if own else frame.selectExpr("*", contents())
+        if excluded:
+            placed = without(placed, excluded)
+        return placed if own or POSITION in extra else placed.drop(POSITION)

@@ -1,0 +1,449 @@
+"""A job's inputs as Spark views: what changed between two positions, or all there is at one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.engine.delta.source import DeltaTableSource
+from velostream.engine.event_time.observed import Seen
+from velostream.engine.inputs.tables import TableSource
+from velostream.engine.step import ColumnsWidenedError
+from velostream.errors import TypeMismatchError, UnsupportedError
+from velostream.formats.columns.dataframes import rows_at
+from velostream.model.changes import TOMBSTONE, WEIGHT, BadRow, Offset, SourceOffsets
+from velostream.model.windows import EventTime
+from velostream.plan.planner import POSITION
+from velostream.plan.time.event_time import ENTERED, EVENT_TIME, event_time_sql
+from velostream.spark.dataframes import arrow_frame
+from velostream.sql.types import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from velostream.connectors.base import Source
+    from velostream.plan.time.timing import Timing
+
+_MOST_EXCLUDED = 10_000
+BAD = "_bad"
+"""Column in which a native reader marks rows that it could not decode."""
+
+
+SYSTEM_TYPES = {
+    "_timestamp": pa.timestamp("us", tz="UTC"),
+    "_event_time": pa.timestamp("us", tz="UTC"),
+    "_partition": pa.string(),
+    "_offset": pa.int64(),
+    "_position": pa.string(),
+    "_key": pa.string(),
+    "_topic": pa.string(),
+    "_headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    TOMBSTONE: pa.bool_(),
+}
+"""System columns of sources; which of them a source has, the binder knows."""
+
+
+@dataclass
+class Input:
+    """One source of a job and the columns that the statement uses of it (None: all)."""
+
+    id: str
+    source: Source
+    schema: pa.Schema
+    columns: frozenset[str] | None
+    description: str
+    kind: str
+    """The connector's name, or "table"."""
+    spread: Callable[[DataFrame], DataFrame] | None = None
+    """Puts the rows of a frame into other partitions."""
+    time: EventTime = field(default_factory=EventTime)
+    """Where rows have their event time."""
+    watched: bool = False
+    """Whether the latest event time of each partition is kept an eye on."""
+
+    def wanted(self, extra: tuple[str, ...] = ()) -> list[str] | None:
+        """Columns to ask the source for, in the source's order, system columns last."""
+        if self.columns is None and not extra:
+            return None
+        used = set(self.schema.names) if self.columns is None else self.columns
+        folded = {name.casefold() for name in used}
+        plain = [name for name in self.schema.names if name.casefold() in folded]
+        system = [name for name in sorted(used) if name not in plain and name.startswith("_")]
+        if not plain and not system:
+            plain = self.schema.names[:1]
+        return [*plain, *system, *(name for name in extra if name not in system)]
+
+    def empty(self) -> pa.Table:
+        """No rows, with the system columns that a query may name of a source."""
+        if isinstance(self.source, TableSource):
+            return self.schema.empty_table()
+        system = [pa.field(n, kind) for n, kind in SYSTEM_TYPES.items() if n not in self.schema.names]
+        return pa.schema([*self.schema, *system]).empty_table()
+
+    def beneath(self, columns: list[str] | None) -> list[str] | None:
+        """What the source is asked for where `columns` are wanted: it does not know the event time."""
+        if columns is None or EVENT_TIME not in columns:
+            return columns
+        needed = [self._time_column, *(self.source.partition_columns if self.watched else ())]
+        asked = [name for name in columns if name != EVENT_TIME]
+        return [*asked, *(name for name in needed if name not in asked)]
+
+    @property
+    def _time_column(self) -> str:
+        if self.time.column is None:
+            return ENTERED
+        first = self.time.column.split(".")[0].casefold()
+        return next((name for name in self.schema.names if name.casefold() == first), first)
+
+
+@dataclass
+class Halves:
+    """Rows that came and rows that went, as frames; `minus` None when nothing went."""
+
+    plus: DataFrame
+    minus: DataFrame | None
+
+
+class Inputs:
+    """All inputs of one job."""
+
+    def __init__(self, spark: SparkSession, inputs: Mapping[str, Input]) -> None:
+        self._spark = spark
+        self.all = dict(inputs)
+        for item in inputs.values():
+            item.source.session = spark
+        self.excluded: dict[str, set[str]] = {}
+        """Positions of rows that cannot be computed: they are left out of every frame from now on."""
+        self.again: Mapping[str, frozenset[str]] | None = None
+        """While letters are replayed: the records of each input that stand for what came."""
+        self.seen = Seen()
+        """How far the event times of watched inputs have come."""
+
+    @property
+    def only(self) -> Input:
+        """The one input of a job that has one."""
+        return next(iter(self.all.values()))
+
+    def changes(
+        self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool
+    ) -> dict[str, Halves]:
+        """What each input gained and lost after `start` up to `end`."""
+        return {
+            key: self._halves(item, _of(start, key), end[key], item.wanted(extra), careful)
+            for key, item in self.all.items()
+        }
+
+    def snapshot(
+        self, end: SourceOffsets, extra: tuple[str, ...] = (), *, careful: bool = False
+    ) -> dict[str, DataFrame]:
+        """All rows of each input as of `end`."""
+        return {
+            key: self._halves(item, None, end[key], item.wanted(extra), careful).plus
+            for key, item in self.all.items()
+        }
+
+    def restricted(
+        self,
+        end: SourceOffsets,
+        columns: tuple[str, ...],
+        keys: pa.Table,
+        extra: tuple[str, ...] = (),
+        *,
+        careful: bool,
+    ) -> dict[str, DataFrame]:
+        """Rows as of `end`, at least those whose columns are among the keys: a table is looked up."""
+        item = next(iter(self.all.values()))
+        known = set(columns) <= set(item.schema.names) and bool(columns)
+        if len(self.all) > 1 or not known or not isinstance(item.source, TableSource) or self.excluded:
+            return self.snapshot(end, extra, careful=careful)
+        rows = self.arrow_where(item.id, end[item.id], columns, keys)
+        wanted = [name for name in item.wanted(extra) or item.schema.names if name in rows.schema.names]
+        positioned = POSITION in extra and POSITION not in wanted
+        return {item.id: self._arrow_frame(rows.select(wanted), positioned)}
+
+    @property
+    def descriptions(self) -> Mapping[str, str]:
+        """What messages call each input."""
+        return {key: item.description for key, item in self.all.items()}
+
+    def stream_halves(
+        self,
+        key: str,
+        start: SourceOffsets | None,
+        end: SourceOffsets,
+        extra: tuple[str, ...],
+        *,
+        careful: bool,
+    ) -> Halves:
+        """What one input gained and lost after `start` up to `end`."""
+        item = self.all[key]
+        return self._halves(item, _of(start, key), end[key], item.wanted(extra), careful)
+
+    def register(self, frames: Mapping[str, DataFrame]) -> None:
+        """Make frames visible to SQL under their ids."""
+        for key, frame in frames.items():
+            frame.createOrReplaceTempView(quote(key))
+
+    def _halves(
+        self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None, careful: bool
+    ) -> Halves:
+        """The rows of one input, without those that were set aside."""
+        excluded = self.excluded.get(item.id)
+        asked = columns
+        if excluded and POSITION not in (columns or ()):
+            asked = [*(columns if columns is not None else item.schema.names), POSITION]
+        halves = self._read(item, start, end, asked, careful or bool(excluded))
+        if not excluded:
+            return halves
+        left = [part if part is None else without(part, excluded) for part in (halves.plus, halves.minus)]
+        if columns is None or POSITION not in columns:
+            left = [part if part is None else part.drop(POSITION) for part in left]
+        assert left[0] is not None
+        return Halves(left[0], left[1])
+
+    def _read(
+        self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None, careful: bool
+    ) -> Halves:
+        frame: DataFrame | None
+        asked = item.beneath(columns)
+        if self.again is not None and start is not None:
+            frame = records_at(self._spark, item, self.again.get(item.id, frozenset()), end, asked)
+        else:
+            since = item.source.oldest() if self.again is not None else start
+            frame = item.source.frame(self._spark, since, end, asked, careful=careful)
+        if frame is None:
+            return self._arrow_halves(item, start, end, columns)
+        if columns is not None and EVENT_TIME in columns:
+            frame = self._timed(item, frame, columns, start, end)
+        if BAD in frame.columns:
+            frame = frame.where(f"{BAD} IS NULL").drop(BAD)
+        if item.spread is not None and not careful:
+            frame = item.spread(frame)
+        if WEIGHT not in frame.columns:
+            return Halves(frame, None)
+        plus = frame.where(f"{WEIGHT} > 0").drop(WEIGHT)
+        if start is None:
+            return Halves(plus, None)
+        return Halves(plus, frame.where(f"{WEIGHT} < 0").drop(WEIGHT))
+
+    def _timed(
+        self, item: Input, frame: DataFrame, columns: list[str], start: Offset | None, end: Offset
+    ) -> DataFrame:
+        """With the event time; what it was at most, in each partition, is known once the frame was read."""
+        time = event_time_sql(item.time, item.schema, item.description)
+        frame = frame.selectExpr("*", f"{time} AS {EVENT_TIME}")
+        if item.watched:
+            found = item.source.partitions(start, end)
+            frame = self.seen.watch(item.id, frame, found, item.source.partition_sql)
+        kept = [*columns, *(name for name in (WEIGHT, BAD) if name in frame.columns)]
+        return frame.select(*(quote(name) for name in kept))
+
+    def _arrow_halves(
+        self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None
+    ) -> Halves:
+        table = self._arrow(item, start, end)
+        if columns is not None and EVENT_TIME in columns and EVENT_TIME not in table.schema.names:
+            return self._timed_halves(item, table, columns, start, end)
+        given = set(table.schema.names)
+        if columns is not None:
+            wanted = [name for name in columns if name in given]
+            table = table.select([*wanted, *({WEIGHT} & given)])
+        positioned = columns is not None and POSITION in columns and POSITION not in given
+        if WEIGHT not in given:
+            return Halves(self._arrow_frame(table, positioned), None)
+        plus, minus = split_weights(table)
+        return Halves(
+            self._arrow_frame(plus, positioned),
+            self._arrow_frame(minus, positioned) if minus.num_rows else None,
+        )
+
+    def _timed_halves(
+        self, item: Input, table: pa.Table, columns: list[str], start: Offset | None, end: Offset
+    ) -> Halves:
+        given = set(table.schema.names)
+        asked = [name for name in item.beneath(columns) or () if name in given]
+        positioned = POSITION in columns and POSITION not in given
+        frame = self._arrow_frame(table.select([*asked, *({WEIGHT} & given)]), positioned)
+        frame = self._timed(item, frame, columns, start, end)
+        if WEIGHT not in given:
+            return Halves(frame, None)
+        minus = frame.where(f"{WEIGHT} < 0").drop(WEIGHT) if start is not None else None
+        return Halves(frame.where(f"{WEIGHT} > 0").drop(WEIGHT), minus)
+
+    def _arrow(self, item: Input, start: Offset | None, end: Offset) -> pa.Table:
+        batches = list(_read_all(item.source, start, end))
+        table = pa.Table.from_batches(batches) if batches else item.empty()
+        self._refuse_wider(item, table.schema)
+        if item.watched and isinstance(item.source, TableSource):
+            self._watch(item, table)
+        return table
+
+    def _watch(self, item: Input, rows: pa.Table) -> None:
+        """A table is one partition; rows that go were seen when they came."""
+        name = item.time.column
+        if name in rows.schema.names and rows.num_rows:
+            kind = rows.schema.field(name).type
+            if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
+                raise TypeMismatchError(
+                    f'the event time column "{name}" is {kind}',
+                    hint=f"CAST({name} AS TIMESTAMP) below the window",
+                )
+            at = pc.max(rows.column(name).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())).as_py()
+            if at is not None:
+                self.seen.note(item.id, item.id, at)
+
+    # --- tables, by key ---------------------------------------------------------------------------------
+
+    def arrow_changes(self, key: str, start: Offset | None, end: Offset) -> tuple[pa.Table, pa.Table]:
+        """Rows of a table that came and rows that went, in the columns that the statement uses."""
+        item = self.all[key]
+        table = self._arrow(item, start, end)
+        wanted = item.wanted() or item.schema.names
+        if WEIGHT not in table.schema.names:
+            rows = table.select(wanted)
+            return rows, rows.slice(0, 0)
+        return split_weights(table.select([*wanted, WEIGHT]))
+
+    def schema(self, key: str, columns: Sequence[str]) -> pa.Schema:
+        """The columns of a table as the statement knows them."""
+        return pa.schema([self.all[key].schema.field(name) for name in columns])
+
+    def arrow_snapshot(self, key: str, end: Offset) -> pa.Table:
+        """All rows of a table as of `end`."""
+        return self._arrow(self.all[key], None, end)
+
+    def native(self, key: str, end: Offset) -> DataFrame | None:
+        """All rows of a table as of `end`, if they are not here but in files; None otherwise."""
+        item = self.all[key]
+        return item.source.frame(self._spark, None, end, item.wanted())
+
+    def far_too_many(self, start: SourceOffsets, end: SourceOffsets, most: int) -> bool:
+        """Whether more rows changed, in tables whose rows are in files, than are to be held here."""
+        return any(
+            isinstance(item.source, DeltaTableSource)
+            and item.source.changed_rows(start[key], end[key]) > most
+            for key, item in self.all.items()
+            if key in start
+        )
+
+    def arrow_where(self, key: str, end: Offset, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+        """The rows of a table as of `end` whose columns are one of the keys; null equals null."""
+        source = self.all[key].source
+        assert isinstance(source, TableSource)
+        rows = source.where(end, columns, keys)
+        self._refuse_wider(self.all[key], rows.schema)
+        return rows
+
+    def tables_loaded(self) -> bool:
+        """Whether every table among the inputs has been loaded."""
+        sources = [item.source for item in self.all.values()]
+        return all(source.loaded for source in sources if isinstance(source, TableSource))
+
+    def size(self, end: SourceOffsets) -> int:
+        """How many rows the tables at these positions have."""
+        sources = [(self.all[key].source, offset) for key, offset in end.items()]
+        return sum(source.size(offset) for source, offset in sources if isinstance(source, TableSource))
+
+    def _refuse_wider(self, item: Input, given: pa.Schema) -> None:
+        """A table below may have become wider since this job was opened."""
+        plain = [field for field in given if not field.name.startswith("_")]
+        new = item.columns is None and len(plain) > len(item.schema)
+        used = item.wanted() or item.schema.names
+        if new or any(f.name in used and f.type != item.schema.field(f.name).type for f in plain):
+            raise ColumnsWidenedError(f"{item.description} has wider columns now")
+
+    def _arrow_frame(self, table: pa.Table, positioned: bool) -> DataFrame:
+        """A frame over rows; those of a set have no place in it, so their values tell them apart."""
+        frame = arrow_frame(self._spark, table)
+        return frame.selectExpr("*", f"to_json(struct(*)) AS {POSITION}") if positioned else frame
+
+    def computing_errors(self, start: SourceOffsets | None, end: SourceOffsets) -> list[BadRow]:
+        """Rows that a step below the plan cannot compute: there is no such step."""
+        return []
+
+    def take_figures(self) -> tuple[int, int]:
+        """Rows taken out of tables since the last call, and rows of a stream that matched none."""
+        return 0, 0
+
+    def forget_excluded(self) -> None:
+        """Let rows be tried again that have no place of their own: the same values may come again.
+
+        So are rows that no frame shows again, and when there are many: then they are found again if need be.
+        """
+        for key, item in self.all.items():
+            once = not item.source.positioned or not item.source.rereadable
+            if once or len(self.excluded.get(key, ())) > _MOST_EXCLUDED:
+                self.excluded.pop(key, None)
+
+
+def without(frame: DataFrame, excluded: set[str]) -> DataFrame:
+    """The rows of a frame with `_position`, but those at these positions."""
+    return rows_at(frame, excluded, but=True)
+
+
+def records_at(
+    spark: SparkSession, item: Input, positions: frozenset[str], end: Offset, columns: list[str] | None
+) -> DataFrame:
+    """The records of an input at these positions, with `_position` where it is asked for."""
+    frame = item.source.again(spark, positions, end, columns)
+    if frame is None:
+        asked = [*(columns if columns is not None else item.schema.names)]
+        whole = item.source.frame(spark, None, end, [*dict.fromkeys([*asked, POSITION])], careful=True)
+        if whole is None:
+            whole = _positioned(spark, item, end, asked)
+        if whole is None or POSITION not in whole.columns:
+            raise UnsupportedError(f"{item.description} cannot read single records again")
+        frame = rows_at(whole, positions)
+    asked_for = columns is not None and POSITION in columns
+    return frame if asked_for else frame.drop(POSITION)
+
+
+def _positioned(spark: SparkSession, item: Input, end: Offset, columns: list[str]) -> DataFrame | None:
+    """All rows of a source that Spark does not read itself, with their positions; None: they have none."""
+    batches = list(_read_all(item.source, None, end))
+    if not batches or POSITION not in batches[0].schema.names:
+        return None
+    table = pa.Table.from_batches(batches)
+    names = [name for name in columns if name in table.schema.names and name != POSITION]
+    return arrow_frame(spark, table.select([*names, POSITION]))
+
+
+def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Rows that came and rows that went, each as often as its weight says, without the weight."""
+    import numpy as np
+
+    weights = table.column(WEIGHT).to_numpy()
+    plain = table.drop_columns([WEIGHT])
+    halves = []
+    for sign in (1, -1):
+        counts = np.maximum(weights * sign, 0)
+        halves.append(plain.take(pa.array(np.repeat(np.arange(len(weights)), counts))))
+    return halves[0], halves[1]
+
+
+def _read_all(source: Source, start: Offset | None, end: Offset) -> Iterator[pa.RecordBatch]:
+    for partition, position in end.items():
+        for batch in source.read(partition, start.get(partition) if start else None, position):
+            if "_partition" not in batch.schema.names and not isinstance(source, TableSource):
+                name = pa.array([partition] * batch.num_rows, pa.string())
+                batch = batch.append_column("_partition", name)
+            yield batch
+
+
+def _of(offsets: SourceOffsets | None, key: str) -> Offset | None:
+    return offsets.get(key) if offsets is not None else None
+
+
+def tell_times(timing: Timing, inputs: Mapping[str, Input]) -> None:
+    """Tell inputs where their rows have the event time and whether somebody waits; raises what is wrong."""
+    for name, time in timing.times.items():
+        item = inputs.get(name)
+        if item is not None:
+            event_time_sql(time, item.schema, item.description)
+            item.time = time
+            item.watched = timing.windowing is not None and timing.windowing.bounded

@@ -1,0 +1,142 @@
+"""A table as a source for other jobs: its snapshot, then its log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.connectors.base import Source
+from velostream.engine.connect import loaded
+from velostream.engine.inputs.consistency import BASES, VERSION, bases_of
+from velostream.engine.rows.multisets import among, by_nulls, fitting
+from velostream.errors import InternalError
+from velostream.model.health import HEALTHY, WELL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from velostream.model.changes import Offset
+    from velostream.serving.table.table import Table
+    from velostream.serving.table.version import TableVersion
+
+PARTITION = VERSION
+_REMEMBERED = 8
+"""How many versions are held for a table whose siblings lag behind."""
+
+
+class TableSource(Source):
+    """Changes of a table between two of its versions.
+
+    A snapshot is only there for versions that this process announced and has not committed past; after a
+    restart the job announces the table's current version, so it never asks for an older one.
+    """
+
+    only_grows = False
+    positioned = False
+
+    def __init__(self, table: Table, reader: str, *, forgotten: bool = True) -> None:
+        self._table = table
+        self._forgotten = forgotten
+        """Whether rows that the table only forgot count as rows that went."""
+        self._reader = reader
+        self._announced: dict[int, TableVersion] = {}
+        self.key = table.spec.lookup_key if set(table.spec.lookup_key) <= set(table.spec.visible) else ()
+
+    def discover(self) -> pa.Schema:
+        """The columns that readers see."""
+        return self._table.spec.visible_schema
+
+    def latest(self, after: Offset | None) -> Offset:
+        """The table's current version, kept until it is committed."""
+        return self.candidates(after)[0]
+
+    def candidates(self, after: Offset | None) -> list[Offset]:
+        """The current version and some that were there before, newest first, none older than `after`.
+
+        Which versions of tables below they contain is part of the position.
+        """
+        version = self._table.version_object
+        if after is None:
+            self._table.register_reader(self._reader, version.number)
+        else:
+            self._announced = {n: v for n, v in self._announced.items() if n >= int(after[PARTITION])}
+        # Also when it is not new: another input may have moved, and the table may move before that is read.
+        self._announced[version.number] = version
+        for number in sorted(self._announced)[1:-_REMEMBERED]:
+            del self._announced[number]
+        newest_first = sorted(self._announced.values(), key=lambda each: -each.number)
+        return [{PARTITION: each.number, BASES: bases_of(each.commit)} for each in newest_first]
+
+    def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
+        """The snapshot, or the net changes with weights."""
+        if partition != PARTITION:
+            return
+        if start is None:
+            yield from self._at(end).snapshot().to_batches()
+        else:
+            changes = self._table.changes_between(int(start), int(end), forgotten=self._forgotten)
+            yield from changes.to_batches()
+
+    def where(self, offset: Offset, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+        """The visible rows at a position whose columns are one of the keys, by position; null equals null."""
+        version = self._at(offset[PARTITION])
+        found = [_where(version, columns, some) for some in by_nulls(keys.rename_columns(list(columns)))]
+        return pa.concat_tables(found) if found else version.spec.visible_schema.empty_table()
+
+    def health(self) -> tuple[str, str | None]:
+        """See `Source`: a table whose own source is not well is there, and may be behind."""
+        health, reason = self._table.health
+        if health == HEALTHY:
+            return WELL
+        told = {"failed": "has failed", "file not found": "has no file"}.get(health, f"is {health}")
+        return "degraded", f'table "{self._table.name}" {told}' + (f": {reason}" if reason else "")
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the table holds what its source had when it was made."""
+        return loaded(self._table)
+
+    def size(self, offset: Offset) -> int:
+        """How many rows there are at a position."""
+        return len(self._at(offset[PARTITION]))
+
+    def _at(self, number: Any) -> TableVersion:
+        try:
+            return self._announced[int(number)]
+        except KeyError:
+            raise InternalError(
+                f'version {number} of table "{self._table.name}" was asked for without having been announced'
+            ) from None
+
+    def commit(self, offset: Offset) -> None:
+        """Older versions and their log are not needed any more."""
+        done = int(offset[PARTITION])
+        self._table.register_reader(self._reader, done)
+        for number in [n for n in self._announced if n < done]:
+            del self._announced[number]
+
+
+class LookedUpSource(TableSource):
+    """A table as it is when rows of streams are joined to it: no change of it changes an earlier result."""
+
+    def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
+        """The snapshot; nothing after it."""
+        if start is None:
+            yield from super().read(partition, start, end)
+
+
+def _where(version: TableVersion, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+    """Rows for keys that have their nulls in the same columns; no index holds nulls: those are filtered."""
+    named = dict.fromkeys(columns)
+    filled = [name for name in named if keys.column(columns.index(name)).null_count == 0]
+    if filled:
+        wanted = pa.table({name: keys.column(columns.index(name)) for name in filled})
+        rows = version.fetch_where(filled, fitting(wanted, version.spec.schema))
+    else:
+        rows = version.snapshot()
+    for name in named:
+        if name not in filled:
+            rows = rows.filter(pc.is_null(rows.column(name)))
+    return rows if len(named) == len(columns) else among(rows, columns, keys)

@@ -1,0 +1,1 @@
+"""Rows that a job keeps as its state, and when they leave it."""

@@ -1,0 +1,1 @@
+"""The kinds of steps: rows, upserts, groups, recomputation."""

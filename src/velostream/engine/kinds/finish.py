@@ -1,0 +1,85 @@
+"""From accumulators to the rows that are stored: visible columns, HAVING, groups without rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.engine.bad_rows.search import Search
+from velostream.errors import InternalError
+from velostream.model.tables import SHOWN
+from velostream.plan.groups import merge as merging
+from velostream.plan.planner import POSITION
+from velostream.plan.plans import ROWS, GroupsPlan
+from velostream.spark.dataframes import arrow_frame, checked_cast, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from velostream.engine.result_schema import ResultShape
+
+
+_GROUPS = "__groups"
+
+
+class Finisher:
+    """Finishes groups of one result."""
+
+    def __init__(self, spark: SparkSession, shape: ResultShape) -> None:
+        self._spark = spark
+        self._shape = shape
+
+    def split(self, plan: GroupsPlan, state: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        """Groups to store, finished for readers, and keys of groups that no row belongs to any more."""
+        counts = state.column(ROWS)
+        if pc.any(pc.less(counts, 0)).as_py():
+            raise InternalError("a group lost more rows than it had")
+        if not plan.grouped:
+            return self.finished(plan, state), None
+        alive = pc.greater(counts, 0)
+        gone = state.filter(pc.invert(alive)).select(plan.keys)
+        return self.finished(plan, state.filter(alive)), gone if gone.num_rows else None
+
+    def finished(self, plan: GroupsPlan, state: pa.Table) -> pa.Table:
+        """Groups as they are stored: accumulators, and the columns that readers see."""
+        values = merging.values(plan, state, self._shape.values)
+        if plan.finish_sql is None:
+            visible = {o.name: values.column(o.column or "") for o in plan.outputs}
+        elif values.num_rows == 0:
+            visible = {f.name: pa.array([], f.type) for f in self._shape.visible}
+            visible[SHOWN] = pa.chunked_array([], pa.bool_())
+        else:
+            visible = self._finish_in_spark(plan, values)
+        hidden = self.shown(plan, state, visible.pop(SHOWN, None) if plan.having else None)
+        columns = dict(zip(state.schema.names, state.columns, strict=True)) | visible | hidden
+        return checked_cast(pa.table(columns), self._shape.physical)
+
+    def failing(self, plan: GroupsPlan, state: pa.Table) -> dict[int, str]:
+        """The groups, by their places in `state`, whose visible columns or HAVING cannot be computed: why."""
+        alive = state.column(ROWS).to_numpy() > 0 if plan.grouped else np.ones(state.num_rows, dtype=np.bool_)
+        places = np.flatnonzero(alive)
+        if plan.finish_sql is None or not len(places):
+            return {}
+        values = merging.values(plan, state.take(places), self._shape.values)
+        numbered = values.append_column(POSITION, pa.array(places).cast(pa.string()))
+        search = Search(self._spark, plan.finish_sql, _GROUPS, "the table itself")
+        found = search.culprits(arrow_frame(self._spark, numbered))
+        return {int(culprit.position): culprit.row.reason for culprit in found}
+
+    def shown(
+        self, plan: GroupsPlan, state: pa.Table, having: pa.ChunkedArray | None
+    ) -> dict[str, pa.ChunkedArray]:
+        """The hidden columns that decide what readers see; `having` tells where there is a HAVING."""
+        return {} if having is None else {SHOWN: having}
+
+    def _finish_in_spark(self, plan: GroupsPlan, values: pa.Table) -> dict[str, pa.ChunkedArray]:
+        # One partition keeps the rows in the order of `values`, so that columns line up again.
+        arrow_frame(self._spark, values).coalesce(1).createOrReplaceTempView(_GROUPS)
+        rows = rows_of(self._spark, plan.finish_sql or "")
+        if rows.num_rows != values.num_rows:
+            raise InternalError("finishing the groups changed their number")
+        names = [output.name for output in plan.outputs] + ([SHOWN] if plan.having else [])
+        return dict(zip(names, rows.columns, strict=True))

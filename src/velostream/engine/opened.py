@@ -1,0 +1,312 @@
+"""A query whose inputs are open: its plan, the shape of its result, and what it reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from velostream.connectors.registry import connector_for
+from velostream.engine.connect import load_needed
+from velostream.engine.exactness import refuse_cut_digits
+from velostream.engine.inputs.inputs import SYSTEM_TYPES, Input, Inputs, tell_times
+from velostream.engine.inputs.tables import TableSource
+from velostream.engine.result_schema import ResultShape, shape_of
+from velostream.engine.stages import LiveInput, LiveSource
+from velostream.errors import SqlError, UnsupportedError
+from velostream.plan.planner import NeedsColumns, plan_query, recompute, recompute_plan
+from velostream.plan.query.declared_columns import declared_columns, in_place
+from velostream.plan.query.select_names import NoKeysError
+from velostream.plan.query.stateless import one_row_each, plain_column
+from velostream.plan.time.messages import message_key
+from velostream.plan.time.timing import Timing
+from velostream.plan.time.windows import closing
+from velostream.spark.dataframes import kept_types, private_session, show_empty
+from velostream.sql.names.spelling import column
+from velostream.sql.names.usage import column_usage
+from velostream.sql.text.spark_text import SPARK
+from velostream.sql.types import spark_ddl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from velostream.connectors.base import Source
+    from velostream.model.changes import Messages
+    from velostream.model.statements import Query
+    from velostream.plan.plans import Plan
+    from velostream.serving.table.store import TableStore
+    from velostream.serving.table.table import Table
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A statement's query, ready to run."""
+
+    spark: SparkSession
+    plan: Plan
+    shape: ResultShape
+    inputs: Inputs
+    live: tuple[LiveInput, ...] = ()
+    """Rows that come and go by the clock, which the query reads like tables."""
+    store: TableStore | None = None
+    """Where those rows, and what is kept in between, lie."""
+    below: Opened | None = None
+    """Where the rows of the result age: what the query gives, kept as a whole."""
+    table: Table | None = None
+    """The table of `below`."""
+    state: Table | None = None
+    """The rows that are kept for OVER."""
+    row_key: tuple[str, ...] = ()
+    """The key of the one relation that is read, where each row of the result is one of its rows with it."""
+
+    @property
+    def read(self) -> Mapping[str, Input]:
+        """What is read of what the statement names."""
+        own = {key: item for key, item in self.inputs.all.items() if not isinstance(item.source, LiveSource)}
+        below = self.below.read if self.below is not None else {}
+        return {**own, **below, **{key: item for each in self.live for key, item in each.inputs.all.items()}}
+
+    @property
+    def columns(self) -> Mapping[str, pa.Schema]:
+        """What each source turned out to have."""
+        return {key: item.schema for key, item in self.read.items()}
+
+    @property
+    def only_grows(self) -> bool:
+        """Whether no row that is read can be taken back; tables that a stream is joined to are looked up."""
+        stream = self.plan.stream
+        read = [item for key, item in self.read.items() if stream is None or key == stream]
+        return all(item.source.only_grows for item in read) and not any(each.goes for each in self.live)
+
+    def close(self) -> None:
+        """Let go of everything that was opened."""
+        for inputs in (self.inputs, *(each.inputs for each in self.live)):
+            for item in inputs.all.values():
+                item.source.close()
+        if self.below is not None:
+            self.below.close()
+        if self.store is not None:
+            self.store.close()
+
+
+def planned(
+    session: SparkSession,
+    query: Query,
+    key: tuple[str, ...],
+    sources: Mapping[str, Source],
+    known: Mapping[str, pa.Schema],
+    declared: tuple[tuple[str, pa.DataType], ...],
+    *,
+    table: bool,
+    messages: Mapping[str, Messages | None] | None = None,
+    timing: Timing | None = None,
+) -> Opened:
+    """Plan a query over these inputs; raises what is wrong with it.
+
+    `messages` tells of sources whose rows replace each other, where the result is a table that follows that.
+    """
+    timing = timing or Timing()
+    schemas = schemas_of(sources, known)
+    load_needed(session, sources.values())
+    spark = private_session(session)
+    wide = {name: with_system_columns(schema) for name, schema in schemas.items()}
+    if declared:
+        query = _with_declared(spark, query, schemas | _system_views(query, wide), declared)
+    if query.sources and _system_names(query):
+        # Once a view has such a column, `*` would have it too.
+        query = replace(query, tree=expand_stars(query.tree, schemas))
+    row_key = _own_key(query, sources)
+    own_key = key or (row_key if table else ())
+    streams = [sources[ref.id] for ref in query.sources] or sources.values()
+    only_grows = all(source.only_grows for source in streams)
+    usage = column_usage(query, {name: schema.names for name, schema in schemas.items()})
+    inputs = {
+        name: Input(name, source, schemas[name], usage.get(name), *described(query, name))
+        for name, source in sources.items()
+    }
+    tell_times(timing, inputs)
+    used = {name: item.wanted() or item.schema.names for name, item in inputs.items()}
+    by_message = message_key(query, messages or {})
+    choose = partial(
+        plan_query,
+        key=own_key,
+        only_grows=only_grows,
+        columns=used,
+        message_key=by_message,
+        closes=timing.windowing is not None and timing.windowing.bounded,
+    )
+    try:
+        plan = choose(query)
+    except NeedsColumns:
+        query = replace(query, tree=expand_stars(query.tree, schemas))
+        plan = _chosen(choose, query)
+    plan = closing(plan, timing.windowing, query)
+    refuse_cut_digits(spark, query.tree, wide)
+    views = schemas | _system_views(query, wide)
+    try:
+        plan, shape = shape_of(spark, plan, views, own_key, wide)
+    except (NoKeysError, SqlError) as exc:
+        if query.sources:
+            raise _of_source(exc, query) from exc
+        # Spark knows the types, and may see what the names alone do not tell.
+        others = []
+        if plan.below is not None:
+            others.append(closing(recompute_plan(query, own_key, str(exc)), timing.windowing, query))
+        if timing.windowing is None:
+            others.append(recompute(query.tree, str(exc)))
+        plan, shape = _first_shaped(spark, others, views, own_key, exc)
+    return Opened(spark, plan, shape, Inputs(spark, inputs), row_key=row_key)
+
+
+def _first_shaped(
+    spark: SparkSession,
+    plans: Sequence[Plan],
+    views: Mapping[str, pa.Schema],
+    key: tuple[str, ...],
+    failure: Exception,
+) -> tuple[Plan, ResultShape]:
+    """The first of the plans whose result can be kept."""
+    for plan in plans:
+        try:
+            return shape_of(spark, plan, views, key)
+        except (NoKeysError, SqlError) as exc:
+            failure = exc
+    raise failure
+
+
+def _of_source(error: Exception, query: Query) -> Exception:
+    if not isinstance(error, NoKeysError):
+        return error
+    return UnsupportedError(
+        f"this query cannot be kept up to date over a source: {error}",
+        hint="make a table of the source first, then a table or a SELECT over that table",
+        location=query.location,
+    )
+
+
+def _chosen(choose: Callable[[Query], Plan], query: Query) -> Plan:
+    """The plan, with all columns known that there are."""
+    try:
+        return choose(query)
+    except NeedsColumns as exc:
+        raise UnsupportedError(
+            "the columns of * over a subquery are not known here", hint="name them", location=query.location
+        ) from exc
+
+
+def schemas_of(sources: Mapping[str, Source], known: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
+    """The columns of each input. A table knows its own better than what was remembered: they may be wider."""
+    return {
+        name: source.discover() if isinstance(source, TableSource) else known.get(name) or source.discover()
+        for name, source in sources.items()
+    }
+
+
+def described(query: Query, name: str) -> tuple[str, str]:
+    """What an input is called in messages, and which kind of source it is."""
+    for ref in query.sources:
+        if ref.id == name:
+            return str(ref.uri), connector_for(ref.uri).name
+    return name, "table"
+
+
+def _own_key(query: Query, sources: Mapping[str, Source]) -> tuple[str, ...]:
+    """The source's own key, where the query hands all of its columns through unchanged."""
+    if len(sources) != 1 or not isinstance(query.tree, exp.Select):
+        return ()
+    ((name, source),) = sources.items()
+    items = query.tree.selects
+    if not source.key or not one_row_each(query.tree, name):
+        return ()
+    alias = query.tree.args["from_"].this.alias_or_name
+    if any(_has_all(item, source.key, alias) for item in items):
+        return source.key
+    found = {plain_column(item.unalias(), alias): item.alias_or_name for item in reversed(items)}
+    passed = tuple(found.get(name, "") for name in source.key)
+    same = all(one.casefold() == other.casefold() for one, other in zip(passed, source.key, strict=True))
+    return passed if same else ()
+
+
+def _has_all(item: exp.Expr, names: tuple[str, ...], alias: str) -> bool:
+    """Whether an item is `*`, of the relation rather than of a struct, and leaves out none of the names."""
+    star = item.this if isinstance(item, exp.Column) else item
+    if not isinstance(star, exp.Star):
+        return False
+    if isinstance(item, exp.Column) and [part.name.casefold() for part in item.parts[:-1]] != [
+        alias.casefold()
+    ]:
+        return False
+    without = {each.name.casefold() for each in star.args.get("except_") or ()}
+    return not without & {name.casefold() for name in names}
+
+
+def with_system_columns(schema: pa.Schema) -> pa.Schema:
+    """A source's columns, with those that every source row has."""
+    missing = [(name, kind) for name, kind in SYSTEM_TYPES.items() if name not in schema.names]
+    return pa.schema([*schema, *(pa.field(name, kind) for name, kind in missing)])
+
+
+def _system_names(query: Query) -> set[str]:
+    """System columns that the query names."""
+    return {column.name for column in query.tree.find_all(exp.Column)} & SYSTEM_TYPES.keys()
+
+
+def _system_views(query: Query, views: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
+    """Views for analysis: with system columns only where the query names one, since `*` leaves them out."""
+    used = _system_names(query)
+    if not used:
+        return {}
+    return {
+        name: pa.schema([f for f in schema if f.name not in SYSTEM_TYPES or f.name in used])
+        for name, schema in views.items()
+    }
+
+
+def _with_declared(
+    spark: SparkSession,
+    query: Query,
+    views: Mapping[str, pa.Schema],
+    declared: tuple[tuple[str, pa.DataType], ...],
+) -> Query:
+    """The query with its columns as CREATE TABLE declares them, cast where they have another type."""
+    show_empty(spark, views)
+    found = kept_types(spark, query.tree.sql(dialect=SPARK))
+    names = [name for name, _ in declared]
+    given = dict(zip(names, (kind for _, kind in found), strict=False))
+    if not in_place(query.tree, len(names)):
+        given = {name: kind for name in names for shown, kind in found if shown.lower() == name.lower()}
+    casts = [None if given.get(name) == kind else spark_ddl(kind) for name, kind in declared]
+    return replace(query, tree=declared_columns(query.tree, names, casts))
+
+
+def expand_stars(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> exp.Query:
+    """`*` replaced by the columns that it stands for, where all of a SELECT's relations are known."""
+    expanded = tree.copy()
+    for select in expanded.find_all(exp.Select):
+        from_ = select.args.get("from_")
+        relations = [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ else []
+        if all(isinstance(each, exp.Table) and each.name in schemas for each in relations):
+            found = [columns for item in select.selects for columns in _columns(item, relations, schemas)]
+            select.set("expressions", found)
+    return expanded
+
+
+def _columns(
+    item: exp.Expr, relations: list[exp.Expr], schemas: Mapping[str, pa.Schema]
+) -> Iterator[exp.Expr]:
+    """An item of a SELECT, or the columns that it stands for if it is a `*`."""
+    star = item.this if isinstance(item, exp.Column) else item
+    if not isinstance(star, exp.Star):
+        yield item
+        return
+    wanted = item.table.casefold() if isinstance(item, exp.Column) else ""
+    without = {each.name.casefold() for each in star.args.get("except_") or ()}
+    for relation in relations:
+        if wanted in ("", relation.alias_or_name.casefold()):
+            names = (name for name in schemas[relation.name].names if name.casefold() not in without)
+            yield from (column([relation.alias_or_name, name]) for name in names)

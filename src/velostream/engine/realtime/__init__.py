@@ -1,0 +1,1 @@
+"""Statements in Spark's real-time mode."""

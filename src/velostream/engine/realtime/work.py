@@ -1,0 +1,341 @@
+"""The work of a job in real-time mode: a query that runs, and looks at what it left out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import sqlglot
+import structlog
+from sqlglot import exp
+
+from velostream.connectors.base import SinkContext
+from velostream.connectors.record import Record
+from velostream.engine.bad_rows.dead_letters import keep_as_told
+from velostream.engine.bad_rows.failures import explained
+from velostream.engine.bad_rows.located import located
+from velostream.engine.bad_rows.search import Search
+from velostream.engine.connect import realtime_target
+from velostream.engine.opened import expand_stars, with_system_columns
+from velostream.engine.outputs.sink import shown
+from velostream.engine.realtime.query import (
+    BAD,
+    FAILED,
+    REFUSED,
+    SENT,
+    Conversion,
+    RealtimeOutput,
+    RealtimeQuery,
+)
+from velostream.errors import (
+    SourceError,
+    SourceLostError,
+    SourceMissingError,
+    SourceNetworkError,
+    SqlError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from velostream.model.changes import BadRow, Commit
+from velostream.model.jobs import BatchFigures
+from velostream.model.options import key_of
+from velostream.model.private import make_folder
+from velostream.plan.planner import POSITION
+from velostream.plan.realtime import row_expression
+from velostream.plan.realtime_rules import cadence
+from velostream.plan.sinks import target
+from velostream.spark.dataframes import empty_frame
+from velostream.spark.failures import translated
+from velostream.spark.try_eval import unshared
+from velostream.sql.text.spark_text import SPARK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from threading import Event
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from velostream.config import Settings
+    from velostream.connectors.realtime import RealtimeTarget
+    from velostream.engine.bad_rows.dead_letters import DeadLetters
+    from velostream.engine.opened import Opened
+    from velostream.model.changes import Offset, SourceOffsets
+    from velostream.model.options import CommonOptions
+    from velostream.plan.sinks import Writing
+
+log = structlog.get_logger("velostream.job")
+
+LOOK_SECONDS = 5.0
+"""Least time between two looks at what came: each is a small Spark job beside the query."""
+_POLL_SECONDS = 1.0
+_PATIENCE = 20.0
+"""Seconds for which partitions may be without a task, as they are between two batches of the query."""
+_SHOWN = 10_000
+
+
+def realtime_output(
+    statement: Writing, job: str, folder: Path, opened: Opened, settings: Settings, *, resumed: bool
+) -> RealtimeOutput:
+    """What a statement writes to, and how far it is; raises what Spark cannot do row by row."""
+    uri, properties = target(statement)
+    key = key_of(properties, ()) or opened.row_key
+    make_folder(folder)
+    context = SinkContext(state=folder, schema=shown(opened.shape.visible), key=key, job=job)
+    try:
+        written_to = realtime_target(uri, properties, settings, context)
+        conversion = _conversion(opened, context.schema.names, written_to)
+    except UnsupportedError as error:
+        raise error.at(statement.location) from error
+    record = Record(
+        folder / "realtime.json", f"{job} realtime", required=resumed, before=folder / "realtime.jsonl"
+    )
+    return RealtimeOutput(written_to, conversion, record)
+
+
+def _conversion(opened: Opened, names: Sequence[str], written_to: RealtimeTarget) -> Conversion:
+    """The query as one expression, which Spark has looked at."""
+    ((name, item),) = opened.inputs.all.items()
+    tree = sqlglot.parse_one(opened.plan.sql, dialect=SPARK)
+    assert isinstance(tree, exp.Select), "by the rules of real-time mode"
+    select = expand_stars(tree, {name: item.schema})
+    assert isinstance(select, exp.Select)
+    conversion = Conversion(select.sql(dialect=SPARK), row_expression(select, names), written_to)
+    columns = with_system_columns(item.schema).append(pa.field("_bad", pa.string()))
+    try:
+        with translated():
+            _ = conversion.records(empty_frame(opened.spark, columns)).schema
+    except (SqlError, UnknownNameError) as exc:
+        raise UnsupportedError(
+            f'"latency" = "realtime" is not possible here: {exc.message}',
+            hint="a column of the SELECT cannot use the alias of another; write its expression again",
+        ) from exc
+    return conversion
+
+
+class RealtimeWork:
+    """See `job.Work` for the contract of its methods. A step is a look at what came since the last."""
+
+    def __init__(
+        self,
+        name: str,
+        job: str,
+        opened: Opened,
+        output: RealtimeOutput,
+        options: CommonOptions,
+        letters: DeadLetters,
+        checkpoint: Path,
+    ) -> None:
+        self._name = name
+        self._output = output
+        self._options = options
+        self._letters = letters
+        self._spark = opened.spark
+        ((self._id, self._item),) = opened.inputs.all.items()
+        self._source = self._item.source
+        self._conversion = output.conversion
+        columns = self._item.wanted()
+        self._query = RealtimeQuery(
+            job, opened.spark, self._source, columns, output, cadence(options), checkpoint
+        )
+        self._looked_at = 0.0
+        self._all_seen = False
+        self._outside: SourceError | None = None
+        self.close_inputs = opened.close
+
+    # --- the query --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the query where it was."""
+        self._query.start()
+
+    def stop(self) -> None:
+        """Stop the query."""
+        self._query.stop()
+
+    def _follow(self) -> None:
+        """Record what the query has written; raises what ended it."""
+        written = self._query.written()
+        if written is None:
+            return
+        self._output.record(written=written)
+        looked = (self._output.offsets or {}).get(self._id, {})
+        # Gaps are forgotten once they were told, which a look does.
+        self._source.commit({part: min(at, looked.get(part, 0)) for part, at in written.items()})
+
+    # --- the contract -----------------------------------------------------------------------------------
+
+    def offsets(self) -> SourceOffsets | None:
+        """What was looked at."""
+        return self._output.offsets
+
+    def latest(self, after: SourceOffsets | None) -> SourceOffsets | None:
+        """The newest position, when it is time for a look; brokers that are away leave the query alone."""
+        self._follow()
+        have = (after or {}).get(self._id)
+        try:
+            newest = self._source.latest(have)
+        except (SourceNetworkError, SourceMissingError) as exc:
+            self._outside, self._all_seen = exc, False
+            return after
+        self._outside = None
+        if self._query.outdated:
+            log.info("realtime", job=self._name, reason="its topics have changed")
+            self._query.stop()
+            self.start()
+        self._all_seen = newest == have and self._source.settled()
+        if newest == have or time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return after
+        return {self._id: newest}
+
+    def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
+        """Look at what came: what the query could not write goes to the dead letters."""
+        since, upto = (start or {}).get(self._id), end[self._id]
+        self._looked_at = time.monotonic()
+        with unshared(self._spark):
+            sent, bad = self._look(since, upto)
+        self._output.record(looked=end)
+        counts = self._source.counts(since, upto)
+        return BatchFigures(sum(counts.values()), sent, bad, by_partition=counts)
+
+    def look(self, end: SourceOffsets, commit: Commit) -> BatchFigures | None:
+        """A step that brokers may interrupt: then None, and it is tried again later."""
+        try:
+            return self.advance(self.offsets(), end, commit)
+        except Exception as exc:
+            error = explained(exc, [self._source])
+            if not isinstance(error, SourceError) or not error.retryable:
+                if error is exc:
+                    raise
+                raise error from exc
+            # What was deleted meanwhile is found by the next look.
+            self._outside = None if isinstance(error, SourceLostError) else error
+            return None
+
+    def _look(self, start: Offset | None, end: Offset) -> tuple[int, int]:
+        """How many records were written of a range, and how many are bad, which are kept."""
+        frame = self._source.frame(self._spark, start, end, self._item.wanted((POSITION,)), careful=True)
+        assert frame is not None
+        judged = self._conversion.judged(frame)
+        counts = judged.selectExpr(
+            f"count_if({BAD})",
+            f"count_if({FAILED})",
+            f"count_if({SENT} AND {REFUSED} IS NULL)",
+            f"count_if({SENT} AND {REFUSED} IS NOT NULL)",
+        ).toArrow()
+        undecoded, failed, sent, refused = (column[0].as_py() for column in counts.columns)
+        bad = 0
+        if undecoded or self._source.has_bad_rows(start, end):
+            rows = [replace(self._lost(row), input=self._id) for row in self._source.bad_rows(start, end)]
+            bad += self._keep("decoding", rows, start)
+        if failed:
+            search = Search(self._spark, self._conversion.sql, self._id, self._item.description)
+            good = frame.where("_bad IS NULL").drop("_bad")
+            culprits = search.culprits(good)
+            bad += self._keep("computing", located(self._item, culprits, end), start)
+        if refused:
+            bad += self._keep("writing", self._refused(judged), start)
+        return sent, bad
+
+    def _lost(self, row: BadRow) -> BadRow:
+        """Records that are gone: the query may have written those that could be."""
+        if row.kind != "lost" or int(row.offset.rpartition("-")[2]) >= self._written.get(row.partition, 0):
+            return row
+        return replace(row, reason="deleted by the broker before it was looked at; what could be written was")
+
+    @property
+    def _written(self) -> Offset:
+        return self._output.written or {}
+
+    def _refused(self, judged: DataFrame) -> list[BadRow]:
+        key = "substring(key, 1, 100)" if "key" in judged.columns else "CAST(NULL AS BINARY)"
+        rows = judged.where(f"{SENT} AND {REFUSED} IS NOT NULL")
+        found = rows.selectExpr(REFUSED, f"{key} AS key", f"substring(value, 1, {_SHOWN}) AS value").toArrow()
+        return [
+            BadRow(
+                row[REFUSED],
+                self._output.target.name,
+                "",
+                (row["key"] or b"").decode(errors="replace"),
+                row["value"] or b"",
+            )
+            for row in found.to_pylist()
+        ]
+
+    def _keep(self, stage: str, rows: list[BadRow], start: Offset | None) -> int:
+        keep_as_told(self._letters, self._name, self._options, stage, f"{start}", rows)
+        return len(rows)
+
+    def state(self) -> tuple[()]:
+        """Nothing: each record is looked at by itself."""
+        return ()
+
+    def lags(self) -> dict[str, int]:
+        """How far the partitions are ahead of the last look."""
+        return dict(self._source.lags((self.offsets() or {}).get(self._id, {})))
+
+    def settled(self) -> bool:
+        """Whether all there is was looked at, and the query reads every partition."""
+        return self._all_seen and not self._query.waiting()[0]
+
+    def health(self) -> tuple[str, str | None]:
+        """Of the source; and whether every partition has a task."""
+        if self._outside is not None:
+            return self._outside.health, self._outside.message
+        missing, seconds = self._query.waiting()
+        if missing and seconds > _PATIENCE:
+            return "degraded", f"{missing} partitions wait for a free task slot of Spark's"
+        return self._source.health()
+
+    def finished(self, offsets: SourceOffsets) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def poll_seconds(self) -> float:
+        """How often the query is looked after."""
+        return _POLL_SECONDS
+
+    @property
+    def trigger_seconds(self) -> float:
+        """There are no micro-batches."""
+        return 0.0
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self.close_inputs()
+        self._output.close()
+
+
+class RealtimeStream:
+    """Stands where `Stream` does for other jobs: steps are looks, beside a query that runs by itself."""
+
+    def __init__(
+        self,
+        name: str,
+        work: RealtimeWork,
+        counted: Callable[[BatchFigures, float], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._name = name
+        self._work = work
+        self._counted = counted
+        self._clock = clock
+
+    def start(self, spark: SparkSession) -> None:
+        """Start the query."""
+        self._work.start()
+
+    def advance_to(self, end: SourceOffsets, stop: Event) -> None:
+        """Look at what came up to `end`."""
+        figures = self._work.look(end, Commit(self._name, 0, end, self._clock()))
+        if figures is not None:
+            # How long a look took is not how long a record did.
+            self._counted(figures, 0.0)
+
+    def stop(self) -> None:
+        """Stop the query."""
+        self._work.stop()

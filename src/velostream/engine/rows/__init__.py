@@ -1,0 +1,1 @@
+"""Rows in Arrow: groups and multisets."""

@@ -1,0 +1,1 @@
+"""Texts and records to typed columns, whatever the format."""

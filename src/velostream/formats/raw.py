@@ -1,0 +1,80 @@
+"""Records as they are: no decoding, columns of the carrier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.formats.columns.dataframes import BAD, RECORD, all_looked_at
+from velostream.formats.columns.types import spark_name
+from velostream.sql.types import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+RAW = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+    ]
+)
+_GIVEN = {"key": "_key", "timestamp": "_timestamp", "partition": "_partition", "offset": "_offset"}
+"""Columns of the frame of records from which the others come, where it has them."""
+
+
+@dataclass(frozen=True)
+class RawDecoder:
+    """The record as `value`, and where it stands as `key`, `timestamp`, `partition`, `offset`.
+
+    These are taken from the columns `_key`, `_timestamp`, `_partition` and `_offset` of the frame of records;
+    those that it lacks are null. Declared as text, key and value must be UTF-8, or the record is bad.
+    """
+
+    def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
+        """Always the same."""
+        return RAW
+
+    def frame(
+        self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
+    ) -> DataFrame:
+        """See `Decoder.frame`."""
+        there = set(records.columns)
+        values, texts, checked = [], [], []
+        for field in fields:
+            source = RECORD if field.name == "value" else _GIVEN.get(field.name, "")
+            kind = spark_name(field.type)
+            value = f"CAST({source} AS {kind})" if source in there else f"CAST(NULL AS {kind})"
+            if kind == "STRING" and source in (RECORD, "_key") and source in there:
+                texts.append(value)
+                checked.append(field.name)
+                value = value if careful else f"validate_utf8({value})"
+            values.append(f"{value} AS {quote(field.name)}")
+        if careful:
+            invalid = " OR ".join(f"NOT is_valid_utf8({text})" for text in texts) or "false"
+            values.append(f"CASE WHEN {invalid} THEN 'not valid UTF-8' END AS {BAD}")
+        frame = records.selectExpr(*values, *(quote(name) for name in passed))
+        return frame if careful else all_looked_at(frame, checked)
+
+    def reasons(self, records: Sequence[bytes], fields: Sequence[pa.Field]) -> list[str | None]:
+        """See `Decoder.reasons`; of the value, as the key is not given."""
+        text = any(field.name == "value" and pa.types.is_string(field.type) for field in fields)
+        return [_not_text(record) if text else None for record in records]
+
+    def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
+        """Never."""
+        return None
+
+
+def _not_text(record: bytes) -> str | None:
+    try:
+        record.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        return f"not valid UTF-8: {exc.reason} at byte {exc.start}"
+    return None

@@ -1,0 +1,1 @@
+"""Groups: accumulators that merge and retract."""

@@ -1,0 +1,1 @@
+"""Questions about one query: functions, names, headers."""

@@ -1,0 +1,183 @@
+"""What a statement has to remember to go on, and what keeps that from growing for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from velostream.model.durations import format_duration
+from velostream.plan.plans import GroupsPlan, OverPlan, RecomputePlan, UpsertPlan
+from velostream.sql.text.spark_text import SPARK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+    from velostream.plan.plans import Plan
+    from velostream.plan.time.clock_filters import LiveRows
+
+TTL = '"state.ttl"'
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """One kind of rows that a job keeps."""
+
+    what: str
+    bound: str | None = None
+    """What keeps it from growing; None when nothing does."""
+    grows: str = ""
+    """What makes it grow, where nothing bounds it."""
+    advice: str = ""
+    """What would bound it, where something would."""
+    endless: bool = False
+    """Whether it grows for as long as rows come, whatever they hold, so that the user is told unasked."""
+
+    @property
+    def told(self) -> str:
+        """What EXPLAIN says."""
+        if self.bound is not None:
+            return f"yes, {self.bound}"
+        return f"no, it grows with {self.grows}" + (f"; {self.advice}" if self.advice else "")
+
+    @property
+    def warning(self) -> str | None:
+        """What is said when the statement is made."""
+        if not self.endless or self.bound is not None:
+            return None
+        return f"state grows without bound: {self.what}; {self.advice}"
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What decides how long a statement's state is kept."""
+
+    ttl: timedelta | None = None
+    """`state.ttl`."""
+    beside: bool = False
+    """Whether the result is kept beside the job, because what is written elsewhere follows from it."""
+    only_grows: bool = True
+    """Whether no row of what is read can be taken back."""
+    streams: bool = True
+    """Whether sources are read, and not tables alone."""
+    names: Mapping[str, str] | None = None
+    """What users call each input."""
+
+    @property
+    def forgetting(self) -> str | None:
+        """How long `state.ttl` says."""
+        return format_duration(self.ttl) if self.ttl is not None else None
+
+
+def of_plan(plan: Plan, keeping: Keeping) -> Remembered | None:
+    """What the result of a plan is for the next batch; None where each row is looked at by itself."""
+    if isinstance(plan, GroupsPlan):
+        if plan.windowing is not None and plan.windowing.bounded:
+            return _windows(plan, keeping)
+        if not plan.grouped:
+            return Remembered("one row of accumulators", "there is only that one")
+        what = "one row of accumulators per group" if plan.mergeable else "one row per group"
+        return _by_key(what, "groups", keeping)
+    if isinstance(plan, UpsertPlan):
+        return _by_key("the last row of each key", "keys", keeping)
+    if isinstance(plan, OverPlan):
+        return _over(plan)
+    if isinstance(plan, RecomputePlan):
+        return Remembered("the result", grows="the result itself")
+    return None
+
+
+def _over(plan: OverPlan) -> Remembered:
+    if plan.bounded:
+        what = "the rows that OVER looks back to"
+        ends = "OVER looks back no further"
+        return Remembered(what, grows="the number of keys") if plan.keys else Remembered(what, ends)
+    return Remembered(
+        "all rows, which OVER looks back to, beside the job",
+        grows="every row",
+        advice="ORDER BY the event time with ROWS BETWEEN n PRECEDING AND … bounds it",
+        endless=True,
+    )
+
+
+def _by_key(what: str, each: str, keeping: Keeping) -> Remembered:
+    if keeping.beside:
+        what += ", beside the job"
+    ttl = keeping.forgetting
+    if ttl is not None:
+        return Remembered(what, f"{TTL} forgets {each} that nothing touched for {ttl}")
+    advice = ""
+    if keeping.streams and keeping.only_grows:
+        advice = f"{TTL} forgets those that nothing touched for that long"
+    return Remembered(what, grows=f"the number of {each}", advice=advice)
+
+
+def _windows(plan: GroupsPlan, keeping: Keeping) -> Remembered:
+    assert plan.windowing is not None
+    what = (
+        "one row of accumulators per window and group" if plan.mergeable else "one row per window and group"
+    )
+    if keeping.beside:
+        what += ", beside the job"
+    ttl, corrected = keeping.forgetting, plan.windowing.late == "update"
+    if ttl is not None:
+        return Remembered(what, f"{TTL} forgets a window {ttl} after it has closed")
+    if not keeping.beside:
+        return Remembered(
+            what,
+            grows="time: windows that have closed stay in the table",
+            advice='"retention" lets rows leave it',
+        )
+    if keeping.only_grows and not corrected:
+        return Remembered(what, "a window is forgotten when it has closed and its row is written")
+    why = "late rows may correct any of them" if corrected else "rows of what is read can be taken back"
+    return Remembered(
+        f"{what}, also of windows that have closed: {why}",
+        grows="time",
+        advice=f"{TTL} forgets a window that long after it has closed",
+        endless=True,
+    )
+
+
+def of_rows(live: LiveRows, plan: Plan, keeping: Keeping) -> Remembered:
+    """What is kept of the rows of one input."""
+    name = (keeping.names or {}).get(live.relation, live.relation)
+    if live.message_key is not None:
+        return Remembered(f"the last row of each message key of {name}", grows="the number of message keys")
+    if live.last:
+        what = f"the last row of each key of {name}, and those that the watermark has not passed"
+        return Remembered(what, grows="the number of keys")
+    if live.keep is not None:
+        return Remembered(f"rows of {name}", "the watermark takes them out when none can come that they meet")
+    if live.bounds:
+        return Remembered(f"the rows of {name} that have not gone", "the clock takes them out")
+    what = f"all rows of {name}, beside the job"
+    why = _unmerged(plan)
+    if why:
+        what += f", since {why} cannot be merged"
+    windowing = plan.windowing if isinstance(plan, GroupsPlan) else None
+    if windowing is not None and windowing.bounded and windowing.late != "update":
+        return Remembered(what, "a row is forgotten when every window that it is in has closed")
+    ttl = keeping.forgetting
+    if ttl is not None:
+        after = "its windows have closed" if windowing is not None and windowing.bounded else "it came"
+        return Remembered(what, f"{TTL} forgets a row {ttl} after {after}")
+    return Remembered(
+        what,
+        grows="every row",
+        advice=f"{TTL} forgets a row that long after it came"
+        if windowing is None or not windowing.bounded
+        else f"{TTL} forgets rows that long after their windows have closed",
+        endless=True,
+    )
+
+
+def _unmerged(plan: Plan) -> str:
+    if not isinstance(plan, GroupsPlan):
+        return ""
+    return ", ".join(each.call.sql(dialect=SPARK) for each in plan.aggregates if not each.mergeable)
+
+
+def warnings(found: Sequence[Remembered | None]) -> tuple[str, ...]:
+    """What is said unasked."""
+    return tuple(each.warning for each in found if each is not None and each.warning is not None)

@@ -1,0 +1,1 @@
+"""Time in a query: windows, event time, filters on the clock, stream joins."""

@@ -1,0 +1,46 @@
+"""Sources whose rows are messages with keys: where a later one replaces an earlier one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from velostream.plan.query.stateless import one_row_each, why_not_stateless
+from velostream.plan.time.clock_filters import Ageing, kept
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from velostream.model.changes import Messages
+    from velostream.model.statements import Query
+
+
+def message_key(query: Query, messages: Mapping[str, Messages | None]) -> str | None:
+    """The system column by which rows replace each other, where the query takes them as they are."""
+    tree = query.tree
+    if len(query.sources) != 1 or query.tables or not isinstance(tree, exp.Select):
+        return None
+    name = query.sources[0].id
+    found = messages.get(name)
+    if found is None or why_not_stateless(tree) is not None or not one_row_each(tree, name):
+        return None
+    return found.key
+
+
+def last_messages(
+    query: Query, key: tuple[str, ...], messages: Mapping[str, Messages | None]
+) -> Ageing | None:
+    """The query over the last row of each message key, kept beside the job.
+
+    None where rows are just added, and where those rows are themselves the result.
+    """
+    plain = message_key(query, messages)
+    if plain is not None and not key:
+        return None
+    keys = {
+        name: found.key
+        for name, found in messages.items()
+        if found is not None and (found.upserts or plain is not None)
+    }
+    return kept(query, keys) if keys else None

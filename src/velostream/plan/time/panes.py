@@ -1,0 +1,45 @@
+"""Panes: the parts that overlapping windows have in common.
+
+A window that is some whole advances long is made of as many panes, and a pane is part of as many windows.
+Grouping rows by pane and merging panes into windows gives the same groups as taking every row once for each
+of its windows, at a fraction of the work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp, parse_one
+
+from velostream.model.statements import WindowKind
+from velostream.sql.text.spark_text import SPARK
+from velostream.sql.windows.bounds import EACH
+
+if TYPE_CHECKING:
+    from velostream.plan.plans import GroupsPlan
+
+
+def pane_sql(plan: GroupsPlan) -> str | None:
+    """`partial_sql` with panes in place of windows, each bounded like the last window that it is in.
+
+    None where windows are not made of panes, or groups cannot be merged.
+    """
+    windowing = plan.windowing
+    if windowing is None or windowing.kind is not WindowKind.SLIDING or not plan.mergeable:
+        return None
+    if windowing.size % windowing.advance:
+        return None
+    select = parse_one(plan.partial_sql, dialect=SPARK)
+    laterals = select.args.get("laterals") or []
+    own = [lateral for lateral in laterals if lateral.alias == EACH]
+    calls = own[0].find_all(exp.Anonymous) if len(own) == 1 else ()
+    series = next((call for call in calls if call.name.lower() == "sequence"), None)
+    if series is None:
+        return None
+    last = series.expressions[1]
+    select.set("laterals", [lateral for lateral in laterals if lateral is not own[0]])
+
+    def swap(node: exp.Expr) -> exp.Expr:
+        return exp.paren(last) if isinstance(node, exp.Column) and node.table == EACH else node
+
+    return select.transform(swap).sql(dialect=SPARK)

@@ -1,0 +1,1 @@
+"""Jobs: threads, micro-batches, figures."""

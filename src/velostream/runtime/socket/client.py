@@ -1,0 +1,195 @@
+"""The other end of the socket: ask the process that holds a data directory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from velostream.errors import ConnectionFailedError, InternalError, VelostreamError
+from velostream.location import SourceText
+from velostream.runtime.datadir import DataDirectory
+from velostream.runtime.socket.server import PROTOCOL, receive, send, socket_path
+from velostream.runtime.statements.events import Answer, AnswerEvent, Changes, Following
+from velostream.runtime.statements.result import Result
+from velostream.serving.durable.verification import TableReport
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from velostream.runtime.statements.dml import Params
+
+START_SECONDS = 10.0
+"""How long the holder may take between locking the directory and listening."""
+
+
+class Client:
+    """Talks to the process that holds a data directory; a connection per request, so it never goes stale."""
+
+    def __init__(self, root: Path) -> None:
+        self._directory = DataDirectory(root)
+
+    def answers(
+        self, text: str, params: Params = None, *, follow: bool = False, stop: threading.Event | None = None
+    ) -> Iterator[AnswerEvent]:
+        """Run statements there; see `answers.answers`. Closing the iterator ends what is followed."""
+        header: dict[str, Any] = {"op": "sql", "text": text, "follow": follow}
+        tables = []
+        if params is not None:
+            named = isinstance(params, Mapping)
+            values = (
+                dict(params) if isinstance(params, Mapping) else {str(i): v for i, v in enumerate(params)}
+            )
+            header["params"] = "named" if named else "positional"
+            tables = [pa.table({name: [value] for name, value in values.items()})]
+        with self._connect() as connection, _closed_by(stop, connection):
+            send(connection, {**header, "protocol": PROTOCOL}, *tables)
+            for reply, parts in _replies(connection, stop):
+                _raise(reply, text)
+                event = _event(reply, parts)
+                if event is not None:
+                    yield event
+
+    def sql(self, text: str, params: Params = None) -> Result:
+        """Run statements there; the answer of the last one."""
+        result, warnings = Result(), tuple[str, ...]()
+        for event in self.answers(text, params):
+            if isinstance(event, Answer):
+                result = event.result
+                warnings += result.warnings
+        return replace(result, warnings=warnings)
+
+    def relations(self) -> dict[str, list[str]]:
+        """Every name that a FROM may use, with its known columns."""
+        found: dict[str, list[str]] = self._asked("relations").get("relations", {})
+        return found
+
+    def verify(self) -> list[TableReport]:
+        """Check the durable files of every table there."""
+        return [TableReport.from_dict(report) for report in self._asked("verify").get("reports", ())]
+
+    def _asked(self, operation: str) -> Mapping[str, Any]:
+        with self._connect() as connection:
+            send(connection, {"op": operation, "protocol": PROTOCOL})
+            for reply, _ in _replies(connection, None):
+                _raise(reply, "")
+                return reply
+        return {}
+
+    def _connect(self) -> socket.socket:
+        """A connection; waits a little for a holder that is still starting."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            path = socket_path(self._directory.root)
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                if path is None:
+                    raise FileNotFoundError
+                connection.connect(str(path))
+            except OSError as exc:
+                connection.close()
+                holder = self._directory.holder()
+                if holder is None or time.monotonic() > deadline:
+                    raise self._silent(holder) from exc
+                time.sleep(0.05)
+            else:
+                return connection
+
+    def _silent(self, holder: int | None) -> ConnectionFailedError:
+        root = self._directory.root
+        if holder is None:
+            return ConnectionFailedError(
+                f"the process that held data directory {root} has ended", hint="try again"
+            )
+        return ConnectionFailedError(
+            f"process {holder} holds data directory {root} but does not answer",
+            hint=f"wait until it has started, or stop it: kill {holder}",
+        )
+
+
+@contextlib.contextmanager
+def _closed_by(stop: threading.Event | None, connection: socket.socket) -> Iterator[None]:
+    """Make `stop` end a blocking read: the socket is shut down when it is set."""
+    if stop is None:
+        yield
+        return
+    finished = threading.Event()
+
+    def watch() -> None:
+        while not finished.is_set():
+            if stop.wait(0.1):
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        finished.set()
+
+
+def _replies(
+    connection: socket.socket, stop: threading.Event | None
+) -> Iterator[tuple[dict[str, Any], list[pa.Table]]]:
+    while True:
+        try:
+            received = receive(connection)
+        except OSError:
+            received = None
+        if received is None:
+            if stop is not None and stop.is_set():
+                return
+            raise ConnectionFailedError("the process that holds the data directory ended meanwhile")
+        yield received
+        if received[0].get("end"):
+            return
+
+
+def _event(reply: Mapping[str, Any], tables: list[pa.Table]) -> AnswerEvent | None:
+    kind = reply.get("event")
+    if kind == "answer":
+        told = tuple(map(str, reply.get("warnings", ())))
+        return Answer(Result(tables[0], reply.get("message"), reply.get("engine") or "", told))
+    if kind == "following":
+        return Following(tables[0].schema, tuple(reply["key"]), bool(reply["grouped"]))
+    if kind == "changes":
+        return Changes(tables[0], tables[1] if len(tables) > 1 else None)
+    return None
+
+
+def _raise(reply: Mapping[str, Any], text: str) -> None:
+    """Raise the error of a reply, as the class that it was there."""
+    described = reply.get("error")
+    if described is None:
+        return
+    error = _class_of(str(described["code"]))(
+        str(described["message"]), detail=described.get("detail"), hint=described.get("hint")
+    )
+    if described.get("start") is not None:
+        source = SourceText(str(described.get("text", text)), str(described.get("name", "<sql>")))
+        error.location = source.location(int(described["start"]), int(described["end"]))
+    raise error
+
+
+def _class_of(code: str) -> type[VelostreamError]:
+    waiting: list[type[VelostreamError]] = [VelostreamError]
+    while waiting:
+        kind = waiting.pop()
+        if kind.__dict__.get("code") == code and kind is not VelostreamError:
+            return kind
+        waiting += kind.__subclasses__()
+    return InternalError
+
+
+def held(root: Path) -> bool:
+    """Whether another process holds the data directory."""
+    directory = DataDirectory(root)
+    return directory.holder() not in {None, os.getpid()}

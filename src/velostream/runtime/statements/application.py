@@ -1,0 +1,141 @@
+"""A file of statements, run as one: checked whole, started in dependency order, resumed if run again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from velostream.errors import VelostreamError
+from velostream.model import statements as model
+from velostream.model.jobs import JobState
+from velostream.runtime.statements.executor import DONE_BEFORE, Executor
+from velostream.runtime.statements.explain import obstacle
+from velostream.runtime.statements.identity import sink_name
+from velostream.runtime.statements.result import Result
+from velostream.sql.dependencies import dependency_order
+from velostream.sql.text.generator import generate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from velostream.runtime.database import Database
+
+_CHANGES = (model.InsertInto, model.Update, model.Delete)
+_MAKES = (model.CreateTable, model.CreateStream, model.CreateSource, model.CreateView, model.InsertIntoSink)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One statement of the file and what it gave."""
+
+    statement: model.Statement
+    result: Result
+
+
+class Application:
+    """The statements of one file on one database."""
+
+    def __init__(self, database: Database, text: str, name: str) -> None:
+        self._database = database
+        self.statements = database.check(text, name)
+        self._identities = _identities(self.statements)
+
+    def start(
+        self,
+        narrate: Callable[[Step], None] = lambda _: None,
+        begin: Callable[[model.Statement], None] = lambda _: None,
+    ) -> None:
+        """Carry out every statement in dependency order; what ran before is resumed, not repeated.
+
+        `begin` is told of a statement before, `narrate` after it. Statements of `followed` are left out.
+        In a database that reads what is there and ends, every job has ended when this returns.
+        """
+        ordered = self._checked_order()
+        self._database.resume()
+        changed = False
+        for statement in ordered:
+            if statement in self.followed:
+                continue
+            begin(statement)
+            step = Step(statement, self._run(statement))
+            changed = changed or (isinstance(statement, _CHANGES) and step.result.message != DONE_BEFORE)
+            narrate(step)
+        if changed and self._once:
+            self._catch_up()
+
+    @property
+    def followed(self) -> tuple[model.SelectStatement, ...]:
+        """SELECTs over sources, which go on for as long as somebody reads: the caller follows them."""
+        if self._once:
+            return ()
+        return tuple(
+            s for s in self.statements if isinstance(s, model.SelectStatement) and s.query.continuous
+        )
+
+    @property
+    def _once(self) -> bool:
+        return self._database.jobs_by_name.site.once
+
+    def _catch_up(self) -> None:
+        """Start what is built on tables once more: an INSERT of the file may stand behind it."""
+        jobs = self._database.jobs_by_name
+        for entry in self._database.catalog:
+            query = getattr(entry.statement, "query", None)
+            job = jobs.get(entry.job) if entry.job is not None else None
+            derived = isinstance(query, model.Query) and bool(query.tables)
+            if derived and job is not None and job.state is JobState.FINISHED:
+                job.start()
+                self._executor.await_loaded(job)
+
+    def _checked_order(self) -> Iterable[model.Statement]:
+        """Refuse what cannot be executed and what has changed before any statement has had an effect."""
+        ordered = dependency_order(self.statements)
+        for statement in ordered:
+            refusal = obstacle(statement)
+            if refusal is not None:
+                raise refusal
+            if isinstance(statement, _MAKES):
+                self._executor.made_before(statement, _name(statement))
+        return ordered
+
+    @property
+    def _executor(self) -> Executor:
+        return self._database.executor
+
+    def _run(self, statement: model.Statement) -> Result:
+        try:
+            if isinstance(statement, _CHANGES):
+                return self._executor.run(statement, identity=self._identities[id(statement)])
+            if isinstance(statement, _MAKES):
+                entry = self._executor.made_before(statement, _name(statement))
+                if entry is not None:
+                    return self._resumed(entry.name)
+            return self._executor.run(statement)
+        except VelostreamError as error:
+            raise error.at(statement.location) from error
+
+    def _resumed(self, name: str) -> Result:
+        job = self._database.jobs_by_name.get(name)
+        if job is not None:
+            self._executor.await_loaded(job)
+        return Result(message=f'"{name}" resumed' if job is not None else f'"{name}" is known')
+
+
+def _name(statement: model.Statement) -> str:
+    if isinstance(statement, model.InsertIntoSink):
+        return sink_name(statement)
+    return str(getattr(statement, "name", ""))
+
+
+def _identities(statements: Iterable[model.Statement]) -> dict[int, str]:
+    """What makes a change of the file itself: its text, and which of equal texts it is."""
+    seen: Counter[str] = Counter()
+    identities = {}
+    for statement in statements:
+        if isinstance(statement, _CHANGES):
+            text = generate(statement)
+            seen[text] += 1
+            identities[id(statement)] = blake2b(f"{seen[text]} {text}".encode(), digest_size=12).hexdigest()
+    return identities

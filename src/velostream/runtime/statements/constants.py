@@ -1,0 +1,131 @@
+"""The rows of INSERT … VALUES: constants need no engine, everything else is one query."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from velostream.sql.bind.parameters import by_name, literal, numbered, placeholders
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Values = tuple[exp.Expr, ...]
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)?")
+_NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+")
+_DOUBLE = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|-?inf|nan")
+_T = exp.DType
+_MOMENTS = (_T.TIMESTAMP, _T.TIMESTAMPTZ, _T.TIMESTAMPLTZ, _T.TIMESTAMPNTZ)
+
+
+class _NoConstantError(Exception):
+    """An engine has to say what the value is in its column."""
+
+
+def bound(rows: Sequence[Values], params: Mapping[str, Any] | Sequence[Any]) -> list[Values]:
+    """The rows with literals in the place of parameters; SqlError when a value has no literal."""
+    names, values = numbered(value for row in rows for value in row), by_name(params)
+
+    def of(placeholder: exp.Placeholder) -> exp.Expr:
+        name = names[id(placeholder)]
+        return literal(values[name], name)
+
+    def filled(value: exp.Expr) -> exp.Expr:
+        if isinstance(value, exp.Placeholder):
+            return of(value)
+        inside = placeholders([value])
+        if not inside:
+            return value
+        copy = value.copy()
+        for old, new in zip(inside, placeholders([copy]), strict=True):
+            new.replace(of(old))
+        return copy
+
+    return [tuple(map(filled, row)) for row in rows]
+
+
+def constant_row(row: Values, kinds: Sequence[pa.DataType]) -> tuple[Any, ...] | None:
+    """The values of a row in columns of these types; None when an engine has to compute one."""
+    try:
+        return tuple(_constant(value, kind) for value, kind in zip(row, kinds, strict=True))
+    except _NoConstantError:
+        return None
+
+
+def one_query(rows: Sequence[Values]) -> exp.Query:
+    """A query that gives these rows. Its depth is that of a balanced tree, so that any number will do."""
+    queries: list[exp.Query] = [exp.Select(expressions=[value.copy() for value in row]) for row in rows]
+    while len(queries) > 1:
+        pairs = zip(queries[::2], queries[1::2], strict=False)
+        joined: list[exp.Query] = [_union(one, other) for one, other in pairs]
+        queries = joined + queries[len(joined) * 2 :]
+    return queries[0]
+
+
+def _union(one: exp.Query, other: exp.Query) -> exp.Union:
+    left, right = (q if isinstance(q, exp.Select) else exp.Subquery(this=q) for q in (one, other))
+    return exp.Union(this=left, expression=right, distinct=False)
+
+
+def _constant(value: exp.Expr, kind: pa.DataType) -> Any:
+    negative = isinstance(value, exp.Neg)
+    inner = value.this if negative else value
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        return _number(f"-{inner.this}" if negative else inner.this, kind)
+    if negative:
+        raise _NoConstantError
+    if isinstance(inner, exp.Null):
+        return None
+    if isinstance(inner, exp.Boolean) and pa.types.is_boolean(kind):
+        return bool(inner.this)
+    if isinstance(inner, exp.Literal):
+        return inner.this if pa.types.is_string(kind) else _moment(inner.this, kind)
+    if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal):
+        return _typed(inner.this, inner.to.this, kind)
+    raise _NoConstantError
+
+
+def _number(text: str, kind: pa.DataType) -> Any:
+    plain = _NUMBER.fullmatch(text.removeprefix("-")) is not None
+    if plain and pa.types.is_integer(kind) and "." not in text:
+        return int(text)
+    if plain and pa.types.is_decimal(kind):
+        return Decimal(text)
+    if pa.types.is_floating(kind) and _DOUBLE.fullmatch(text):
+        return float(text)
+    raise _NoConstantError
+
+
+def _typed(value: exp.Literal, wanted: exp.DType, kind: pa.DataType) -> Any:
+    """A literal with its type: DATE '2026-01-01', 1.5D."""
+    if value.is_string and wanted is _T.DATE and pa.types.is_date(kind):
+        return _moment(value.this, kind)
+    if value.is_string and wanted in _MOMENTS and pa.types.is_timestamp(kind):
+        return _moment(value.this, kind)
+    if wanted is _T.DOUBLE and pa.types.is_floating(kind) and _DOUBLE.fullmatch(value.this):
+        return float(value.this)
+    if not value.is_string and wanted in (_T.BIGINT, _T.INT) and pa.types.is_integer(kind):
+        return _number(value.this, kind)
+    raise _NoConstantError
+
+
+def _moment(text: str, kind: pa.DataType) -> date | datetime:
+    """A date or an instant from a text in the one form that needs no knowledge of Spark's others."""
+    try:
+        if pa.types.is_date(kind) and _DATE.fullmatch(text):
+            return date.fromisoformat(text)
+        if pa.types.is_timestamp(kind) and _TIMESTAMP.fullmatch(text):
+            found = datetime.fromisoformat(text)
+            if found.tzinfo is None:
+                return found.replace(tzinfo=UTC)
+            if kind.tz is not None:
+                return found
+    except ValueError as exc:
+        raise _NoConstantError from exc
+    raise _NoConstantError

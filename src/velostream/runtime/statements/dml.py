@@ -1,0 +1,146 @@
+"""INSERT, UPDATE and DELETE on tables filled by hand: each one durable commit.
+
+No other change comes between what a statement reads of its table and what it commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from velostream.errors import SqlError, TableError
+from velostream.model.statements import Delete, InsertInto, Query, Update
+from velostream.runtime.statements.constants import Values, bound, constant_row, one_query
+from velostream.serving.table.rows import to_table
+from velostream.serving.table.store import STORAGE
+from velostream.sql.text.spark_text import SPARK
+from velostream.sql.types import spark_ddl
+
+if TYPE_CHECKING:
+    from velostream.runtime.statements.query import AdHoc
+    from velostream.serving.table.store import TableStore
+    from velostream.serving.table.table import Table
+
+Params = Mapping[str, Any] | tuple[Any, ...] | None
+
+
+@dataclass(frozen=True)
+class Dml:
+    """Carries out statements that change tables filled by hand."""
+
+    store: TableStore
+    adhoc: AdHoc
+
+    def insert(self, statement: InsertInto, params: Params, identity: str | None = None) -> int:
+        """Insert rows; an existing key is an error without OR REPLACE. Returns how many."""
+        table = self.store.open(statement.table)
+        with table.exclusive():
+            rows = self._inserted(statement, table, params)
+            if table.spec.key and not statement.or_replace:
+                table.check_new(rows)
+            if table.spec.key:
+                table.commit_keyed(rows, None, table.manual_commit(identity))
+            else:
+                table.commit_rows(rows, None, table.manual_commit(identity))
+        return int(rows.num_rows)
+
+    def _inserted(self, statement: InsertInto, table: Table, params: Params) -> pa.Table:
+        names = statement.columns or table.spec.visible
+        if statement.query is not None:
+            return self._computed(statement.query, params, names, table)
+        rows: Sequence[Values] = statement.values
+        if params:
+            try:
+                rows, params = bound(rows, params), None
+            except SqlError:
+                # A value without a literal, such as a list: an engine takes it as it is.
+                return self._computed(Query(one_query(rows)), params, names, table)
+        kinds = [table.spec.schema.field(name).type for name in names]
+        known = [constant_row(row, kinds) if len(row) == len(names) else None for row in rows]
+        given = to_table([dict(zip(names, row, strict=True)) for row in known if row is not None], table.spec)
+        others = [row for row, constants in zip(rows, known, strict=True) if constants is None]
+        if not others:
+            return given
+        computed = self._computed(Query(one_query(others)), None, names, table)
+        places = [n for n, row in enumerate(known) if row is not None]
+        places += [n for n, row in enumerate(known) if row is None]
+        return pa.concat_tables([given, computed]).take(np.argsort(np.array(places)))
+
+    def _computed(self, query: Query, params: Params, names: Sequence[str], table: Table) -> pa.Table:
+        found = self.adhoc.answer(query, params).arrow()
+        if found.num_columns != len(names):
+            raise SqlError(
+                f'INSERT gives {found.num_columns} values for {len(names)} columns of "{table.name}"'
+            )
+        return _fitted(found.rename_columns(list(names)), table)
+
+    def update(self, statement: Update, params: Params, identity: str | None = None) -> int:
+        """Change rows where the condition holds. Returns how many."""
+        table = self.store.open(statement.table)
+        spec = table.spec
+        assigned = dict(statement.assignments)
+        for name in assigned:
+            if name in spec.key:
+                raise TableError(f'key column "{name}" of table "{table.name}" cannot be updated')
+        items: list[exp.Expr] = []
+        for field in spec.visible_schema:
+            value = assigned.get(field.name, exp.column(field.name, quoted=True)).copy()
+            cast = exp.cast(value, spark_ddl(field.type), dialect=SPARK) if field.name in assigned else value
+            items.append(exp.alias_(cast, field.name, quoted=True))
+        with table.exclusive():
+            new = _fitted(self._where(table, items, statement.where, params), table)
+            commit = table.manual_commit(identity)
+            if spec.key:
+                table.commit_keyed(new, None, commit)
+            else:
+                old = _fitted(self._where(table, [exp.Star()], statement.where, params), table)
+                weights = pa.array([-1] * old.num_rows + [1] * new.num_rows, pa.int64())
+                table.commit_rows(pa.concat_tables([old, new]), weights, commit)
+        return int(new.num_rows)
+
+    def delete(self, statement: Delete, params: Params, identity: str | None = None) -> int:
+        """Delete rows where the condition holds. Returns how many."""
+        table = self.store.open(statement.table)
+        with table.exclusive():
+            if statement.where is None and table.spec.options.get(STORAGE) is not None:
+                # A table that may not fit into memory, and nothing to choose from it.
+                count = len(table)
+                table.truncate(table.manual_commit(identity))
+                return count
+            old = _fitted(self._where(table, [exp.Star()], statement.where, params), table)
+            commit = table.manual_commit(identity)
+            if table.spec.key:
+                table.commit_keyed(None, old.select(list(table.spec.key)), commit)
+            else:
+                table.commit_rows(old, pa.array([-1] * old.num_rows, pa.int64()), commit)
+        return int(old.num_rows)
+
+    def _where(self, table: Table, items: list[exp.Expr], where: exp.Expr | None, params: Params) -> pa.Table:
+        tree = exp.Select(expressions=items).from_(exp.to_table(table.name))
+        if where is not None:
+            tree = tree.where(where.copy(), copy=False)
+        return self.adhoc.answer(Query(tree, tables=(table.name,)), params).arrow()
+
+
+def _fitted(rows: pa.Table, table: Table) -> pa.Table:
+    """Rows in the table's columns and types; what does not fit names column and type."""
+    arrays = []
+    for field in table.spec.schema:
+        if field.name not in rows.schema.names:
+            arrays.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)]))
+            continue
+        column = rows.column(field.name)
+        try:
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+        except pa.ArrowInvalid as exc:
+            raise SqlError(
+                f'a value does not fit column "{field.name}" of table "{table.name}"',
+                detail=f"{exc}",
+                hint=f"the column is {spark_ddl(field.type)}",
+            ) from exc
+    return pa.table(arrays, schema=table.spec.schema)

@@ -1,0 +1,72 @@
+"""What statements answer, one event after the other: the same from this process and over the socket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from velostream.model.statements import SelectStatement
+from velostream.runtime.statements.live_select import LiveSelect
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from threading import Event
+
+    import pyarrow as pa
+
+    from velostream.runtime.database import Database
+    from velostream.runtime.statements.dml import Params
+    from velostream.runtime.statements.result import Result
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A statement is done."""
+
+    result: Result
+
+
+@dataclass(frozen=True)
+class Following:
+    """A SELECT over a source begins; `Changes` follow until it ends or nobody listens."""
+
+    schema: pa.Schema
+    key: tuple[str, ...]
+    grouped: bool
+    """Whether rows replace earlier ones, so that a reader keeps a table rather than a list."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Rows that came, and rows that went."""
+
+    added: pa.Table
+    removed: pa.Table | None
+
+
+AnswerEvent = Answer | Following | Changes
+
+
+def answers(
+    database: Database, text: str, params: Params = None, *, follow: bool, stop: Event
+) -> Generator[AnswerEvent]:
+    """Run the statements of a text. With `follow` a SELECT over a source goes on until `stop` is set."""
+    for statement in database.check(text, params=params):
+        if follow and isinstance(statement, SelectStatement) and statement.query.continuous:
+            yield from followed(database, statement, stop, params)
+        else:
+            yield Answer(database.executor.run(statement, params))
+
+
+def followed(
+    database: Database, statement: SelectStatement, stop: Event, params: Params = None
+) -> Generator[AnswerEvent]:
+    """A SELECT over a source, row by row as they come."""
+    site = database.jobs_by_name.site
+    with LiveSelect(site, statement, params, once=site.once) as live:
+        table = live.table
+        key = table.spec.key if table is not None else ()
+        assert live.schema is not None
+        yield Following(live.schema, tuple(k for k in key if k in live.schema.names), table is not None)
+        for added, removed in live.batches(stop):
+            yield Changes(added, removed)

@@ -1,0 +1,56 @@
+"""When two statements are the same, what one without a name is called, and where one names a column."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from velostream.model.uri import Uri
+from velostream.sql.check import queries_of
+from velostream.sql.text.generator import generate
+from velostream.sql.text.node_locations import locate
+
+if TYPE_CHECKING:
+    from velostream.location import Location
+    from velostream.model import statements as model
+
+
+def sink_name(statement: model.InsertIntoSink) -> str:
+    """The name of a job that has none: what it writes to; a few digits tell places of equal name apart."""
+    tail = Uri(str(statement.uri)).rest.rstrip("/").rsplit("/", 1)[-1] or statement.uri.scheme
+    digits = blake2b(statement.uri.text.encode(), digest_size=3).hexdigest()
+    return f"insert-{''.join(c if c.isalnum() or c in '_-.' else '-' for c in tail)}-{digits}"
+
+
+def kind_of(statement: model.Statement) -> str:
+    """The word after CREATE."""
+    return type(statement).__name__.removeprefix("Create").upper()
+
+
+def same_but_replace(one: model.Statement, other: model.Statement) -> bool:
+    """Whether two statements make the same, OR REPLACE or not."""
+    return _without_replace(one) == _without_replace(other)
+
+
+def difference(before: str, after: str) -> str:
+    """Two texts compared line by line."""
+    from difflib import unified_diff
+
+    lines = unified_diff(before.splitlines(), after.splitlines(), "remembered", "now", lineterm="", n=1)
+    return "\n".join(lines)
+
+
+def _without_replace(statement: model.Statement) -> str:
+    return generate(statement).replace("CREATE OR REPLACE ", "CREATE ", 1)
+
+
+def column_place(name: str, statement: model.Statement) -> Location | None:
+    """Where a statement names a column, as far as it is its own text and not that of a view."""
+    for query in queries_of(statement):
+        for column in query.tree.find_all(exp.Column):
+            place = locate(column, statement.location.source) if statement.location is not None else None
+            if place is not None and place.text.replace("`", "").casefold() == name.casefold():
+                return place
+    return None

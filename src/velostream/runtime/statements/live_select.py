@@ -1,0 +1,236 @@
+"""A bare SELECT over a source: rows as they come, for as long as somebody reads."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.engine.bad_rows.dead_letters import DeadLetters
+from velostream.engine.build import continuous_work, whole_work
+from velostream.engine.open import open_query
+from velostream.engine.outputs.outputs import JobOutput, ReaderOutput, TableOutput
+from velostream.errors import JobError
+from velostream.model.jobs import JobState
+from velostream.model.lifetime import Lifetime
+from velostream.model.options import common_options
+from velostream.model.private import make_folder
+from velostream.model.storage import storing
+from velostream.plan.plans import OverPlan, RowsPlan
+from velostream.plan.realtime_rules import refusal
+from velostream.plan.sinks import only_added
+from velostream.runtime.jobs.job import Job
+from velostream.serving.table.schemas import align
+from velostream.serving.table.store import TableStore
+from velostream.sql.bind.parameters import with_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from threading import Event
+    from types import TracebackType
+
+    from velostream.engine.opened import Opened
+    from velostream.engine.site import Site
+    from velostream.engine.stages import LiveInput
+    from velostream.engine.step import ContinuousWork
+    from velostream.engine.work import Work
+    from velostream.model.statements import SelectStatement
+    from velostream.runtime.statements.dml import Params
+    from velostream.serving.table.table import Table
+
+NAME = "select"
+FOLDER = "select-"
+"""How the names of folders begin in which SELECTs keep what they read."""
+
+
+class LiveSelect:
+    """Runs a continuous SELECT in a folder that vanishes with it.
+
+    Rows of a stateless query are handed over and forgotten; a grouped one keeps a table, `table`, that is
+    the live view.
+    """
+
+    def __init__(
+        self, site: Site, statement: SelectStatement, params: Params = None, *, once: bool = False
+    ) -> None:
+        refused = refusal(statement)
+        if refused is not None:
+            raise refused
+        self.lifetime = Lifetime(within=site.lifetime)
+        with storing(site.tmp or tempfile.gettempdir()):
+            if site.tmp is not None:
+                make_folder(site.tmp)
+            self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=site.tmp))
+        self._store = TableStore(self._folder / "tables")
+        self._site = replace(site, once=once)
+        self._statement = statement
+        self._query = with_values(statement.query, params)
+        self._output: JobOutput | None = None
+        self._known: dict[str, pa.Schema] = {}
+        """Columns of sources that turned out wider than discovered."""
+        self.schema: pa.Schema | None = None
+        self.job = Job(
+            NAME,
+            NAME,
+            "select",
+            statement.text,
+            self._folder / "job",
+            site.spark,
+            self._open,
+            once=once,
+            lifetime=self.lifetime,
+        )
+
+    def _open(self, job: Job) -> Work:
+        options = common_options(self._statement.properties)
+        opened = open_query(
+            self._site,
+            self._query,
+            (),
+            self._folder / "job",
+            known=self._known,
+            table=True,
+            materialized=False,
+            reader=f"select-{self._folder.name}",
+            stop=job.stopping,
+            tell=lambda reason: job.tell(JobState.WAITING, reason),
+            options=options,
+        )
+        self.schema = opened.shape.visible
+        if self._output is None:
+            passes = isinstance(opened.plan, RowsPlan) and not opened.plan.positioned
+            if passes or (isinstance(opened.plan, OverPlan) and only_added(opened.plan)):
+                self._output = ReaderOutput()
+            else:
+                self._output = TableOutput(
+                    self._store.create(opened.shape.spec(NAME, {}, "select", owner=NAME))
+                )
+        elif isinstance(self._output, TableOutput):
+            self._output.table.evolve(opened.shape.physical)
+        letters, widen = DeadLetters(self._store), self._known.__setitem__
+        clock, every = self._site.clock, self._query.emit.every
+        watched = [each.inputs for each in opened.live]
+
+        def continuous(part: Opened | LiveInput, output: JobOutput) -> ContinuousWork:
+            return continuous_work(
+                NAME, part, output, options, letters, widen, clock=clock, watched=watched, every=every
+            )
+
+        return whole_work(opened, self._output, options, clock, continuous)
+
+    @property
+    def table(self) -> Table | None:
+        """The live view of a grouped query; None for rows that just pass by."""
+        return self._output.table if isinstance(self._output, TableOutput) else None
+
+    def __enter__(self) -> LiveSelect:
+        with self.lifetime.use():
+            self._site.selects.add(self)
+            self.job.start()
+        try:
+            self.job.wait(lambda job: job.state not in {JobState.STARTING, JobState.WAITING})
+            self._raise_failure()
+        except BaseException:
+            # An interrupt does not wait for Spark to come up: the job sees that it is stopped when it has.
+            self._end(timeout=1.0)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def interrupt(self, timeout: float = 30.0) -> None:
+        """End the job, and with it what its reader gets; leaving the `with` does the rest."""
+        self._drain()
+        self.job.stop(timeout=timeout)
+
+    def _end(self, timeout: float = 30.0) -> None:
+        self.lifetime.end("the SELECT has ended", hint="follow it again: db.stream(…)")
+        self.interrupt(timeout)
+        self._site.selects.discard(self)
+        self._store.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _drain(self) -> None:
+        """Make room, so that a batch that waits for its reader can end."""
+        self.job.stopping.set()
+        if isinstance(self._output, ReaderOutput):
+            self._output.abandon()
+
+    def batches(self, stop: Event | None = None) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        """Rows that came and rows that went, until the job ends or `stop` is set.
+
+        ClosedError when the database was closed meanwhile, or the `with` was left.
+        """
+        self.lifetime.check()
+        if isinstance(self._output, ReaderOutput):
+            yield from self._passing(self._output, stop)
+        elif isinstance(self._output, TableOutput):
+            yield from self._kept(self._output.table, stop)
+
+    def _passing(
+        self, output: ReaderOutput, stop: Event | None
+    ) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        while stop is None or not stop.is_set():
+            ended = not self.job.state.alive
+            try:
+                yield output.batches.get(timeout=0.1)
+            except queue.Empty:
+                if ended:
+                    break
+        self._raise_failure(stop)
+
+    def _kept(self, table: Table, stop: Event | None) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        from velostream.engine.inputs.inputs import split_weights
+
+        seen = 0
+        while stop is None or not stop.is_set():
+            ended = not self.job.state.alive
+            version = table.version
+            if version > seen:
+                yield split_weights(table.changes_between(seen, version))
+                seen = version
+            elif ended:
+                break
+            else:
+                self._await_version(table, seen)
+        self._raise_failure(stop)
+
+    def _await_version(self, table: Table, seen: int) -> None:
+        self.job.wait(lambda job: table.version > seen or not job.state.alive, 0.1)
+
+    def everything(self) -> pa.Table:
+        """All rows of a SELECT that ends (started with `once`)."""
+        self.lifetime.check()
+        self.job.wait(lambda job: not job.state.alive or self._waiting_rows())
+        if isinstance(self._output, TableOutput):
+            self.job.wait(lambda job: not job.state.alive)
+            self._raise_failure(whole=True)
+            return self._output.table.snapshot()
+        parts = [added for added, _ in self.batches()]
+        self._raise_failure(whole=True)
+        schema = self.schema
+        assert schema is not None
+        # Columns may have widened after the first rows.
+        return (
+            pa.concat_tables(align(part, schema, NAME) for part in parts) if parts else schema.empty_table()
+        )
+
+    def _waiting_rows(self) -> bool:
+        return isinstance(self._output, ReaderOutput) and not self._output.batches.empty()
+
+    def _raise_failure(self, stop: Event | None = None, *, whole: bool = False) -> None:
+        if stop is None or not stop.is_set():
+            self.lifetime.check()
+        never_opened = self.schema is None and self.job.error is not None
+        if self.job.state is JobState.FAILED or never_opened:
+            raise self.job.error or JobError("the SELECT failed")
+        if whole and self.job.stopping.is_set():
+            raise JobError("the SELECT was stopped before it had read everything")

@@ -1,0 +1,85 @@
+"""SELECT over tables, answered now: on DuckDB where it means the same, else on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from velostream.engine.delta.version import DeltaVersion
+from velostream.plan.time.asof import asof_tables
+from velostream.runtime.statements.result import Result
+from velostream.serving.sql.engine import NeedsSpark
+from velostream.spark.dataframes import answer_of, arrow_frame, private_session
+from velostream.spark.session import interrupt
+from velostream.sql.names.usage import resolved
+from velostream.sql.text.spark_text import SPARK
+from velostream.sql.types import ddl_types, quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from velostream.model.statements import Query
+    from velostream.serving.table.store import TableStore
+    from velostream.serving.table.version import TableVersion
+    from velostream.spark.delta import DeltaEngine
+
+
+class AdHoc:
+    """Answers queries over the newest versions of tables."""
+
+    def __init__(self, store: TableStore, spark: Callable[[], SparkSession], delta: DeltaEngine) -> None:
+        self._store = store
+        self._spark = spark
+        self._delta = delta
+        self._running: set[SparkSession] = set()
+        self._engine = store.questions.engine
+        store.questions.spark = self.on_spark
+
+    def answer(self, query: Query, params: Mapping[str, Any] | tuple[Any, ...] | None = None) -> Result:
+        """One consistent answer."""
+        versions = self._store.versions(query.tables)
+        if not query.udfs and not any(isinstance(each, DeltaVersion) for each in versions.values()):
+            try:
+                return Result(self._engine.answer(query, versions, params), engine="duckdb")
+            except NeedsSpark:
+                pass
+        return Result(self.on_spark(query, versions, params), engine="spark")
+
+    def on_spark(
+        self,
+        query: Query,
+        versions: Mapping[str, TableVersion],
+        params: Mapping[str, Any] | tuple[Any, ...] | None,
+    ) -> pa.Table:
+        """The answer by Spark itself, over the given versions."""
+        if any(isinstance(version, DeltaVersion) for version in versions.values()):
+            spark = self._delta.session()
+        else:
+            spark = private_session(self._spark())
+        self._running.add(spark)
+        try:
+            for name, version in versions.items():
+                if isinstance(version, DeltaVersion):
+                    frame = version.frame(spark)
+                else:
+                    frame = arrow_frame(spark, version.snapshot())
+                frame.createOrReplaceTempView(quote(name))
+            schemas = {name: version.spec.visible_schema for name, version in versions.items()}
+            columns = {name: schema.names for name, schema in schemas.items()}
+            sql = asof_tables(resolved(query, columns), lambda: ddl_types(schemas)).tree.sql(dialect=SPARK)
+            if not params:
+                return answer_of(spark, sql)
+            bound = dict(params) if isinstance(params, Mapping) else list(params)
+            return answer_of(spark, sql, bound)
+        except (KeyboardInterrupt, SystemExit):
+            # Nobody waits for it any more, but Spark would go on.
+            interrupt(spark)
+            raise
+        finally:
+            self._running.discard(spark)
+
+    def interrupt(self) -> None:
+        """End the queries that Spark works on now; those who asked are told that they failed."""
+        for spark in list(self._running):
+            interrupt(spark)

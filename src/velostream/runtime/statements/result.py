@@ -1,0 +1,63 @@
+"""Answers: rows that can be had as Arrow, tuples or a dataframe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from velostream.serving.columns.values import to_python
+from velostream.serving.table.record import row_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer of one statement; `message` says what a statement without rows did."""
+
+    table: pa.Table = field(default_factory=lambda: pa.table({}))
+    message: str | None = None
+    engine: str = ""
+    """Who answered: duckdb, spark or velostream itself."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know of what was made, such as state that grows without bound."""
+
+    def arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return self.table
+
+    def rows(self) -> list[Any]:
+        """The rows as tuples with named fields."""
+        return list(self)
+
+    def df(self) -> pd.DataFrame:
+        """The rows as a pandas dataframe (needs the `pandas` extra)."""
+        return self.table.to_pandas()
+
+    def pl(self) -> pl.DataFrame:
+        """The rows as a polars dataframe (needs the `polars` extra)."""
+        import polars
+
+        frame = polars.from_arrow(self.table)
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def scalar(self) -> Any:
+        """The first value of the first row, or None when there is none."""
+        if self.table.num_rows == 0 or self.table.num_columns == 0:
+            return None
+        return next(iter(self))[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        make = row_class(tuple(self.table.schema.names))
+        columns = (to_python(column) for column in self.table.columns)
+        return (make(values) for values in zip(*columns, strict=True))
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)

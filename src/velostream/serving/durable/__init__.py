@@ -1,0 +1,1 @@
+"""The durable form of a table: snapshots and a log."""

@@ -1,0 +1,1 @@
+"""Finding rows by key and by value."""

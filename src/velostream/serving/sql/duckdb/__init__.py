@@ -1,0 +1,1 @@
+"""Spark SQL translated to DuckDB's, where the two agree."""

@@ -1,0 +1,1 @@
+"""A table: versions, readers, the writer."""

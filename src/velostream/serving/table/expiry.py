@@ -1,0 +1,102 @@
+"""Tables whose rows leave after a while: each row is stored with the moment at which it leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.model.moments import DueMoments
+from velostream.model.tables import EXPIRES, Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from velostream.model.tables import TableSpec
+    from velostream.serving.columns.segments import Counts
+    from velostream.serving.columns.values import KeyCodec
+    from velostream.serving.table.version import TableVersion
+
+_DAY = 86_400_000_000
+
+
+class Expiry:
+    """Stamps the rows of one table and knows which are due."""
+
+    def __init__(self, retention: Retention) -> None:
+        self._retention = retention
+        self._due: DueMoments | None = None
+
+    @classmethod
+    def of(cls, spec: TableSpec) -> Expiry | None:
+        """That of a table, if it has a retention."""
+        found = Retention.of(spec)
+        return cls(found) if found is not None else None
+
+    def stamped(self, rows: pa.Table, at: int) -> pa.Table:
+        """The rows with the moment at which each leaves if it is written now."""
+        retention = self._retention
+        if retention.column is None:
+            moments = pa.array(np.full(rows.num_rows, at + retention.micros), pa.int64())
+        else:
+            column = rows.column(retention.column)
+            if pa.types.is_date(column.type):
+                column = pc.multiply(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY)
+            times = pc.multiply(column.cast(pa.int64()), retention.unit)
+            moments = pc.add(times, retention.micros)
+        plain = rows.drop_columns([EXPIRES]) if EXPIRES in rows.schema.names else rows
+        return plain.append_column(pa.field(EXPIRES, pa.int64()), moments)
+
+    def upserts(self, rows: pa.Table, codec: KeyCodec, at: int) -> tuple[pa.Table, list[Hashable]]:
+        """The rows to write, and the keys of rows that are too old to be there at all."""
+        rows = self.stamped(rows, at)
+        late = _late(rows, at)
+        if not late.any():
+            return rows, []
+        keys = codec.encode_columns(rows)
+        last = dict(zip(keys, range(len(keys)), strict=True))
+        gone = {key for key, number in last.items() if late[number]}
+        return rows.filter(pa.array([key not in gone for key in keys], pa.bool_())), list(gone)
+
+    def weighted(self, rows: pa.Table, weights: Counts | None, at: int) -> tuple[pa.Table, Counts | None]:
+        """The rows of a multiset to add and to take back; those too old to be added are left out."""
+        rows = self.stamped(rows, at)
+        kept = ~_late(rows, at) if weights is None else (weights < 0) | ~_late(rows, at)
+        if kept.all():
+            return rows, weights
+        return rows.filter(pa.array(kept)), None if weights is None else weights[kept]
+
+    def written(self, rows: pa.Table) -> None:
+        """Rows were committed."""
+        if self._due is not None:
+            self._due.add(_moments(rows))
+
+    def next_due(self, version: TableVersion) -> int | None:
+        """When the next row leaves."""
+        return self._known(version).first
+
+    def take(self, version: TableVersion, at: int) -> list[int]:
+        """The moments that are due."""
+        return self._known(version).take(at)
+
+    def put_back(self, moments: list[int]) -> None:
+        """What was due could not be committed."""
+        if self._due is not None:
+            self._due.add(moments)
+
+    def _known(self, version: TableVersion) -> DueMoments:
+        if self._due is None:
+            self._due = DueMoments()
+            self._due.add(_moments(version.physical()))
+        return self._due
+
+
+def _late(rows: pa.Table, at: int) -> np.ndarray:
+    return np.asarray(pc.fill_null(pc.less_equal(rows.column(EXPIRES), at), False), dtype=bool)
+
+
+def _moments(rows: pa.Table) -> list[int]:
+    found: list[int] = np.unique(rows.column(EXPIRES).drop_null().to_numpy()).tolist()
+    return found

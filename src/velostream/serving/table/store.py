@@ -1,0 +1,271 @@
+"""All tables of a data directory, one folder each."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from threading import RLock
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+from velostream.connectors.sealed import sync_folder
+from velostream.errors import (
+    ClosedError,
+    DataDirError,
+    DuplicateNameError,
+    TableError,
+    UnknownNameError,
+    did_you_mean,
+)
+from velostream.model.lifetime import Lifetime
+from velostream.model.private import make_folder
+from velostream.model.storage import storing
+from velostream.serving.durable import description
+from velostream.serving.durable.folders import ASIDE, folder_name, name_and_edition
+from velostream.serving.durable.framing import corrupt
+from velostream.serving.durable.journal import Journal
+from velostream.serving.durable.verification import TableReport, verify
+from velostream.serving.sql.questions import Questions
+from velostream.serving.table.budget import MemoryBudget
+from velostream.serving.table.ending import End
+from velostream.serving.table.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from velostream.model.tables import TableSpec
+    from velostream.serving.table.stats import TableStats
+    from velostream.serving.table.version import TableVersion
+
+STORAGE = "table.storage"
+"""Option of a table that tells where it lives, if not in memory."""
+
+
+class Storage(Protocol):
+    """Keeps tables elsewhere than in memory."""
+
+    def create(self, folder: Path, spec: TableSpec) -> None:
+        """Make the folder of a new, empty table; it exists whole or not at all."""
+
+    def open(self, folder: Path, *, read_only: bool) -> Table:
+        """The table as its files leave it."""
+
+    def verify(self, folder: Path) -> TableReport:
+        """Check the files of a table, which need not be fit to open."""
+
+
+class TableStore:
+    """Creates, opens and drops tables under one folder. Thread safe.
+
+    One process may have it open for writing; with `read_only` nothing on disk is ever changed, not even an
+    unfinished record at the end of a log, which is ignored.
+
+    A table may be built anew beside the one of its name, as its next edition. Which edition a name stands for
+    is the caller's to remember: `editions` of all tables that there should be, and later `publish`.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        read_only: bool = False,
+        editions: Mapping[str, int] | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        complete: bool = False,
+    ) -> None:
+        self._root = root
+        self._complete = complete
+        """Whether every table that is asked for was made before."""
+        self._clock = clock
+        self._read_only = read_only
+        self._open: dict[tuple[str, int], Table] = {}
+        self._editions = dict(editions or {})
+        self._lock = RLock()
+        self.lifetime = Lifetime()
+        self.questions = Questions()
+        """Answers SQL over single tables; the runtime lends it Spark."""
+        self.budget = MemoryBudget()
+        """What all tables together may take; the runtime sets it."""
+        self.storages: dict[str, Storage] = {}
+        """Where tables live that are not in memory, by the name of the storage; lent by the runtime."""
+        if not read_only:
+            with storing(root):
+                make_folder(root)
+                for folder in root.glob(f"{ASIDE}*"):
+                    shutil.rmtree(folder)
+
+    def create(self, spec: TableSpec, *, edition: int | None = None) -> Table:
+        """Make a new, empty table durably and open it; raises DuplicateNameError when it is there."""
+        _check_spec(spec)
+        with self._lock:
+            self._check_writable()
+            folder = self._folder(spec.name, self._edition(spec.name, edition))
+            if folder.exists():
+                raise DuplicateNameError(f'table "{spec.name}" already exists')
+            storage = self._storage_of(spec)
+            if storage is not None:
+                storage.create(folder, spec)
+            else:
+                Journal.create(folder, spec)
+            return self.open(spec.name, edition=edition)
+
+    def open(self, name: str, *, edition: int | None = None) -> Table:
+        """The table as its disk files leave it; the same object each time."""
+        with self._lock:
+            self.lifetime.check()
+            number = self._edition(name, edition)
+            table = self._open.get((name, number))
+            if table is None:
+                folder = self._existing(name, number)
+                spec = description.read_spec(folder).spec
+                if spec.name != name:
+                    path = folder / description.DESCRIPTION
+                    raise corrupt(f'file "{path}" is of table "{spec.name}", not of "{name}"')
+                storage = self._storage_of(spec)
+                if storage is not None:
+                    table = storage.open(folder, read_only=self._read_only)
+                else:
+                    journal = Journal(folder, read_only=self._read_only)
+                    table = Table(journal, self.questions, self.budget, self._clock)
+                self._open[name, number] = table
+            return table
+
+    def publish(self, name: str, edition: int) -> None:
+        """From now on the name stands for this edition."""
+        with self._lock:
+            self.lifetime.check()
+            self._existing(name, edition)
+            self._editions[name] = edition
+
+    def versions(self, names: Iterable[str]) -> dict[str, TableVersion]:
+        """The newest versions of tables, of which none is dropped or replaced meanwhile."""
+        with self._lock:
+            return {name: self.open(name).version_object for name in names}
+
+    def names(self) -> list[str]:
+        """The names of all tables, sorted."""
+        self.lifetime.check()
+        return sorted(name for name, edition in self._there() if edition == self._edition(name, None))
+
+    def tables(self) -> Mapping[str, Table]:
+        """All tables by name, opened."""
+        return MappingProxyType({name: self.open(name) for name in self.names()})
+
+    def readable(self, name: str) -> Table | None:
+        """The table, or None when its files are damaged: `open` tells how, `verify` how badly."""
+        try:
+            return self.open(name)
+        except DataDirError:
+            return None
+
+    def figures(self) -> dict[str, tuple[TableSpec, TableStats] | None]:
+        """What every table is, with its figures, by name; None for one whose files are damaged."""
+        found: dict[str, tuple[TableSpec, TableStats] | None] = {}
+        for name in self.names():
+            # Tables may be dropped and replaced meanwhile.
+            with suppress(UnknownNameError, ClosedError):
+                table = self.readable(name)
+                found[name] = (table.spec, table.stats()) if table is not None else None
+        self.lifetime.check()
+        return found
+
+    def drop(self, name: str, *, edition: int | None = None) -> None:
+        """Remove a table for good; a version that someone holds stays readable."""
+        with self._lock:
+            self._check_writable()
+            self._remove(name, self._edition(name, edition))
+
+    def _remove(self, name: str, edition: int) -> None:
+        table = self._open.pop((name, edition), None)
+        if table is not None:
+            replaced = self._edition(name, None) != edition
+            table.close(End.REPLACED if replaced else End.DROPPED)
+        folder = self._existing(name, edition)
+        aside = self._root / f"{ASIDE}dropped-{folder.name}"
+        with storing(folder):
+            folder.rename(aside)
+        if self._editions.get(name) == edition:
+            del self._editions[name]
+        with storing(aside):
+            sync_folder(self._root)
+            shutil.rmtree(aside)
+
+    def verify(self, name: str) -> TableReport:
+        """Check every durable file of a table, which need not be fit to open; commits go on meanwhile."""
+        with self._lock:
+            self.lifetime.check()
+            number = self._edition(name, None)
+            table = self._open.get((name, number))
+            if table is None:
+                folder = self._existing(name, number)
+                try:
+                    storage = self._storage_of(description.read_spec(folder).spec)
+                except DataDirError:
+                    storage = None
+                return replace(storage.verify(folder) if storage else verify(folder), name=name)
+        return table.verify()
+
+    def _storage_of(self, spec: TableSpec) -> Storage | None:
+        name = spec.options.get(STORAGE)
+        if name is not None and name not in self.storages:
+            raise TableError(f'table "{spec.name}" lives in {name}, which is not there')
+        return self.storages[name] if name is not None else None
+
+    def close(self) -> None:
+        """Close every table, after the commit in hand; nothing is made or opened any more."""
+        with self._lock:
+            self.lifetime.end(f'the tables in "{self._root}" are closed', hint="open their database again")
+            with ExitStack() as all_of_them:
+                for table in self._open.values():
+                    all_of_them.callback(table.close)
+            self._open.clear()
+
+    def __enter__(self) -> TableStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _there(self) -> list[tuple[str, int]]:
+        """Names and editions of all folders."""
+        paths = self._root.iterdir() if self._root.is_dir() else ()
+        return [
+            name_and_edition(path.name) for path in paths if path.is_dir() and not path.name.startswith(ASIDE)
+        ]
+
+    def _edition(self, name: str, edition: int | None) -> int:
+        return self._editions.get(name, 0) if edition is None else edition
+
+    def _folder(self, name: str, edition: int) -> Path:
+        folder = folder_name(name, edition)
+        if not name:
+            raise TableError("the name of a table cannot be empty")
+        if len(folder) > 200:
+            raise TableError(f'"{name[:40]}…" is too long for the name of a table', hint="use a shorter name")
+        return self._root / folder
+
+    def _existing(self, name: str, edition: int) -> Path:
+        folder = self._folder(name, edition)
+        if folder.is_dir():
+            return folder
+        if self._complete or self._editions.get(name) == edition:
+            raise corrupt(f'folder "{folder}" of table "{name}" is missing')
+        raise UnknownNameError(f'table "{name}" does not exist', hint=did_you_mean(name, self.names()))
+
+    def _check_writable(self) -> None:
+        self.lifetime.check()
+        if self._read_only:
+            raise TableError(f'tables in "{self._root}" were opened read-only')
+
+
+def _check_spec(spec: TableSpec) -> None:
+    names = spec.schema.names
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TableError(f'table "{spec.name}" has two columns "{twice}"')
+    missing = [name for name in spec.key if name not in names]
+    if missing:
+        raise TableError(f'key column "{missing[0]}" is not a column of table "{spec.name}"')

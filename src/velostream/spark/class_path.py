@@ -1,0 +1,53 @@
+"""Jars for a Spark that already runs: a session that does not use them loads nothing of them."""
+
+from __future__ import annotations
+
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from velostream.errors import InternalError
+from velostream.spark.failures import translated
+from velostream.spark.jars import KAFKA_JARS, fetched
+from velostream.spark.session import local_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_lock = RLock()
+_with_kafka: WeakSet[SparkContext] = WeakSet()
+
+
+def load_kafka(spark: SparkSession) -> None:
+    """Make `format("kafka")` known to all sessions of this Spark; its jars are downloaded the first time.
+
+    At once when that was done before. Raises JavaError when the jars cannot be had.
+    """
+    context = spark.sparkContext
+    with _lock:
+        if context in _with_kafka:
+            return
+        jars = fetched(KAFKA_JARS, "Spark's Kafka connector", context.getConf().get("spark.jars.ivySettings"))
+        with translated():
+            add_jars(spark, jars)
+        _with_kafka.add(context)
+
+
+def add_jars(spark: SparkSession, jars: Sequence[Path]) -> None:
+    """ADD JAR on a cluster. In local mode driver and tasks would then load a class twice, each for itself."""
+    if local_cores(str(spark.sparkContext.master)) is None:
+        for jar in jars:
+            spark.sql(f"ADD JAR '{jar}'")
+        return
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    while loader is not None and loader.getClass().getName() != "org.apache.spark.util.MutableURLClassLoader":
+        loader = loader.getParent()
+    if loader is None:
+        raise InternalError("no class loader of Spark's takes jars")
+    for jar in jars:
+        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())

@@ -1,0 +1,1 @@
+"""From statements as written to bound ones."""

@@ -1,0 +1,55 @@
+"""What binding one statement shares: where it stands, what exists, and what was found wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from velostream.sql.text.node_locations import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sqlglot import exp
+
+    from velostream.errors import VelostreamError
+    from velostream.location import Location, SourceText
+    from velostream.sql.catalog import Connectors, Relation
+    from velostream.sql.text.script import Piece
+
+
+@dataclass
+class Context:
+    """One statement being bound. Errors are collected, so that one run shows all of them."""
+
+    piece: Piece
+    location: Location
+    end: int
+    lookup: Callable[[str], Relation | None]
+    names: Callable[[], Iterable[str]]
+    connectors: Connectors
+    udfs: frozenset[str]
+    errors: list[VelostreamError] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+    """UDFs that the statement calls."""
+
+    @property
+    def source(self) -> SourceText:
+        """The user's whole text."""
+        return self.piece.source
+
+    def report(self, error: VelostreamError, node: exp.Expr | None = None) -> None:
+        """Collect an error, placed at a node if it has no place of its own."""
+        if node is not None:
+            error.at(self.place(node))
+        error.at(self.location)
+        if all(known.message != error.message or _start(known) != _start(error) for known in self.errors):
+            self.errors.append(error)
+
+    def place(self, node: exp.Expr) -> Location | None:
+        """Where a node stands."""
+        return locate(node, self.source, self.location)
+
+
+def _start(error: VelostreamError) -> int:
+    return error.location.start if error.location is not None else -1

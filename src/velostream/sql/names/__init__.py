@@ -1,0 +1,1 @@
+"""Names: which column each one means."""

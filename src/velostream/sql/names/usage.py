@@ -1,0 +1,131 @@
+"""A query whose columns are known: its names resolved, and which columns of each relation it touches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from velostream.model.statements import Query, WindowKind, WindowSpec
+from velostream.sql.names import spelling as naming
+from velostream.sql.names.relation_columns import WINDOW_COLUMNS, Shape, source_shape
+from velostream.sql.names.resolution import Analysis
+from velostream.sql.text.node_locations import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from velostream.errors import SqlError
+
+
+def resolved(query: Query, columns: Mapping[str, Collection[str]] | None = None) -> Query:
+    """The query with all of its names resolved; raises what is wrong with it.
+
+    `columns` tells those of relations that the query itself does not know. Afterwards a column is written as
+    its relation declares it, with the relation in front where the SELECT reads several. Joins by names say
+    ON, `*` over them is written out, and neither GROUP BY nor HAVING names columns of the result. What a
+    relation does not tell is taken on trust; names that differ in case alone are then one.
+    """
+    _, found, errors = _analysed(query, columns or {})
+    if errors:
+        raise errors[0]
+    return found
+
+
+def result_names(query: Query, columns: Mapping[str, Collection[str]]) -> tuple[str, ...] | None:
+    """The columns of the query's result; None where they are not known."""
+    return _analysed(query, columns)[0].names
+
+
+def spelled_key(
+    query: Query, columns: Mapping[str, Collection[str]], key: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The columns of a key as the result of the query spells them."""
+    names = result_names(query, columns) or ()
+    return tuple(next((each for each in names if each.lower() == name.lower()), name) for name in key)
+
+
+def column_usage(
+    query: Query, columns: Mapping[str, Collection[str]] | None = None
+) -> Mapping[str, frozenset[str] | None]:
+    """Relation name (a source's id, a table's or stream's name) to the columns used; None means all of `*`.
+
+    System columns are included where they are named. `columns` may tell the columns of relations that the
+    query itself does not know; a name that could belong to several unknown relations counts for each.
+    """
+    analysis, _, _ = _analysed(query, columns or {})
+    return {name: frozenset(used) if used is not None else None for name, used in analysis.usage.items()}
+
+
+def system_usage(
+    query: Query, columns: Mapping[str, Collection[str]] | None = None
+) -> Mapping[str, frozenset[str]]:
+    """System columns that are named, per relation, also where `*` takes everything else."""
+    analysis, _, _ = _analysed(query, columns or {})
+    found = {name: set(used) for name, used in analysis.system.items()}
+    for name, used in analysis.usage.items():
+        found.setdefault(name, set()).update(column for column in used or () if column.startswith("_"))
+    return {name: frozenset(used) for name, used in found.items()}
+
+
+def column_errors(query: Query, columns: Mapping[str, Collection[str]]) -> list[SqlError]:
+    """What is wrong with the query once the columns of its sources are known (relation name to columns)."""
+    return _analysed(query, columns)[2]
+
+
+def _analysed(query: Query, columns: Mapping[str, Collection[str]]) -> tuple[Analysis, Query, list[SqlError]]:
+    errors: list[SqlError] = []
+
+    def report(error: SqlError, node: exp.Expr) -> None:
+        if query.location is not None:
+            error.at(locate(node, query.location.source, query.location))
+        errors.append(error)
+
+    tree, window = query.tree.copy(), query.window
+    extra = WINDOW_COLUMNS if window is not None and window.kind is not WindowKind.ROWS else ()
+    also = exp.Tuple(expressions=_window_columns(window) if window is not None else [])
+    analysis = Analysis(_shapes(query, columns), report, extra=extra, top=_top(tree), also=also)
+    analysis.names = analysis.query(tree, None, {}).names
+    if window is not None:
+        window = _window(window, also.expressions)
+    return analysis, replace(query, tree=tree, window=window), errors
+
+
+def _shapes(query: Query, columns: Mapping[str, Collection[str]]) -> dict[str, Shape]:
+    shapes: dict[str, Shape] = {}
+    for source in query.sources:
+        declared = (
+            tuple(columns.get(source.id) or ()) or tuple(column.name for column in source.columns) or None
+        )
+        shapes[source.id] = source_shape(declared, source.id, source.uri.scheme)
+    for name in dict.fromkeys((*query.tables, *query.streams, *columns)):
+        if name in shapes:
+            continue
+        shapes[name.lower()] = Shape(tuple(columns[name]) if name in columns else None, (), name)
+    return shapes
+
+
+def _top(tree: exp.Query) -> exp.Query | None:
+    top: exp.Expr = tree
+    while isinstance(top, exp.Subquery):
+        top = top.this
+    return top if isinstance(top, exp.Query) else None
+
+
+def _window_columns(window: WindowSpec) -> list[exp.Expr]:
+    """The columns that the WINDOW clause names."""
+    found = [part.copy() for part in window.partition_by]
+    if window.time_column:
+        found.append(naming.column(window.time_column.split(".")))
+    return found
+
+
+def _window(window: WindowSpec, columns: list[exp.Expr]) -> WindowSpec:
+    """The WINDOW clause with its columns resolved."""
+    many = len(window.partition_by)
+    time = columns[many] if len(columns) > many else None
+    text = window.time_column
+    if isinstance(time, exp.Column):
+        text = ".".join(part.name for part in time.parts)
+    return replace(window, partition_by=tuple(part.copy() for part in columns[:many]), time_column=text)

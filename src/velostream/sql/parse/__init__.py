@@ -1,0 +1,1 @@
+"""Our dialect of SQL, and its parser."""

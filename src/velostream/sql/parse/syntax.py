@@ -1,0 +1,195 @@
+"""What the parser hands to the binder: statements as written, nothing looked up yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from velostream.location import Location
+    from velostream.model.statements import (
+        Emit,
+        JobAction,
+        ObjectKind,
+        ShowKind,
+        WindowSpec,
+    )
+
+
+@dataclass(frozen=True)
+class Name:
+    """A name and where it stands."""
+
+    text: str
+    location: Location
+
+
+@dataclass(frozen=True)
+class RawProperty:
+    """One `"key" = "value"` of a WITH."""
+
+    key: str
+    value: str
+    location: Location
+    value_location: Location
+
+
+@dataclass(frozen=True)
+class RawWith:
+    """One WITH (…); `end` is where it ends, to tell whether it ends the statement."""
+
+    properties: tuple[RawProperty, ...]
+    location: Location
+    end: int
+
+
+@dataclass(frozen=True)
+class RawColumn:
+    """One declared column."""
+
+    name: Name
+    type: exp.DataType
+    primary_key: bool
+
+
+@dataclass(frozen=True)
+class RawSchema:
+    """The parenthesis after the name in CREATE."""
+
+    columns: tuple[RawColumn, ...] = ()
+    key: tuple[Name, ...] = ()
+    watermark: tuple[Name, exp.Expr] | None = None
+
+
+@dataclass(frozen=True)
+class RawQuery:
+    """A query with the clauses that are ours still hanging on its tree (see `clauses`)."""
+
+    tree: exp.Query
+    location: Location
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Base: the text and the place of the whole statement, and where it ends in its piece."""
+
+    text: str = field(kw_only=True)
+    location: Location = field(kw_only=True)
+    end: int = field(kw_only=True, default=0)
+
+
+@dataclass(frozen=True)
+class RawCreate(Raw):
+    """CREATE TABLE, STREAM, SOURCE or VIEW."""
+
+    kind: ObjectKind
+    name: Name
+    schema: RawSchema
+    query: RawQuery | None
+    relation: exp.Table | None
+    properties: RawWith | None
+    or_replace: bool
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class RawInsert(Raw):
+    """INSERT INTO a table or a URI."""
+
+    target: exp.Table
+    columns: tuple[Name, ...]
+    rows: tuple[tuple[exp.Expr, ...], ...]
+    query: RawQuery | None
+    properties: RawWith | None
+    or_replace: bool
+
+
+@dataclass(frozen=True)
+class RawUpdate(Raw):
+    """UPDATE t SET … WHERE …."""
+
+    table: Name
+    assignments: tuple[tuple[Name, exp.Expr], ...]
+    where: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class RawDelete(Raw):
+    """DELETE FROM t WHERE …."""
+
+    table: Name
+    where: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class RawSelect(Raw):
+    """A bare query."""
+
+    query: RawQuery
+    properties: RawWith | None
+
+
+@dataclass(frozen=True)
+class RawShow(Raw):
+    """SHOW …."""
+
+    kind: ShowKind
+    connector: Name | None
+
+
+@dataclass(frozen=True)
+class RawNamed(Raw):
+    """SHOW CREATE name, or DESCRIBE name."""
+
+    name: Name
+    create: bool
+
+
+@dataclass(frozen=True)
+class RawExplain(Raw):
+    """EXPLAIN of another statement."""
+
+    statement: Raw
+
+
+@dataclass(frozen=True)
+class RawControl(Raw):
+    """PAUSE, RESUME or STOP JOB."""
+
+    action: JobAction
+    job: str
+
+
+@dataclass(frozen=True)
+class RawDrop(Raw):
+    """DROP."""
+
+    kind: ObjectKind
+    name: Name
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class RawReplay(Raw):
+    """REPLAY DEAD LETTERS."""
+
+    where: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class RawEmit:
+    """EMIT and where it stands."""
+
+    emit: Emit
+    location: Location
+
+
+@dataclass(frozen=True)
+class RawWindow:
+    """The WINDOW clause and where it stands."""
+
+    spec: WindowSpec
+    location: Location
+    time_column: exp.Column | None

@@ -1,0 +1,1 @@
+"""Texts of statements: split, rewritten, located."""
