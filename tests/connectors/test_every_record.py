@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import math
 import sys
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
+from itertools import dropwhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -102,7 +104,9 @@ def content(rng, form: str, records: list[Record]) -> bytes:
 
 def one_line(records: list[Record]) -> list[Record]:
     """Records that do not begin or end like something else when they stand in a line of their own."""
-    return [record for record in records if b"\n" not in record.raw and record.raw.strip()]
+    kept = [record for record in records if b"\n" not in record.raw and record.raw.strip()]
+    # What stands before the first record of a file is the file's byte order mark, and no part of the record.
+    return list(dropwhile(lambda record: record.raw.startswith((BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE)), kept))
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])

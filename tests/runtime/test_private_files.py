@@ -30,7 +30,11 @@ def loose(root: Path) -> dict[str, str]:
     """What others could get at, with its mode."""
     found = {}
     for path in (root, *root.rglob("*")):
-        mode = path.lstat().st_mode
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            # Spark moves its files while we look.
+            continue
         wanted = 0o700 if stat.S_ISDIR(mode) else 0o600
         if stat.S_IMODE(mode) != wanted:
             found[str(path.relative_to(root))] = oct(stat.S_IMODE(mode))
