@@ -10,8 +10,9 @@ import pytest
 from equivalence.stopped import EPOCH, micros, stopped
 from velostream.connectors.registry import default_registry
 from velostream.location import SourceText
+from velostream.model.columns import FROM, UNTIL
 from velostream.model.statements import CreateTable
-from velostream.plan.time.clock_filters import FROM, UNTIL, ageing
+from velostream.plan.time.clock_filters import ageing
 from velostream.sql import EmptyCatalog, check_script
 
 if TYPE_CHECKING:

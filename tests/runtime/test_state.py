@@ -9,7 +9,7 @@ import pytest
 from stepped import stepped
 
 from velostream.errors import PropertyError
-from velostream.model.changes import WEIGHT
+from velostream.model.columns import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,6 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from velostream.errors import InternalError, UnsupportedError, VelostreamError
+from velostream.model.columns import PARTITION
 from velostream.model.reach import Reach
 from velostream.model.uri import Uri
 
@@ -99,9 +100,9 @@ class Source(ABC):
     """Whether several tasks may read one partition."""
     needs: ClassVar[str | None] = None
     """Jars that Spark needs for it, by the name under which the runtime knows them."""
-    partition_columns: ClassVar[tuple[str, ...]] = ("_partition",)
+    partition_columns: ClassVar[tuple[str, ...]] = (PARTITION,)
     """The system columns that tell a row's partition."""
-    partition_sql: ClassVar[str] = "_partition"
+    partition_sql: ClassVar[str] = PARTITION
     """SQL over these that names it as positions do."""
     frames_in_order: ClassVar[bool] = False
     """Whether the rows of a partition come out of a frame as they follow each other, without being sorted."""

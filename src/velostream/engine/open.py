@@ -13,20 +13,18 @@ from velostream.engine.connect import open_source, wait_for, wait_for_tables
 from velostream.engine.delta.source import DeltaTableSource
 from velostream.engine.delta.table import DeltaTable
 from velostream.engine.exactness import refuse_cut_digits
-from velostream.engine.inputs.inputs import SYSTEM_TYPES, Input, tell_times
+from velostream.engine.inputs.inputs import Input, tell_times
 from velostream.engine.inputs.tables import LookedUpSource, TableSource
 from velostream.engine.kept.properties import stored
 from velostream.engine.opened import Opened, described, planned, schemas_of, with_system_columns
 from velostream.engine.over.open import open_over
 from velostream.engine.stages import LiveInput, LiveSource, open_live, open_or_make
 from velostream.errors import SqlError, UnsupportedError
-from velostream.model.changes import HEADERS
+from velostream.model.columns import OUTGOING_HEADERS, POSITION, SYSTEM_TYPES, reserved
 from velostream.model.moments import micros
 from velostream.model.options import common_options
 from velostream.model.statements import EmitMode, Query
-from velostream.model.tables import reserved
 from velostream.plan.over.clauses import tree_around
-from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan, OverPlan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.query.headers import with_headers
 from velostream.plan.spreading import check_strategy, spread_of
@@ -148,7 +146,7 @@ def _refuse_ours(query: Query, columns: Mapping[str, Sequence[str]]) -> None:
     Known columns were looked at when the statement was bound; those of a source are known from here on.
     """
     # Headers that go out with a record are a column of ours by now.
-    shown = [name for name in query.tree.named_selects if name != HEADERS]
+    shown = [name for name in query.tree.named_selects if name != OUTGOING_HEADERS]
     if "*" in shown:
         shown += [name for names in columns.values() for name in names]
     for name in filter(reserved, shown):

@@ -12,11 +12,12 @@ from sqlglot import exp
 from velostream.connectors.registry import connector_for
 from velostream.engine.connect import load_needed
 from velostream.engine.exactness import refuse_cut_digits
-from velostream.engine.inputs.inputs import SYSTEM_TYPES, Input, Inputs, tell_times
+from velostream.engine.inputs.inputs import Input, Inputs, tell_times
 from velostream.engine.inputs.tables import TableSource
 from velostream.engine.result_schema import ResultShape, shape_of
 from velostream.engine.stages import LiveInput, LiveSource
 from velostream.errors import SqlError, UnsupportedError
+from velostream.model.columns import SYSTEM_TYPES, arrow_types
 from velostream.plan.planner import NeedsColumns, plan_query, recompute, recompute_plan
 from velostream.plan.query.declared_columns import declared_columns, in_place
 from velostream.plan.query.select_names import NoKeysError
@@ -247,7 +248,7 @@ def _has_all(item: exp.Expr, names: tuple[str, ...], alias: str) -> bool:
 
 def with_system_columns(schema: pa.Schema) -> pa.Schema:
     """A source's columns, with those that every source row has."""
-    missing = [(name, kind) for name, kind in SYSTEM_TYPES.items() if name not in schema.names]
+    missing = [(name, kind) for name, kind in arrow_types().items() if name not in schema.names]
     return pa.schema([*schema, *(pa.field(name, kind) for name, kind in missing)])
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.errors import DuplicateNameError
-from velostream.model.tables import HAVING, MESSAGE_KEY, SHOWN, TableSpec
+from velostream.model.columns import HAVING, MESSAGE_KEY, POSITION_KEPT, SHOWN
+from velostream.model.tables import TableSpec
 from velostream.plan.derived.nodes import Both, Each, Keyed, Node, Scan, walk
 from velostream.plan.groups.aggregates import Merge
 from velostream.plan.groups.sums import with_integer_sums
-from velostream.plan.plans import POSITION_KEPT, GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
+from velostream.plan.plans import GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
 from velostream.plan.query.select_names import NoKeysError
 from velostream.spark.dataframes import checked_cast, collation, query_schema, show_empty
 from velostream.sql.types import quote

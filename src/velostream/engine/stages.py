@@ -24,13 +24,14 @@ from velostream.engine.kept.stream_table import TimedOutput
 from velostream.engine.outputs.outputs import TableOutput, table_of
 from velostream.engine.result_schema import ResultShape, shape_of
 from velostream.errors import TypeMismatchError, UnknownNameError
+from velostream.model.columns import FROM, POSITION, UNTIL
 from velostream.model.health import worst
 from velostream.model.jobs import BatchFigures
 from velostream.model.moments import micros, moment
 from velostream.model.tables import TableSpec
-from velostream.plan.planner import POSITION, last_per_message_key
+from velostream.plan.planner import last_per_message_key
 from velostream.plan.plans import RowsPlan, UpsertPlan
-from velostream.plan.time.clock_filters import FROM, RESULT, UNTIL
+from velostream.plan.time.clock_filters import RESULT
 from velostream.serving.durable.framing import corrupt
 from velostream.spark.dataframes import private_session, query_schema
 from velostream.sql.text.spark_text import SPARK

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.errors import SourceConfigError
-from velostream.formats.columns.dataframes import BAD, BAD_ROW, RECORD
+from velostream.formats.columns.dataframes import BAD_ROW, RECORD
 from velostream.formats.columns.types import spark_name
 from velostream.formats.decoder import Decoder, FormatSettings, decoder_for
 from velostream.formats.json.records import JsonDecoder
 from velostream.formats.raw import RawDecoder
+from velostream.model.columns import BAD
 from velostream.sql.types import literal, quote
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from velostream.formats.columns.dataframes import BAD, RECORD, all_looked_at
+from velostream.formats.columns.dataframes import RECORD, all_looked_at
 from velostream.formats.columns.types import spark_name
+from velostream.model.columns import BAD, ENTERED, KEY, OFFSET, PARTITION
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ RAW = pa.schema(
         pa.field("offset", pa.int64()),
     ]
 )
-_GIVEN = {"key": "_key", "timestamp": "_timestamp", "partition": "_partition", "offset": "_offset"}
+_GIVEN = {"key": KEY, "timestamp": ENTERED, "partition": PARTITION, "offset": OFFSET}
 """Columns of the frame of records from which the others come, where it has them."""
 
 
@@ -51,7 +52,7 @@ class RawDecoder:
             source = RECORD if field.name == "value" else _GIVEN.get(field.name, "")
             kind = spark_name(field.type)
             value = f"CAST({source} AS {kind})" if source in there else f"CAST(NULL AS {kind})"
-            if kind == "STRING" and source in (RECORD, "_key") and source in there:
+            if kind == "STRING" and source in (RECORD, KEY) and source in there:
                 texts.append(value)
                 checked.append(field.name)
                 value = value if careful else f"validate_utf8({value})"

@@ -10,26 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from velostream.model.columns import HEADERS, KEY, TOPIC
+
 if TYPE_CHECKING:
     from datetime import datetime
 
-WEIGHT = "_weight"
-"""Name of the weight column where a relation can shrink."""
 
-HEADERS = "__headers"
-"""Hidden column of rows on their way to a sink: the record's headers, each with `key` and `value`."""
-
-SYSTEM_COLUMNS = ("_timestamp", "_event_time", "_partition", "_offset")
-"""Columns that every source row has and `SELECT *` leaves out."""
-
-KAFKA_COLUMNS = ("_key", "_topic", "_headers")
+KAFKA_COLUMNS = (KEY, TOPIC, HEADERS)
 
 FORGETS = "forgets"
 """In what a commit records: its rows leave because nothing can concern them any more. Who follows a table
 that holds state passes over that: what was made of the rows stays."""
-
-TOMBSTONE = "_tombstone"
-"""System column of sources with messages: the message says that its row is gone."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from velostream.model.columns import HIDDEN, KEY, MESSAGE_KEY
+
 
 @dataclass(frozen=True)
 class TableSpec:
@@ -37,7 +39,7 @@ class TableSpec:
         readers do not see. A message key is no column of the table, and known to those who wrote it.
         """
         if self.key == (MESSAGE_KEY,):
-            return ("_key",)
+            return (KEY,)
         return self.key if not any(name.startswith(HIDDEN) for name in self.key) else ()
 
     @property
@@ -75,29 +77,5 @@ class Retention:
         return cls(int(micros), spec.options.get("retention.column"), int(spec.options["retention.unit"]))
 
 
-EXPIRES = "__expires"
-"""Hidden column of a table with a retention: when the row leaves, in microseconds; null where it stays."""
-
 DEAD_LETTERS = "dead_letters"
 """Name of the table that every data directory has."""
-
-MESSAGE_KEY = "__key"
-"""Hidden key column of a table that holds the last row of each message key."""
-
-HIDDEN = "__"
-"""Prefix of physical columns that readers do not see."""
-
-OURS = frozenset({"_position", "_rowid", "_weight"})
-"""Names of columns that stand beside those of a table: in its log, in its changes, in what a job reads."""
-
-
-def reserved(column: str) -> bool:
-    """Whether a column of that name would be taken for one of ours."""
-    return column.startswith(HIDDEN) or column.casefold() in OURS
-
-
-SHOWN = "__shown"
-"""Hidden boolean column: false in rows that HAVING, or a window that is still open, keeps from readers."""
-
-HAVING = "__having"
-"""Hidden boolean column of windows that are shown when they close: whether HAVING lets them be."""

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
-from velostream.model.changes import TOMBSTONE
-from velostream.model.tables import MESSAGE_KEY
+from velostream.model.columns import MESSAGE_KEY, NO_ROW, POSITION, TOMBSTONE
 from velostream.plan.derived.lookup import lookup_plan
 from velostream.plan.derived.plan import derived_plan
 from velostream.plan.groups.plan import NeedsColumns, groups_apply, is_session, plan_groups
 from velostream.plan.over.plan import over_applies, plan_over
-from velostream.plan.plans import GONE, Plan, RecomputePlan, RowsPlan, UpsertPlan
+from velostream.plan.plans import Plan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.query.functions import volatile_calls
 from velostream.plan.query.select_names import NoKeysError
 from velostream.plan.query.stateless import plain_column, why_not_stateless
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["POSITION", "NeedsColumns", "plan_query"]
 
-POSITION = "_position"
-"""System column that orders the rows of a source; asked of it where a later row replaces an earlier one."""
 
 LAST_PER_KEY = Step(
     StepKind.MERGE,
@@ -232,7 +229,7 @@ def last_per_message_key(tree: exp.Select, message_key: str) -> UpsertPlan:
             *guarded,
             exp.func("coalesce", exp.column(message_key, table=alias), alone).as_(MESSAGE_KEY),
             exp.column(POSITION, table=alias).as_("__position"),
-            exp.not_(there).as_(GONE),
+            exp.not_(there).as_(NO_ROW),
         ],
     )
     return UpsertPlan(

@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     from velostream.plan.over.calls import OverCall
     from velostream.plan.steps import Step
 
-ROWS = "__n"
-"""Hidden column: how many input rows a group has."""
-
-EVERYTHING = "__all"
-"""Hidden key column of an aggregate without GROUP BY; always 0."""
-
-GONE = "__gone"
-"""Column of a batch: there is no row of this message key, or it does not pass the filter."""
-
-POSITION_KEPT = "__position"
-"""Hidden column: the position of the row of a stream that a row came from."""
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from velostream.errors import UnsupportedError
+from velostream.model.columns import DELTA_GONE, DELTA_ROW
 from velostream.spark.class_path import add_jars
 from velostream.spark.dataframes import private_session
 from velostream.spark.failures import translated
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-ROW = "__row"
-"""Column of the files, not of the table: each stored row's own number, rising in the order of writing."""
-GONE = "__gone"
 
 SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -152,11 +150,11 @@ def merge(
     with translated(), _saying(spark, said, sequence):
         target = _table(spark, path)
         # The bounds let Delta pass over files by their statistics: what changes is mostly what is new.
-        on = f"t.{ROW} = s.{ROW} AND t.{ROW} BETWEEN {lowest} AND {highest}"
+        on = f"t.{DELTA_ROW} = s.{DELTA_ROW} AND t.{DELTA_ROW} BETWEEN {lowest} AND {highest}"
         rows = getattr(_theirs(source)._jdf, "as")("s")  # noqa: SLF001
         merging = getattr(target, "as")("t").merge(rows, on)
-        deleting = merging.whenMatched(f"s.{GONE}").delete()
-        deleting.whenNotMatched(f"NOT s.{GONE}").insertAll().execute()
+        deleting = merging.whenMatched(f"s.{DELTA_GONE}").delete()
+        deleting.whenNotMatched(f"NOT s.{DELTA_GONE}").insertAll().execute()
 
 
 def compact(spark: SparkSession, path: Path, said: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.errors import CaseError, did_you_mean
-from velostream.model.changes import WEIGHT
+from velostream.model.columns import WEIGHT
 from velostream.testing.cells import aligned, comparable, text_of, value_of
 
 if TYPE_CHECKING:

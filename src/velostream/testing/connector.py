@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from velostream.connectors.base import Connector, Sink, SinkContext, Source, SourceContext
 from velostream.errors import InternalError, SourceConfigError
-from velostream.model.changes import WEIGHT, BadRow
+from velostream.model.changes import BadRow
+from velostream.model.columns import ENTERED, OFFSET, PARTITION, POSITION, WEIGHT
 from velostream.model.options import Options
 from velostream.model.private import make_folder, open_file
 from velostream.testing.cells import value_of
@@ -177,10 +178,10 @@ class CaseSource(Source):
         schema = self.discover()
         rows = [row for row, _ in decoded]
         arrays = {f.name: pa.array([values[f.name] for _, values in decoded], f.type) for f in schema}
-        arrays["_timestamp"] = pa.array([row.entered_at for row in rows], _STAMP)
-        arrays["_partition"] = pa.array([row.label for row in rows], pa.string())
-        arrays["_offset"] = pa.array([row.offset for row in rows], pa.int64())
-        arrays["_position"] = pa.array([f"{row.number:012d}" for row in rows], pa.string())
+        arrays[ENTERED] = pa.array([row.entered_at for row in rows], _STAMP)
+        arrays[PARTITION] = pa.array([row.label for row in rows], pa.string())
+        arrays[OFFSET] = pa.array([row.offset for row in rows], pa.int64())
+        arrays[POSITION] = pa.array([f"{row.number:012d}" for row in rows], pa.string())
         if weighted:
             arrays[WEIGHT] = pa.array([row.weight for row in rows], pa.int64())
         return pa.RecordBatch.from_pydict(arrays)

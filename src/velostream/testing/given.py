@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from velostream.errors import CaseError
+from velostream.model.columns import ENTERED
 from velostream.model.private import make_folder, open_file
 from velostream.testing.cases import Advance, Given, Way
 from velostream.testing.cells import moment
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from velostream.testing.cases import Case, Line
 
-ENTERED = "_timestamp"
-"""A column that any source may be given: when the row entered it."""
 SPREAD = 3
 """Over how many partitions the rows of one are spread."""
 

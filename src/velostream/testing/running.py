@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from velostream.engine.bad_rows import dead_letters
 from velostream.errors import CaseError, CaseFailedError, TableError, VelostreamError, did_you_mean
-from velostream.model.changes import WEIGHT
+from velostream.model.columns import ENTERED, WEIGHT
 from velostream.model.jobs import JobState
 from velostream.model.statements import CreateSource, CreateTable, Query
 from velostream.runtime.database import Database
@@ -17,7 +17,7 @@ from velostream.runtime.expiry_thread import LEAVING
 from velostream.testing import cases
 from velostream.testing.comparing import letter_line, letters_differ, rows_differ
 from velostream.testing.connector import NAME, Stage, written_files
-from velostream.testing.given import ENTERED, Entry, GivenLog, Layout
+from velostream.testing.given import Entry, GivenLog, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from velostream.connectors.console.options import ConsoleOptions
 from velostream.connectors.console.sink import ConsoleSink
 from velostream.connectors.properties import build_options
 from velostream.errors import SinkChangedError, SinkError, SourceConfigError, UnsupportedError
-from velostream.model.changes import WEIGHT
+from velostream.model.columns import WEIGHT
 from velostream.model.uri import Uri
 
 SCHEMA = pa.schema([("id", pa.int64()), ("price", pa.decimal128(15, 2))])

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
+from velostream.model.columns import GROUP_ROWS
 from velostream.plan.groups.aggregates import Accumulator, Aggregate, Finish, Merge
 from velostream.plan.groups.merge import merge
-from velostream.plan.plans import ROWS, GroupsPlan
+from velostream.plan.plans import GroupsPlan
 
 NAN = float("nan")
 
@@ -24,7 +25,7 @@ def merged(old: list[object], new: list[object], kind: pa.DataType, how: Merge) 
         pa.table(
             {
                 "k": pa.array(range(len(values)), pa.int64()),
-                ROWS: pa.array([1] * len(values), pa.int64()),
+                GROUP_ROWS: pa.array([1] * len(values), pa.int64()),
                 "__m1": pa.array(values, kind),
             }
         )

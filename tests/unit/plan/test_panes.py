@@ -12,10 +12,11 @@ import pytest
 from velostream.connectors.registry import default_registry
 from velostream.engine.event_time.panes import windows_of
 from velostream.location import SourceText
+from velostream.model.columns import GROUP_ROWS
 from velostream.model.options import CommonOptions
 from velostream.model.statements import CreateTable, Query
 from velostream.plan.planner import plan_query
-from velostream.plan.plans import ROWS, GroupsPlan
+from velostream.plan.plans import GroupsPlan
 from velostream.plan.time.panes import pane_sql
 from velostream.plan.time.timing import timed
 from velostream.plan.time.windows import closing
@@ -27,7 +28,7 @@ SCHEMA = pa.schema(
         ("k", pa.string()),
         ("window_start", pa.timestamp("us", tz="UTC")),
         ("__k3", pa.timestamp("us", tz="UTC")),
-        (ROWS, pa.int64()),
+        (GROUP_ROWS, pa.int64()),
         ("__s1", pa.decimal128(20, 2)),
         ("__c1", pa.int64()),
         ("__m2", pa.int64()),
@@ -105,7 +106,7 @@ def groups(rows) -> pa.Table:
                 "k": key,
                 "window_start": start,
                 "__k3": None if start is None else start + timedelta(minutes=5),
-                ROWS: len(taken),
+                GROUP_ROWS: len(taken),
                 "__s1": sum(amounts) if amounts else None,
                 "__c1": len(amounts),
                 "__m2": max((x for _, x in taken if x is not None), default=None),

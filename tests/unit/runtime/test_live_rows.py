@@ -10,9 +10,9 @@ import pytest
 
 from velostream.engine.kept.clock_rows import LiveOutput, live_schema
 from velostream.model.changes import Commit
+from velostream.model.columns import FROM, UNTIL
 from velostream.model.moments import moment
 from velostream.model.tables import TableSpec
-from velostream.plan.time.clock_filters import FROM, UNTIL
 from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from velostream.model.changes import Commit
+from velostream.model.columns import EXPIRES
 from velostream.model.moments import micros
-from velostream.model.tables import EXPIRES, Retention, TableSpec
+from velostream.model.tables import Retention, TableSpec
 from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from trade_rows import commit
 
 from velostream.errors import UnknownNameError
-from velostream.model.tables import SHOWN, TableSpec
+from velostream.model.columns import SHOWN
+from velostream.model.tables import TableSpec
 from velostream.serving.columns.hashing import hash_rows
 from velostream.serving.columns.values import freeze
 from velostream.serving.table.store import TableStore

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from trade_rows import commit, trades
 
 from velostream.errors import SqlSyntaxError, TableError, UnknownNameError
-from velostream.model.tables import SHOWN, TableSpec
+from velostream.model.columns import SHOWN
+from velostream.model.tables import TableSpec
 from velostream.serving.columns.values import to_python
 from velostream.serving.sql.questions import Questions
 from velostream.serving.sql.simple import read_plainly, recognise

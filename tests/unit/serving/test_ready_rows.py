@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from trade_rows import commit
 
-from velostream.model.tables import SHOWN, TableSpec
+from velostream.model.columns import SHOWN
+from velostream.model.tables import TableSpec
 from velostream.serving.columns import segments
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from velostream.cli.diagnostics import coloured, whisper
 from velostream.cli.output import pretty_table
-from velostream.model.changes import WEIGHT
+from velostream.model.columns import WEIGHT
 from velostream.runtime.statements.events import AnswerEvent, Changes, Following
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from velostream.connectors.base import Delivery, Sink
 from velostream.formats.json.text import json_lines, plain_text
-from velostream.model.changes import WEIGHT
+from velostream.model.columns import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,6 +13,7 @@ from velostream.connectors.datagen.generators import generator
 from velostream.connectors.datagen.values import Mix, Moment, Values
 from velostream.connectors.record import Record
 from velostream.model.changes import Located
+from velostream.model.columns import ENTERED, OFFSET, PARTITION, POSITION
 from velostream.model.private import make_folder
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from velostream.connectors.datagen.options import DatagenOptions
     from velostream.model.changes import Offset
 
-PARTITION = "rows"
+ONLY = "rows"
+"""The name of the one partition."""
 _STEP = 2_000_000
 _BATCH = 65_536
 
@@ -48,24 +50,24 @@ class DatagenSource(Source):
 
     def latest(self, after: Offset | None) -> Offset:
         """See `Source`; at most `max.rows.per.batch`, or two million, rows at a time."""
-        have = int(after[PARTITION]) if after else 0
+        have = int(after[ONLY]) if after else 0
         end = self._at_open if self._context.once else self._rows_by_now()
-        return {PARTITION: max(have, min(end, have + (self._context.most_rows or _STEP)))}
+        return {ONLY: max(have, min(end, have + (self._context.most_rows or _STEP)))}
 
     def finished(self, offset: Offset) -> bool:
         """See `Source`."""
         end = self._at_open if self._context.once else self._options.rows
-        return end is not None and int(offset[PARTITION]) >= end
+        return end is not None and int(offset[ONLY]) >= end
 
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
         """See `Source`."""
         for first in range(int(start or 0), int(end), _BATCH):
             ids = np.arange(first, min(first + _BATCH, int(end)), dtype=np.int64)
             arrays = {name: values.array(ids, mix) for name, values, mix in self._mixed()}
-            arrays["_timestamp"] = self._moment.array(ids, Mix(0))
-            arrays["_partition"] = pa.array([PARTITION] * len(ids))
-            arrays["_offset"] = pa.array(ids)
-            arrays["_position"] = pa.array([f"{number:020d}" for number in ids.tolist()])
+            arrays[ENTERED] = self._moment.array(ids, Mix(0))
+            arrays[PARTITION] = pa.array([ONLY] * len(ids))
+            arrays[OFFSET] = pa.array(ids)
+            arrays[POSITION] = pa.array([f"{number:020d}" for number in ids.tolist()])
             yield pa.RecordBatch.from_pydict(arrays)
 
     def frame(
@@ -78,13 +80,13 @@ class DatagenSource(Source):
         careful: bool = False,
     ) -> DataFrame | None:
         """See `Source`."""
-        first, last = int(start[PARTITION]) if start else 0, int(end[PARTITION])
+        first, last = int(start[ONLY]) if start else 0, int(end[ONLY])
         available = {name: values.sql(mix) for name, values, mix in self._mixed()}
         system = {
-            "_timestamp": self._moment.sql(Mix(0)),
-            "_partition": f"'{PARTITION}'",
-            "_offset": "id",
-            "_position": "lpad(CAST(id AS STRING), 20, '0')",
+            ENTERED: self._moment.sql(Mix(0)),
+            PARTITION: f"'{ONLY}'",
+            OFFSET: "id",
+            POSITION: "lpad(CAST(id AS STRING), 20, '0')",
         }
         wanted = list(available) if columns is None else [c for c in columns if c in {**available, **system}]
         expressions = [f"{({**system, **available})[name]} AS `{name}`" for name in wanted]
@@ -93,11 +95,11 @@ class DatagenSource(Source):
 
     def located(self, positions: Collection[str], end: Offset) -> dict[str, Located]:
         """See `Source`: generated rows have numbers and no bytes."""
-        return {position: Located(PARTITION, str(int(position))) for position in positions}
+        return {position: Located(ONLY, str(int(position))) for position in positions}
 
     def count(self, start: Offset | None, end: Offset) -> int:
         """See `Source`."""
-        return int(end[PARTITION]) - (int(start[PARTITION]) if start else 0)
+        return int(end[ONLY]) - (int(start[ONLY]) if start else 0)
 
     def _mixed(self) -> Iterator[tuple[str, Values, Mix]]:
         for number, (name, values) in enumerate(self._columns.items(), start=1):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.connectors.base import Source, SourceContext
-from velostream.connectors.file.read.dataframes import SYSTEM_TYPES, FrameReader, chosen, place, record_table
+from velostream.connectors.file.read.dataframes import SYSTEM, FrameReader, chosen, place, record_table
 from velostream.connectors.file.read.rows import RowReader
 from velostream.connectors.file.read.sampling import header_schema, sample_schema
 from velostream.connectors.file.read.widening import widened
@@ -21,6 +21,7 @@ from velostream.errors import SourceConfigError, SourceMissingError
 from velostream.formats.columns.dataframes import RECORD, rows_at
 from velostream.formats.json.numbers import restored
 from velostream.model.changes import BadRow, Located
+from velostream.model.columns import OFFSET, PARTITION, POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from velostream.connectors.file.spool.segments import Segment
     from velostream.model.changes import Offset
 
-PARTITION = "spool"
+ONLY = "spool"
+"""The name of the one partition."""
 
 
 class FileSource(Source):
@@ -117,7 +119,7 @@ class FileSource(Source):
         behind = self._position(after) < self._spool.position
         if after is not None and behind and self._tracker.unread and self._tracker.passed < self._patience:
             return after
-        return {PARTITION: self._spool.position}
+        return {ONLY: self._spool.position}
 
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
         """See `Source`: decoded in Python, rows that cannot be decoded left out."""
@@ -136,7 +138,7 @@ class FileSource(Source):
         """See `Source`: always a native plan."""
         self._spark, self._used = spark, columns
         reader = FrameReader(spark, self._spool, self._dialects, self.discover().names)
-        system = [name for name in columns or () if name in SYSTEM_TYPES]
+        system = [name for name in columns or () if name in SYSTEM]
         changes = self._changes(*self._bounds(start, end))
         return reader.rows(changes, self._fields(columns), system, careful=careful)
 
@@ -182,7 +184,7 @@ class FileSource(Source):
         for segment in self._holding(only, end):
             if segment.kind == "text":
                 records = chosen(record_table(self._spool, segment), only)
-                columns = (records[name].to_pylist() for name in (RECORD, "_partition", "_offset"))
+                columns = (records[name].to_pylist() for name in (RECORD, PARTITION, OFFSET))
                 for record, path, start in zip(*columns, strict=True):
                     text = record[: len(record) - len(segment.separator)]
                     raw = restored(text).encode()
@@ -195,9 +197,9 @@ class FileSource(Source):
         """See `Source`: those that were not taken back since."""
         only = frozenset(place(position) for position in positions)
         reader = FrameReader(spark, self._spool, self._dialects, self.discover().names, only)
-        system = [name for name in columns or () if name in SYSTEM_TYPES and name != "_position"]
+        system = [name for name in columns or () if name in SYSTEM and name != POSITION]
         segments = [(segment, 1) for segment in self._holding(only, end)]
-        frame = reader.rows(segments, self._fields(columns), [*system, "_position"], careful=True)
+        frame = reader.rows(segments, self._fields(columns), [*system, POSITION], careful=True)
         return rows_at(frame, positions)
 
     def reasons(self, positions: Collection[str], end: Offset) -> dict[str, str]:
@@ -271,7 +273,7 @@ class FileSource(Source):
         return [field for field in schema if field.name.casefold() in wanted]
 
     def _position(self, offset: Offset | None) -> int:
-        return int(offset[PARTITION]) if offset else 0
+        return int(offset[ONLY]) if offset else 0
 
     def _bounds(self, start: Offset | None, end: Offset) -> tuple[int | None, int]:
         return (None if start is None else self._position(start)), self._position(end)

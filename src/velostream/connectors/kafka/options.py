@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from velostream.model.changes import Messages
+from velostream.model.columns import KEY
 from velostream.model.durations import Duration, parse_duration
 from velostream.model.options import ADDRESS, FILE, Options
 
@@ -289,7 +290,7 @@ def messages_of(changelog: str | None, form: str) -> Messages | None:
     """How later records replace earlier ones; envelopes of Debezium are changes, whatever reads them."""
     if changelog == "append":
         return None
-    return Messages("_key", upserts=changelog == "upsert" or form == "debezium")
+    return Messages(KEY, upserts=changelog == "upsert" or form == "debezium")
 
 
 def parse_kafka(uri: Uri) -> dict[str, str]:

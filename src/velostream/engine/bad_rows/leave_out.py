@@ -15,8 +15,8 @@ from velostream.engine.bad_rows.data_errors import maybe_data_error
 from velostream.engine.bad_rows.search import Culprit, Search
 from velostream.engine.inputs.inputs import without
 from velostream.model.changes import BadRow
+from velostream.model.columns import POSITION
 from velostream.plan.derived.nodes import Scan
-from velostream.plan.planner import POSITION
 from velostream.sql.types import literal, quote
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from velostream.engine.bad_rows.data_errors import data_error, maybe_data_error
 from velostream.engine.bad_rows.probe import Probe, divided, probe_of
 from velostream.errors import RowError
 from velostream.model.changes import BadRow
-from velostream.plan.planner import POSITION
+from velostream.model.columns import POSITION
 from velostream.spark.failures import cause_of
 from velostream.spark.try_eval import unshared
 from velostream.sql.types import quote

@@ -18,9 +18,9 @@ from velostream.errors import (
     TableError,
     VelostreamError,
 )
-from velostream.model.changes import WEIGHT, Commit
+from velostream.model.columns import KEY, MESSAGE_KEY, SHOWN, WEIGHT
 from velostream.model.lifetime import Lifetime
-from velostream.model.tables import MESSAGE_KEY, SHOWN, TableSpec
+from velostream.model.tables import TableSpec
 from velostream.serving.columns.values import KeyCodec, to_python
 from velostream.serving.durable import description
 from velostream.serving.sql.cache import one_value
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from velostream.engine.delta.stage import Stage
     from velostream.engine.delta.state import State
+    from velostream.model.changes import Commit
     from velostream.serving.sql.questions import Questions
     from velostream.spark.delta import DeltaEngine
 
@@ -323,7 +324,7 @@ class DeltaReading(Table):
 def in_types(key: tuple[Any, ...], fields: list[pa.Field]) -> pa.Table | None:
     """One key in the types of its columns; None when no row can have it."""
     if len(key) != len(fields):
-        names = ", ".join("_key" if field.name == MESSAGE_KEY else field.name for field in fields)
+        names = ", ".join(KEY if field.name == MESSAGE_KEY else field.name for field in fields)
         raise TableError(f"the key has {len(fields)} columns ({names}), {len(key)} values given")
     spec = TableSpec("key", pa.schema(fields))
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from velostream.engine.inputs.tables import PARTITION, TableSource
-from velostream.plan.planner import POSITION
+from velostream.model.columns import POSITION, WEIGHT
 from velostream.spark.dataframes import empty_frame
 from velostream.sql.types import quote
 
@@ -48,7 +48,7 @@ class DeltaTableSource(TableSource):
         else:
             found = self._table.change_frame(spark, int(start[PARTITION]), int(end[PARTITION]))
             frame = empty_frame(spark, self._schema) if found is None else found
-            weight = ["_weight"] if found is not None else []
+            weight = [WEIGHT] if found is not None else []
         items = [*map(quote, wanted), *weight]
         if columns is not None and POSITION in columns:
             # Rows of a set have no place in it, so their values tell them apart.

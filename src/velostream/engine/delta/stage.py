@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.model.columns import DELTA_GONE, DELTA_ROW, SHOWN
 from velostream.model.private import make_folder, open_file
-from velostream.model.tables import SHOWN
 from velostream.spark import delta
 from velostream.spark.dataframes import empty_frame
-from velostream.spark.delta import GONE, ROW
 from velostream.spark.failures import translated
 from velostream.sql.types import quote, spark_ddl
 
@@ -54,7 +53,7 @@ class Stage:
         self.commit = commit
         self._add(added, "added")
         if len(numbers):
-            self._write(pa.table({ROW: pa.array(numbers, pa.int64())}), "removed")
+            self._write(pa.table({DELTA_ROW: pa.array(numbers, pa.int64())}), "removed")
             self._removed += [int(numbers.min()), int(numbers.max())]
         state = self._state
         self._state = replace(
@@ -73,7 +72,7 @@ class Stage:
         if rows.num_rows:
             first = self._state.next_row
             numbers = pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64))
-            self._write(rows.append_column(ROW, numbers), kind)
+            self._write(rows.append_column(DELTA_ROW, numbers), kind)
             self._state = replace(self._state, next_row=first + rows.num_rows)
 
     def _write(self, rows: pa.Table, kind: str) -> None:
@@ -105,8 +104,8 @@ class Stage:
             few = self._state.changed - self._before.changed <= _FEW
             delta.append(rows.coalesce(1) if few else rows, path, said, state.sequence, create=create)
             return state
-        gone = self._staged(spark, "removed").selectExpr("*", f"true AS {GONE}")
-        source = gone.unionByName(rows.selectExpr("*", f"false AS {GONE}"), allowMissingColumns=True)
+        gone = self._staged(spark, "removed").selectExpr("*", f"true AS {DELTA_GONE}")
+        source = gone.unionByName(rows.selectExpr("*", f"false AS {DELTA_GONE}"), allowMissingColumns=True)
         lowest, highest = min(self._removed), max(self._removed)
         delta.merge(spark, path, source, lowest, highest, said, state.sequence)
         return state
@@ -114,7 +113,7 @@ class Stage:
     def _staged(self, spark: SparkSession, kind: str) -> DataFrame:
         schema = pa.schema([]) if kind == "removed" else self._spec.schema
         if kind != "whole":
-            schema = schema.append(pa.field(ROW, pa.int64()))
+            schema = schema.append(pa.field(DELTA_ROW, pa.int64()))
         target = self.folder / kind
         if not target.is_dir():
             return empty_frame(spark, schema)
@@ -128,10 +127,10 @@ class Stage:
 
         names = list(self._spec.schema.names)
         columns = [quote(name) for name in names]
-        counted = Window.partitionBy(*columns).orderBy(ROW)
+        counted = Window.partitionBy(*columns).orderBy(DELTA_ROW)
         numbered = functions.row_number().over(counted)
         numbers = functions.monotonically_increasing_id() + self._before.next_row
-        new = self._staged(spark, "whole").withColumn(ROW, numbers).withColumn("__nth", numbered)
+        new = self._staged(spark, "whole").withColumn(DELTA_ROW, numbers).withColumn("__nth", numbered)
         old = version.all_rows(spark).withColumn("__nth", numbered)
         halves = []
         for mine, other in ((new, old), (old, new)):
@@ -141,8 +140,8 @@ class Stage:
         with translated():
             for kind, frame in zip(("added", "removed"), halves, strict=True):
                 frame.write.parquet(str(self.folder / "found" / kind))
-        added = self._found(spark, "added", self._spec.schema.append(pa.field(ROW, pa.int64())))
-        removed = self._found(spark, "removed", self._spec.schema.append(pa.field(ROW, pa.int64())))
+        added = self._found(spark, "added", self._spec.schema.append(pa.field(DELTA_ROW, pa.int64())))
+        removed = self._found(spark, "removed", self._spec.schema.append(pa.field(DELTA_ROW, pa.int64())))
         came, seen, _, last = _figures(added, self._spec)
         went, unseen, first, end = _figures(removed, self._spec)
         state = self._state
@@ -180,6 +179,8 @@ def _figures(frame: DataFrame, spec: TableSpec) -> tuple[int, int, int, int]:
     """How many rows, how many that readers see, and the lowest and highest number (-1: there is none)."""
     seen = f"count_if({SHOWN})" if SHOWN in spec.schema.names else "count(*)"
     with translated():
-        found = frame.selectExpr("count(*) n", f"{seen} s", f"min({ROW}) lo", f"max({ROW}) hi").toArrow()
+        found = frame.selectExpr(
+            "count(*) n", f"{seen} s", f"min({DELTA_ROW}) lo", f"max({DELTA_ROW}) hi"
+        ).toArrow()
     n, s, lowest, highest = (column[0].as_py() for column in found.columns)
     return n, s, -1 if lowest is None else lowest, -1 if highest is None else highest

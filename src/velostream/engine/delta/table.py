@@ -16,6 +16,7 @@ from velostream.engine.delta import closing, state
 from velostream.engine.delta.reading import STAGING, DeltaReading, in_types
 from velostream.engine.delta.stage import Stage
 from velostream.errors import InternalError, TableError, TableWriterError
+from velostream.model.columns import DELTA_ROW
 from velostream.model.lifetime import Ended
 from velostream.model.nested_keys import grouped
 from velostream.serving.columns.segments import make_views
@@ -30,7 +31,6 @@ from velostream.serving.table.rows import key_exists, to_table
 from velostream.serving.table.schemas import align, check_evolution, to_batches
 from velostream.serving.table.version import TableVersion
 from velostream.spark import delta
-from velostream.spark.delta import ROW
 from velostream.sql.types import quote, spark_ddl
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class DeltaTable(DeltaReading):
         if self._version.state.physical is None:
             return self.spec.schema.empty_table(), np.empty(0, np.int64)
         found = self._version.matching(self._session(), names, rows, nulls_meet=True)
-        nth = functions.row_number().over(Window.partitionBy(*map(quote, names)).orderBy(ROW))
+        nth = functions.row_number().over(Window.partitionBy(*map(quote, names)).orderBy(DELTA_ROW))
         found = found.withColumn("__nth", nth).where(f"__nth <= {max(counts.values())}").drop("__nth")
         return self._brought(found)
 
@@ -226,7 +226,7 @@ class DeltaTable(DeltaReading):
                     for f in schema
                 ]
                 after = replace(before, sequence=before.sequence + 1, floor=before.number)
-                delta.overwrite(old.selectExpr(*columns, ROW), self._path, after.text(), after.sequence)
+                delta.overwrite(old.selectExpr(*columns, DELTA_ROW), self._path, after.text(), after.sequence)
                 self._make_durable()
             self._description = description.write_spec(self.folder, wider, self._description)
             self._spec = wider

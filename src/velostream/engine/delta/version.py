@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.model.columns import DELTA_ROW, SHOWN
 from velostream.model.nested_keys import grouped
-from velostream.model.tables import SHOWN
 from velostream.serving.table.version import TableVersion
 from velostream.spark import delta
 from velostream.spark.dataframes import arrow_frame, brought, checked_cast, empty_frame
-from velostream.spark.delta import ROW
 from velostream.spark.failures import translated
 from velostream.sql.types import quote
 
@@ -53,7 +52,7 @@ class DeltaVersion(TableVersion):
     def all_rows(self, spark: SparkSession) -> DataFrame:
         """All rows with all columns, hidden ones and the row's number included; in a session with Delta."""
         if self.state.physical is None:
-            return empty_frame(spark, self.spec.schema.append(pa.field(ROW, pa.int64())))
+            return empty_frame(spark, self.spec.schema.append(pa.field(DELTA_ROW, pa.int64())))
         return delta.read(spark, self._path, self.state.physical)
 
     def frame(self, spark: SparkSession) -> DataFrame:
@@ -93,8 +92,8 @@ class DeltaVersion(TableVersion):
     def numbered(self, frame: DataFrame) -> tuple[pa.Table, pa.ChunkedArray]:
         """The same, and the numbers. They are few: sorting them here costs less than a sort in Spark."""
         with translated():
-            rows = brought(frame).sort_by(ROW)
-        return checked_cast(rows, self.spec.schema), rows.column(ROW)
+            rows = brought(frame).sort_by(DELTA_ROW)
+        return checked_cast(rows, self.spec.schema), rows.column(DELTA_ROW)
 
     def snapshot(self) -> pa.Table:
         """The rows that readers see, all of them: ask for a part of a large table instead."""
@@ -102,7 +101,7 @@ class DeltaVersion(TableVersion):
 
     def slice(self, offset: int, limit: int) -> pa.Table:
         """Up to `limit` rows after the first `offset`."""
-        frame = self.shown(self.all_rows(self._delta.session())).orderBy(ROW)
+        frame = self.shown(self.all_rows(self._delta.session())).orderBy(DELTA_ROW)
         return self._visible(frame.offset(offset).limit(limit))
 
     def physical(self) -> pa.Table:

@@ -15,9 +15,9 @@ from velostream.engine.kinds.pipeline import Pipeline
 from velostream.engine.outputs.outputs import table_of
 from velostream.engine.rows.groups import micros_of, row_count
 from velostream.engine.rows.multisets import codes
+from velostream.model.columns import POSITION
 from velostream.model.moments import END_OF_TIME, moment
 from velostream.plan.derived.nodes import Both, Each, Keyed, Scan, walk
-from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan
 from velostream.spark.dataframes import arrow_frame, checked_cast
 from velostream.spark.failures import translated

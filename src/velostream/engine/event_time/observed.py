@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velostream.model.changes import WEIGHT
-from velostream.plan.time.event_time import EVENT_TIME
+from velostream.model.columns import EVENT_TIME, WEIGHT
 from velostream.spark.dataframes import observed
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from velostream.engine.kinds.pipeline import Progress
 from velostream.engine.outputs.outputs import table_of
 from velostream.engine.rows.groups import absent, distinct_keys, micros_of
 from velostream.model.changes import FORGETS, BadRow
+from velostream.model.columns import HAVING, SHOWN
 from velostream.model.moments import DueMoments
-from velostream.model.tables import HAVING, SHOWN
 from velostream.plan.plans import GroupsPlan
 from velostream.plan.time.panes import pane_sql
 from velostream.spark.dataframes import checked_cast, rows_of

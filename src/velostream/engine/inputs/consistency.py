@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
-from velostream.model.tables import HIDDEN
+from velostream.model.columns import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,8 +9,8 @@ import pyarrow as pa
 from velostream.engine.bad_rows.leave_out import Tolerance, apart, contents, key_of, key_texts, letter
 from velostream.engine.inputs.derived import Evaluation, Restriction
 from velostream.engine.inputs.inputs import Halves, without
+from velostream.model.columns import POSITION
 from velostream.plan.derived.nodes import Each, Keyed, Node, walk
-from velostream.plan.planner import POSITION
 from velostream.spark.dataframes import arrow_frame
 
 if TYPE_CHECKING:

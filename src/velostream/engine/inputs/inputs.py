@@ -14,10 +14,9 @@ from velostream.engine.inputs.tables import TableSource
 from velostream.engine.step import ColumnsWidenedError
 from velostream.errors import TypeMismatchError, UnsupportedError
 from velostream.formats.columns.dataframes import rows_at
-from velostream.model.changes import TOMBSTONE, WEIGHT, BadRow, Offset, SourceOffsets
+from velostream.model.columns import BAD, ENTERED, EVENT_TIME, PARTITION, POSITION, WEIGHT, arrow_types
 from velostream.model.windows import EventTime
-from velostream.plan.planner import POSITION
-from velostream.plan.time.event_time import ENTERED, EVENT_TIME, event_time_sql
+from velostream.plan.time.event_time import event_time_sql
 from velostream.spark.dataframes import arrow_frame
 from velostream.sql.types import quote
 
@@ -27,25 +26,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.connectors.base import Source
+    from velostream.model.changes import BadRow, Offset, SourceOffsets
     from velostream.plan.time.timing import Timing
 
 _MOST_EXCLUDED = 10_000
-BAD = "_bad"
-"""Column in which a native reader marks rows that it could not decode."""
-
-
-SYSTEM_TYPES = {
-    "_timestamp": pa.timestamp("us", tz="UTC"),
-    "_event_time": pa.timestamp("us", tz="UTC"),
-    "_partition": pa.string(),
-    "_offset": pa.int64(),
-    "_position": pa.string(),
-    "_key": pa.string(),
-    "_topic": pa.string(),
-    "_headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-    TOMBSTONE: pa.bool_(),
-}
-"""System columns of sources; which of them a source has, the binder knows."""
 
 
 @dataclass
@@ -82,7 +66,7 @@ class Input:
         """No rows, with the system columns that a query may name of a source."""
         if isinstance(self.source, TableSource):
             return self.schema.empty_table()
-        system = [pa.field(n, kind) for n, kind in SYSTEM_TYPES.items() if n not in self.schema.names]
+        system = [pa.field(n, kind) for n, kind in arrow_types().items() if n not in self.schema.names]
         return pa.schema([*self.schema, *system]).empty_table()
 
     def beneath(self, columns: list[str] | None) -> list[str] | None:
@@ -429,9 +413,9 @@ def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:
 def _read_all(source: Source, start: Offset | None, end: Offset) -> Iterator[pa.RecordBatch]:
     for partition, position in end.items():
         for batch in source.read(partition, start.get(partition) if start else None, position):
-            if "_partition" not in batch.schema.names and not isinstance(source, TableSource):
+            if PARTITION not in batch.schema.names and not isinstance(source, TableSource):
                 name = pa.array([partition] * batch.num_rows, pa.string())
-                batch = batch.append_column("_partition", name)
+                batch = batch.append_column(PARTITION, name)
             yield batch
 
 

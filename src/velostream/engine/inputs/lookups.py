@@ -9,9 +9,9 @@ from velostream.engine.inputs.feed import DerivedFeed
 from velostream.engine.inputs.inputs import Halves
 from velostream.engine.rows.multisets import among, distinct, split_nulls
 from velostream.errors import UnsupportedError
+from velostream.model.columns import POSITION
 from velostream.plan.derived.nodes import Keyed, Node, Scan, Side
 from velostream.plan.derived.plan import scans
-from velostream.plan.planner import POSITION
 from velostream.spark.dataframes import arrow_frame
 from velostream.sql.types import quote
 

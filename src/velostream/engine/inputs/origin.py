@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parse_one
 
 from velostream.engine.kinds.pipeline import row_sql
-from velostream.plan.planner import POSITION
+from velostream.model.columns import POSITION
 from velostream.plan.plans import RowsPlan
 from velostream.sql.text.spark_text import SPARK
 

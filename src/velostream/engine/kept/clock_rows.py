@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from velostream.engine.outputs.outputs import TableOutput
 from velostream.model.changes import FORGETS
+from velostream.model.columns import FROM, LEAVES, SHOWN, UNTIL
 from velostream.model.moments import DueMoments, micros
-from velostream.model.tables import SHOWN
-from velostream.plan.time.clock_filters import FROM, LEAVES, UNTIL
 
 if TYPE_CHECKING:
     from velostream.model.changes import Commit

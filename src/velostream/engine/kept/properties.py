@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from velostream.engine.kept.stream_table import TimedOutput
 from velostream.errors import PropertyError, did_you_mean
+from velostream.model.columns import EXPIRES
 from velostream.model.durations import format_duration
-from velostream.model.tables import EXPIRES, Retention
+from velostream.model.tables import Retention
 from velostream.plan.plans import GroupsPlan, UpsertPlan
 
 if TYPE_CHECKING:

@@ -23,11 +23,9 @@ from velostream.engine.kinds.pipeline import Pipeline, Progress, row_sql
 from velostream.engine.stages import AgeingWork, LiveSource
 from velostream.engine.step import ContinuousWork
 from velostream.errors import InternalError
+from velostream.model.columns import EVENT_TIME, POSITION, TIME, UNTIL
 from velostream.model.jobs import BatchFigures
 from velostream.model.moments import END_OF_TIME, moment
-from velostream.plan.planner import POSITION
-from velostream.plan.time.clock_filters import TIME, UNTIL
-from velostream.plan.time.event_time import EVENT_TIME
 from velostream.spark.failures import translated
 
 if TYPE_CHECKING:

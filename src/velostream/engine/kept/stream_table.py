@@ -15,8 +15,8 @@ from velostream.engine.outputs.outputs import TableOutput
 from velostream.engine.rows.groups import distinct_keys
 from velostream.engine.rows.multisets import codes
 from velostream.model.changes import FORGETS
+from velostream.model.columns import CLOSED, CLOSES, PASSES, TIME, UNTIL
 from velostream.model.moments import DueMoments
-from velostream.plan.time.clock_filters import CLOSED, CLOSES, PASSES, TIME, UNTIL
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

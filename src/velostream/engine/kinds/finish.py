@@ -10,16 +10,15 @@ import pyarrow.compute as pc
 
 from velostream.engine.bad_rows.search import Search
 from velostream.errors import InternalError
-from velostream.model.tables import SHOWN
+from velostream.model.columns import GROUP_ROWS, POSITION, SHOWN
 from velostream.plan.groups import merge as merging
-from velostream.plan.planner import POSITION
-from velostream.plan.plans import ROWS, GroupsPlan
 from velostream.spark.dataframes import arrow_frame, checked_cast, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.engine.result_schema import ResultShape
+    from velostream.plan.plans import GroupsPlan
 
 
 _GROUPS = "__groups"
@@ -34,7 +33,7 @@ class Finisher:
 
     def split(self, plan: GroupsPlan, state: pa.Table) -> tuple[pa.Table, pa.Table | None]:
         """Groups to store, finished for readers, and keys of groups that no row belongs to any more."""
-        counts = state.column(ROWS)
+        counts = state.column(GROUP_ROWS)
         if pc.any(pc.less(counts, 0)).as_py():
             raise InternalError("a group lost more rows than it had")
         if not plan.grouped:
@@ -59,7 +58,11 @@ class Finisher:
 
     def failing(self, plan: GroupsPlan, state: pa.Table) -> dict[int, str]:
         """The groups, by their places in `state`, whose visible columns or HAVING cannot be computed: why."""
-        alive = state.column(ROWS).to_numpy() > 0 if plan.grouped else np.ones(state.num_rows, dtype=np.bool_)
+        alive = (
+            state.column(GROUP_ROWS).to_numpy() > 0
+            if plan.grouped
+            else np.ones(state.num_rows, dtype=np.bool_)
+        )
         places = np.flatnonzero(alive)
         if plan.finish_sql is None or not len(places):
             return {}

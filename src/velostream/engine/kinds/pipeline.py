@@ -28,9 +28,9 @@ from velostream.engine.rows.groups import (
 )
 from velostream.engine.rows.multisets import net
 from velostream.errors import InternalError
+from velostream.model.columns import NO_ROW, POSITION, POSITION_KEPT
 from velostream.plan.groups import merge as merging
-from velostream.plan.planner import POSITION
-from velostream.plan.plans import GONE, POSITION_KEPT, GroupsPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
+from velostream.plan.plans import GroupsPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.spark.dataframes import arrow_frame, brought, checked_cast, observed, rows_of
 from velostream.spark.failures import translated
 from velostream.sql.types import quote
@@ -352,8 +352,8 @@ class Pipeline:
     def _messages(self, plan: UpsertPlan, rows: pa.Table, commit: Commit) -> Progress:
         """The last message of each key of the batch decides."""
         last = last_of_each(self._in_order(rows), plan.key)
-        gone = last.column(GONE)
-        upserts = self._shape.stored(last.filter(pc.invert(gone)).drop_columns([GONE]))
+        gone = last.column(NO_ROW)
+        upserts = self._shape.stored(last.filter(pc.invert(gone)).drop_columns([NO_ROW]))
         keys = last.filter(gone).select(plan.key)
         table_of(self._output).commit_keyed(upserts, keys if keys.num_rows else None, commit)
         return Progress(rows.num_rows, last.num_rows)

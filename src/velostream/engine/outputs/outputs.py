@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from velostream.errors import InternalError, UnsupportedError
-from velostream.model.changes import WEIGHT
+from velostream.model.columns import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

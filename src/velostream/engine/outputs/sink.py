@@ -13,7 +13,7 @@ from velostream.engine.bad_rows.dead_letters import Refused
 from velostream.engine.connect import open_sink
 from velostream.engine.outputs.outputs import SinkOutput
 from velostream.errors import UnsupportedError
-from velostream.model.changes import HEADERS
+from velostream.model.columns import OUTGOING_HEADERS
 from velostream.model.options import common_options, key_of
 from velostream.plan.plans import OverPlan
 from velostream.plan.sinks import only_added, target
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def shown(schema: pa.Schema) -> pa.Schema:
     """The columns of a result without the hidden one."""
-    return pa.schema([f for f in schema if f.name != HEADERS])
+    return pa.schema([f for f in schema if f.name != OUTGOING_HEADERS])
 
 
 def sink_output(

@@ -9,14 +9,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.engine.opened import planned, with_system_columns
-from velostream.engine.over.state import CHUNK, state_schema
+from velostream.engine.over.state import state_schema
 from velostream.engine.stages import LiveSource, open_or_make
 from velostream.errors import InternalError
+from velostream.model.columns import CHUNK, POSITION
 from velostream.model.statements import Query
 from velostream.model.tables import TableSpec
 from velostream.plan.over.clauses import outer_tree
 from velostream.plan.over.running_sums import summed, with_running_sums
-from velostream.plan.planner import POSITION
 from velostream.plan.plans import OverPlan
 from velostream.plan.time.clock_filters import RESULT
 from velostream.spark.dataframes import query_schema, show_empty

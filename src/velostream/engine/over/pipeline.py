@@ -20,14 +20,12 @@ from velostream.engine.bad_rows.located import refused, rows_found
 from velostream.engine.event_time.watermark import FOREVER, WATERMARK, Watermarks, take_in
 from velostream.engine.kinds.pipeline import Pipeline, Progress
 from velostream.engine.over.results import Horizons, OverResults
-from velostream.engine.over.state import GONE_AT, NEVER, KeptRows, group_numbers, micros
+from velostream.engine.over.state import NEVER, KeptRows, group_numbers, micros
 from velostream.engine.over.step_rows import StepRows, needed
 from velostream.engine.rows.groups import distinct_keys
 from velostream.engine.rows.multisets import codes
+from velostream.model.columns import EVENT_TIME, POSITION, RETRACTED_AT, SEQUENCE, TIME
 from velostream.model.moments import END_OF_TIME, moment
-from velostream.plan.over.plan import SEQUENCE, TIME
-from velostream.plan.planner import POSITION
-from velostream.plan.time.event_time import EVENT_TIME
 from velostream.spark.dataframes import checked_cast, rows_of
 
 if TYPE_CHECKING:
@@ -258,16 +256,16 @@ class OverPipeline(Pipeline):
 
     def _taken_back(self, step: OverStep, kept: Kept, minus: pa.Table) -> Kept:
         """The kept rows, with a mark on those that the source takes back now."""
-        names = [name for name in kept.rows.schema.names if name not in (SEQUENCE, GONE_AT)]
+        names = [name for name in kept.rows.schema.names if name not in (SEQUENCE, RETRACTED_AT)]
         left = Counter(codes(minus.select(names)))
         gone = np.zeros(kept.rows.num_rows, dtype=bool)
-        there = pc.is_null(kept.rows.column(GONE_AT)).to_pylist()
+        there = pc.is_null(kept.rows.column(RETRACTED_AT)).to_pylist()
         for number, code in enumerate(codes(kept.rows.select(names))):
             if there[number] and left[code] > 0:
                 left[code] -= 1
                 gone[number] = True
-        place = kept.rows.schema.get_field_index(GONE_AT)
-        marks = pc.if_else(pa.array(gone), pa.scalar(step.number, pa.int64()), kept.rows.column(GONE_AT))
+        place = kept.rows.schema.get_field_index(RETRACTED_AT)
+        marks = pc.if_else(pa.array(gone), pa.scalar(step.number, pa.int64()), kept.rows.column(RETRACTED_AT))
         return replace(kept, rows=kept.rows.set_column(place, kept.rows.schema.field(place), marks))
 
     # --- time -----------------------------------------------------------------------------------------------

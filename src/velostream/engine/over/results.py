@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from velostream.engine.over.frames import framed
 from velostream.engine.rows.multisets import net
-from velostream.plan.over.plan import GROUP, ORDER, ROWS_VIEW, SEQUENCE
+from velostream.model.columns import GROUP, ORDER, SEQUENCE
+from velostream.plan.over.plan import ROWS_VIEW
 from velostream.spark.dataframes import arrow_frame, rows_of
 
 if TYPE_CHECKING:

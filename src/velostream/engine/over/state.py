@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from velostream.engine.rows.groups import distinct_keys
 from velostream.engine.rows.multisets import by_nulls, codes
-from velostream.plan.over.plan import SEQUENCE, TIME
+from velostream.model.columns import CHUNK, CHUNK_CUT, CHUNK_LAST, CHUNK_ROWS, RETRACTED_AT, SEQUENCE, TIME
 from velostream.serving.columns.values import decoded
 
 if TYPE_CHECKING:
@@ -30,15 +30,6 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
-CHUNK = "__chunk"
-"""Key column: the step that wrote the chunk."""
-LAST = "__last"
-"""The latest event time of the chunk, in microseconds."""
-CUT = "__cut"
-"""Whether rows of the key before these were forgotten."""
-ROWS = "__rows"
-GONE_AT = "__gone"
-"""Column of a kept row, where a source can shrink: the step that took it back. It leaves with a later one."""
 NEVER = np.iinfo(np.int64).min
 _LATER = np.iinfo(np.int64).max
 _MOST_CHUNKS = 16
@@ -51,9 +42,14 @@ _STAMP = pa.timestamp("us", tz="UTC")
 def state_schema(kept: pa.Schema, keys: Sequence[str], *, shrinks: bool) -> pa.Schema:
     """The table for rows with these columns, of which some are the key."""
     plain = [pa.field(f.name, f.type) for f in kept if f.name not in keys]
-    numbers = [SEQUENCE, *([GONE_AT] if shrinks else [])]
+    numbers = [SEQUENCE, *([RETRACTED_AT] if shrinks else [])]
     row = pa.struct([*plain, *(pa.field(name, pa.int64()) for name in numbers)])
-    own = [(CHUNK, pa.int64()), (LAST, pa.int64()), (CUT, pa.bool_()), (ROWS, pa.list_(row))]
+    own = [
+        (CHUNK, pa.int64()),
+        (CHUNK_LAST, pa.int64()),
+        (CHUNK_CUT, pa.bool_()),
+        (CHUNK_ROWS, pa.list_(row)),
+    ]
     return pa.schema([*(kept.field(name) for name in keys), *(pa.field(*each) for each in own)])
 
 
@@ -79,9 +75,9 @@ class Kept:
         return np.asarray(self._gone_at() == step, dtype=bool)
 
     def _gone_at(self) -> Numbers:
-        if GONE_AT not in self.rows.schema.names:
+        if RETRACTED_AT not in self.rows.schema.names:
             return np.full(self.rows.num_rows, _LATER, dtype=np.int64)
-        return np.asarray(self.rows.column(GONE_AT).fill_null(_LATER).to_numpy(), dtype=np.int64)
+        return np.asarray(self.rows.column(RETRACTED_AT).fill_null(_LATER).to_numpy(), dtype=np.int64)
 
 
 class KeptRows:
@@ -90,7 +86,7 @@ class KeptRows:
     def __init__(self, table: Table, keys: Sequence[str]) -> None:
         self.table = table
         self._keys = list(keys)
-        kind = table.spec.schema.field(ROWS).type.value_type
+        kind = table.spec.schema.field(CHUNK_ROWS).type.value_type
         self._row = pa.schema([kind.field(n) for n in range(kind.num_fields)])
         self.schema = pa.schema([*(table.spec.schema.field(name) for name in self._keys), *self._row])
         """Of rows, as they come out."""
@@ -116,9 +112,9 @@ class KeptRows:
     def since(self, at: int) -> pa.Table:
         """The keys that have a row of this event time or a later one."""
         parts = [
-            batch.filter(pc.greater_equal(batch.column(LAST), at))
+            batch.filter(pc.greater_equal(batch.column(CHUNK_LAST), at))
             for batch in (
-                view.physical.select([*self._keys, LAST]) for view in self.table.version_object.views
+                view.physical.select([*self._keys, CHUNK_LAST]) for view in self.table.version_object.views
             )
         ]
         schema = pa.schema([self.table.spec.schema.field(name) for name in self._keys])
@@ -127,16 +123,16 @@ class KeptRows:
 
     def latest(self) -> int | None:
         """The latest event time of all rows."""
-        ends = [pc.max(view.physical.column(LAST)).as_py() for view in self.table.version_object.views]
+        ends = [pc.max(view.physical.column(CHUNK_LAST)).as_py() for view in self.table.version_object.views]
         return max((each for each in ends if each is not None), default=None)
 
     def _flat(self, chunks: pa.Table) -> Kept:
-        lists = decoded(chunks.column(ROWS))
+        lists = decoded(chunks.column(CHUNK_ROWS))
         sizes = np.asarray(pc.list_value_length(lists).to_numpy(zero_copy_only=False), dtype=np.int64)
         parents = pa.array(np.repeat(np.arange(len(sizes)), sizes))
         columns = [chunks.column(name).take(parents) for name in self._keys]
         rows = pa.table([*columns, *lists.flatten().flatten()], schema=self.schema)
-        cut = np.repeat(np.asarray(chunks.column(CUT).to_numpy(), dtype=bool), sizes)
+        cut = np.repeat(np.asarray(chunks.column(CHUNK_CUT).to_numpy(), dtype=bool), sizes)
         return Kept(rows, chunks.select([*self._keys, CHUNK]), np.cumsum(sizes) - sizes, cut)
 
     def put(

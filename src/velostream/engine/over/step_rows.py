@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from velostream.engine.event_time.watermark import FOREVER
 from velostream.engine.over.state import in_order, micros
-from velostream.plan.over.plan import SEQUENCE
+from velostream.model.columns import SEQUENCE
 
 if TYPE_CHECKING:
     from velostream.engine.over.state import Flags, Kept, Numbers

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from velostream.engine.bad_rows.failures import explained
 from velostream.engine.outputs.outputs import JobOutput
 from velostream.errors import InternalError, SparkEndedError, StepError, VelostreamError
+from velostream.model.columns import BAD
 from velostream.plan.realtime import ROW
 from velostream.spark.dataframes import private_session
 from velostream.spark.failures import translated
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     from velostream.model.changes import Commit, Offset, SourceOffsets
     from velostream.plan.realtime import RowExpression
 
-BAD, TRIED, FAILED, SENT, REFUSED = "__bad", "__tried", "__failed", "__sent", "__refused"
-_UNDECODED = "_bad"
+UNDECODED, TRIED, FAILED, SENT, REFUSED = "__bad", "__tried", "__failed", "__sent", "__refused"
 _PUSHED = "org.apache.spark.sql.catalyst.optimizer.PushDownPredicates"
 """The rule that would have Spark decode and compute a record again for each condition on what comes of it."""
 
@@ -83,17 +83,17 @@ class Conversion:
 
     def records(self, rows: DataFrame) -> DataFrame:
         """What is written of rows that have `_bad`."""
-        good = rows.where(f"{_UNDECODED} IS NULL")
+        good = rows.where(f"{BAD} IS NULL")
         tried = self._tried(good, []).where(f"{TRIED}.{ROW} IS NOT NULL")
         return self._finished(tried, []).where(f"{REFUSED} IS NULL").drop(REFUSED)
 
     def judged(self, rows: DataFrame) -> DataFrame:
         """The same for all rows: columns of the sink, and which were bad, failed, passed, or are refused."""
-        tried = self._tried(rows, [f"{_UNDECODED} IS NOT NULL AS {BAD}"])
+        tried = self._tried(rows, [f"{BAD} IS NOT NULL AS {UNDECODED}"])
         flags = [
-            BAD,
-            f"NOT {BAD} AND {TRIED} IS NULL AS {FAILED}",
-            f"NOT {BAD} AND {TRIED}.{ROW} IS NOT NULL AS {SENT}",
+            UNDECODED,
+            f"NOT {UNDECODED} AND {TRIED} IS NULL AS {FAILED}",
+            f"NOT {UNDECODED} AND {TRIED}.{ROW} IS NOT NULL AS {SENT}",
         ]
         return self._finished(tried, flags)
 

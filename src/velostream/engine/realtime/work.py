@@ -22,10 +22,10 @@ from velostream.engine.connect import realtime_target
 from velostream.engine.opened import expand_stars, with_system_columns
 from velostream.engine.outputs.sink import shown
 from velostream.engine.realtime.query import (
-    BAD,
     FAILED,
     REFUSED,
     SENT,
+    UNDECODED,
     Conversion,
     RealtimeOutput,
     RealtimeQuery,
@@ -40,10 +40,10 @@ from velostream.errors import (
     UnsupportedError,
 )
 from velostream.model.changes import BadRow, Commit
+from velostream.model.columns import BAD, POSITION
 from velostream.model.jobs import BatchFigures
 from velostream.model.options import key_of
 from velostream.model.private import make_folder
-from velostream.plan.planner import POSITION
 from velostream.plan.realtime import row_expression
 from velostream.plan.realtime_rules import cadence
 from velostream.plan.sinks import target
@@ -104,7 +104,7 @@ def _conversion(opened: Opened, names: Sequence[str], written_to: RealtimeTarget
     select = expand_stars(tree, {name: item.schema})
     assert isinstance(select, exp.Select)
     conversion = Conversion(select.sql(dialect=SPARK), row_expression(select, names), written_to)
-    columns = with_system_columns(item.schema).append(pa.field("_bad", pa.string()))
+    columns = with_system_columns(item.schema).append(pa.field(BAD, pa.string()))
     try:
         with translated():
             _ = conversion.records(empty_frame(opened.spark, columns)).schema
@@ -221,7 +221,7 @@ class RealtimeWork:
         assert frame is not None
         judged = self._conversion.judged(frame)
         counts = judged.selectExpr(
-            f"count_if({BAD})",
+            f"count_if({UNDECODED})",
             f"count_if({FAILED})",
             f"count_if({SENT} AND {REFUSED} IS NULL)",
             f"count_if({SENT} AND {REFUSED} IS NOT NULL)",
@@ -233,7 +233,7 @@ class RealtimeWork:
             bad += self._keep("decoding", rows, start)
         if failed:
             search = Search(self._spark, self._conversion.sql, self._id, self._item.description)
-            good = frame.where("_bad IS NULL").drop("_bad")
+            good = frame.where(f"{BAD} IS NULL").drop(BAD)
             culprits = search.culprits(good)
             bad += self._keep("computing", located(self._item, culprits, end), start)
         if refused:

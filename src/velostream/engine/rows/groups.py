@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.model.changes import BadRow
+from velostream.model.columns import GROUP_ROWS
 from velostream.model.nested_keys import grouped
-from velostream.plan.plans import ROWS
 
 
 def group_names(keys: pa.Table) -> list[str]:
@@ -49,7 +49,7 @@ def any_rows(groups: pa.Table) -> bool:
 
 def row_count(groups: pa.Table) -> int:
     """How many input rows the groups have."""
-    return int(pc.sum(groups.column(ROWS)).as_py() or 0)
+    return int(pc.sum(groups.column(GROUP_ROWS)).as_py() or 0)
 
 
 def key_schema(schema: pa.Schema, key: tuple[str, ...]) -> pa.Schema:
@@ -77,7 +77,7 @@ def empty_groups(keys: pa.Table, schema: pa.Schema) -> pa.Table:
     for field in schema:
         if field.name in keys.schema.names:
             arrays.append(keys.column(field.name).cast(field.type))
-        elif field.name == ROWS:
+        elif field.name == GROUP_ROWS:
             arrays.append(pa.chunked_array([pa.array([0] * keys.num_rows, field.type)]))
         else:
             arrays.append(pa.chunked_array([pa.nulls(keys.num_rows, field.type)]))

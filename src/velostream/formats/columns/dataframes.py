@@ -14,6 +14,7 @@ import pyarrow as pa
 from velostream.formats.columns.conversion import Converted, from_csv_text, from_json_value
 from velostream.formats.columns.types import spark_name
 from velostream.formats.json.escapes import half_a_pair_sql
+from velostream.model.columns import BAD, POSITION
 from velostream.sql.types import literal, quote
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     Frame = TypeVar("Frame", DataFrame, LazyFrame)
 
 RECORD = "record"
-BAD = "_bad"
 BAD_ROW = "VELOSTREAM_BAD_ROW"
 """Begins the message of the Spark error that a value causes in a frame that is not careful."""
 _MOST_NAMED = 1000
@@ -45,10 +45,10 @@ _PATTERNS = {delimiter: delimiter for delimiter in ",;:\t &#/=~"} | {"|": "\\|",
 def rows_at(frame: DataFrame, positions: Collection[str], *, but: bool = False) -> DataFrame:
     """The rows of a frame with `_position` that are at these positions; or, with `but`, all others."""
     if len(positions) <= _MOST_NAMED:
-        chosen = frame["_position"].isin(sorted(positions))
+        chosen = frame[POSITION].isin(sorted(positions))
         return frame.where(~chosen if but else chosen)
-    named = frame.sparkSession.createDataFrame(pa.table({"_position": sorted(positions)}))
-    return frame.join(named, "_position", "left_anti" if but else "left_semi").select(*frame.columns)
+    named = frame.sparkSession.createDataFrame(pa.table({POSITION: sorted(positions)}))
+    return frame.join(named, POSITION, "left_anti" if but else "left_semi").select(*frame.columns)
 
 
 def decode_csv(

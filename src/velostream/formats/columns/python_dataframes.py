@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from velostream.errors import SourceConfigError
-from velostream.formats.columns.dataframes import BAD, BAD_ROW, RECORD
+from velostream.formats.columns.dataframes import BAD_ROW, RECORD
 from velostream.formats.columns.types import spark_name
+from velostream.model.columns import BAD
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from velostream.formats.columns.dataframes import BAD, BAD_ROW, RECORD, decode_csv
+from velostream.formats.columns.dataframes import BAD_ROW, RECORD, decode_csv
 from velostream.formats.columns.inference import infer_csv
 from velostream.formats.columns.values import text_value
 from velostream.formats.columns.widening import with_room
 from velostream.formats.csv.text import CsvDialect, numbered_names
+from velostream.model.columns import BAD
 from velostream.sql.types import literal, quote
 
 if TYPE_CHECKING:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from velostream.formats.columns.dataframes import BAD, BAD_ROW, RECORD
+from velostream.formats.columns.dataframes import BAD_ROW, RECORD
 from velostream.formats.columns.inference import merge_schemas
 from velostream.formats.columns.python_dataframes import check_types, column_of
 from velostream.formats.columns.types import spark_name
 from velostream.formats.debezium.json import JsonEnvelopes, sampled_columns
 from velostream.formats.schemas.origins import Schemas
 from velostream.formats.schemas.wire import schema_ids
+from velostream.model.columns import BAD
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:

@@ -15,16 +15,10 @@ from velostream.formats.columns.conversion import (
     from_json_value,
     is_text,
 )
-from velostream.formats.columns.dataframes import (
-    BAD,
-    BAD_ROW,
-    RECORD,
-    all_looked_at,
-    column_values,
-    option_map,
-)
+from velostream.formats.columns.dataframes import BAD_ROW, RECORD, all_looked_at, column_values, option_map
 from velostream.formats.columns.lazy import LazyFrame
 from velostream.formats.json.escapes import half_a_pair_sql
+from velostream.model.columns import BAD
 from velostream.sql.types import literal, quote
 
 if TYPE_CHECKING:

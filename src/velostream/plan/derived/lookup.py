@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parse_one
 
 from velostream.errors import UnsupportedError
-from velostream.model.changes import SYSTEM_COLUMNS
+from velostream.model.columns import EVENT_TIME, POSITION, POSITION_KEPT, SYSTEM_COLUMNS
 from velostream.plan.derived.build import Derivation
 from velostream.plan.derived.nodes import Keyed, Node, walk
 from velostream.plan.derived.plan import groups_over, key_columns, scans
 from velostream.plan.groups.plan import groups_apply
-from velostream.plan.plans import POSITION_KEPT, Plan, RowsPlan
+from velostream.plan.plans import Plan, RowsPlan
 from velostream.plan.query.functions import has_aggregates
 from velostream.plan.query.select_names import NoKeysError
 from velostream.plan.steps import Step, StepKind
-from velostream.plan.time.event_time import EVENT_TIME
 from velostream.plan.time.window_rows import detail_sql
 from velostream.sql.text.spark_text import SPARK
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from velostream.plan.plans import GroupsPlan
     from velostream.plan.query.select_names import Joined
 
-POSITION = "_position"
 _STREAM_LEFT = {"JOIN", "LEFT JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"}
 _STREAM_RIGHT = {"JOIN", "RIGHT JOIN"}
 

@@ -7,15 +7,19 @@ back, so that an overflow is an error and never a wrong digit.
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import InternalError, RowError
+from velostream.model.columns import GROUP_ROWS
 from velostream.model.nested_keys import grouped
 from velostream.plan.groups.aggregates import Accumulator, Aggregate, Finish, Merge
-from velostream.plan.plans import ROWS, GroupsPlan
+
+if TYPE_CHECKING:
+    from velostream.plan.plans import GroupsPlan
 
 _WIDE = 75
 """Digits in which decimals are added: far more than any stored type has, one less than Arrow can."""
@@ -23,7 +27,7 @@ _WIDE = 75
 
 def accumulator_columns(plan: GroupsPlan) -> list[tuple[str, Merge]]:
     """Hidden columns of the plan and how each merges."""
-    columns = [(ROWS, Merge.ADD)]
+    columns = [(GROUP_ROWS, Merge.ADD)]
     for aggregate in plan.aggregates:
         columns += [(accumulator.name, accumulator.merge) for accumulator in aggregate.accumulators]
     return columns
@@ -173,7 +177,7 @@ def values(plan: GroupsPlan, state: pa.Table, types: pa.Schema) -> pa.Table:
 
 def _value(aggregate: Aggregate, state: pa.Table, kind: pa.DataType) -> pa.ChunkedArray:
     if aggregate.finish is Finish.ROWS:
-        return state.column(ROWS).cast(kind)
+        return state.column(GROUP_ROWS).cast(kind)
     first: Accumulator = aggregate.accumulators[0]
     column = state.column(first.name)
     if aggregate.finish in {Finish.COUNT, Finish.SAME}:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
-from velostream.model.tables import HIDDEN, SHOWN
+from velostream.model.columns import EVERYTHING, GROUP_ROWS, HIDDEN, SHOWN
 from velostream.plan.groups.aggregates import Aggregate, Finish, Merge, decompose
-from velostream.plan.plans import EVERYTHING, ROWS, GroupsPlan, Output
+from velostream.plan.plans import GroupsPlan, Output
 from velostream.plan.query.functions import aggregates_in, generator_call, has_aggregates
 from velostream.plan.query.stateless import why_not_input
 from velostream.plan.steps import Step, StepKind
@@ -80,7 +80,9 @@ def plan_groups(
         for aggregate in aggregates
         for accumulator in aggregate.accumulators
     ]
-    partial = _per_group(select, keys, names, [exp.alias_(exp.Count(this=exp.Star()), ROWS), *accumulators])
+    partial = _per_group(
+        select, keys, names, [exp.alias_(exp.Count(this=exp.Star()), GROUP_ROWS), *accumulators]
+    )
     values = _per_group(select, keys, names, [exp.alias_(a.call.copy(), a.value) for a in aggregates])
     outputs, finish = _finish(select, keys, names, aggregates)
     return GroupsPlan(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
+from velostream.model.columns import EVENT_TIME
 from velostream.model.statements import EmitMode, WindowKind
 from velostream.model.windows import Windowing
 from velostream.plan.query.functions import call_name, generator_call, has_aggregates, volatile_calls
 from velostream.plan.time.clock import has_clock
-from velostream.plan.time.event_time import EVENT_TIME
 from velostream.sql.parse.dialect import BUFFER
 from velostream.sql.text.spark_text import SPARK
 from velostream.sql.windows.groups import with_rows

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.model.changes import KAFKA_COLUMNS, SYSTEM_COLUMNS
+from velostream.model.changes import KAFKA_COLUMNS
+from velostream.model.columns import EVENT_TIME, GROUP, ORDER, POSITION, SYSTEM_COLUMNS, TIME
 from velostream.model.durations import format_duration
 from velostream.plan.groups.plan import NeedsColumns
 from velostream.plan.over.calls import plain_calls
@@ -30,7 +31,6 @@ from velostream.plan.over.clauses import (
 from velostream.plan.plans import OverPlan, Reach
 from velostream.plan.query.select_names import conjuncts
 from velostream.plan.steps import Step, StepKind
-from velostream.plan.time.event_time import EVENT_TIME
 from velostream.sql.text.spark_text import SPARK
 from velostream.sql.types import quote
 from velostream.sql.windows.clauses import interval_duration
@@ -44,12 +44,6 @@ if TYPE_CHECKING:
 
 ROWS_VIEW = "__over_rows"
 """View of the rows that an OVER is computed over."""
-SEQUENCE = "__seq"
-"""Column of a kept row: its number in the order in which rows came."""
-GROUP, ORDER = "__group", "__order"
-"""Columns of that view: a number for the key, and one for the place in the order of time, then of coming."""
-TIME = "__time"
-POSITION = "_position"
 _ONE_BY_ONE = frozenset(
     {"row_number", "ntile", "lag", "lead", "nth_value", "first", "first_value", "last", "last_value"}
     | {"any_value", "collect_list", "array_agg", "listagg", "string_agg", "max_by", "min_by"}

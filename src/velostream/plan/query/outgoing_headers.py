@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parse_one
 
 from velostream.errors import UnsupportedError
-from velostream.model.changes import HEADERS
+from velostream.model.columns import HEADERS, OUTGOING_HEADERS
 from velostream.sql.text.spark_text import SPARK
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def with_outgoing_headers(query: Query, *, incoming: bool) -> Query:
     if not calls:
         return query
     tree = query.tree.copy()
-    headers = "_headers" if incoming else _NONE
+    headers = HEADERS if incoming else _NONE
     items: list[exp.Expr] = []
     found = 0
     for item in tree.selects if isinstance(tree, exp.Select) else ():
@@ -57,7 +57,7 @@ def with_outgoing_headers(query: Query, *, incoming: bool) -> Query:
             hint="put a condition into the value: SET_HEADER('k', CASE WHEN … THEN … END)",
             location=query.location,
         )
-    items.append(exp.alias_(parse_one(headers, dialect=SPARK), HEADERS, quoted=True))
+    items.append(exp.alias_(parse_one(headers, dialect=SPARK), OUTGOING_HEADERS, quoted=True))
     tree.set("expressions", items)
     return replace(query, tree=tree)
 

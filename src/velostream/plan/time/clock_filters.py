@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
+from velostream.model.columns import CLOSED, CLOSES, EVENT_TIME, FROM, LEAVES, PASSES, TIME, UNTIL
 from velostream.model.durations import format_duration
 from velostream.plan.groups.plan import NeedsColumns
 from velostream.plan.planner import LAST_PER_KEY, refuse_later_features
@@ -21,7 +22,6 @@ from velostream.plan.query.functions import clock_call, volatile_calls
 from velostream.plan.query.select_names import conjuncts
 from velostream.plan.steps import Step, StepKind
 from velostream.plan.time.clock import Bound, NotFollowedError, bounds, has_clock
-from velostream.plan.time.event_time import EVENT_TIME
 from velostream.sql.names.spelling import relation_told
 from velostream.sql.text.spark_text import SPARK
 from velostream.sql.types import quote
@@ -31,22 +31,8 @@ if TYPE_CHECKING:
 
     from velostream.model.statements import Query
 
-FROM = "__from"
-"""Hidden column: when the row comes, in microseconds; null where it is there from the beginning."""
 RESULT = "__result"
 """Name of the table that holds what a query gives as a whole, where something else is made of that."""
-UNTIL = "__until"
-"""Hidden column: when the row goes, in microseconds; null where it stays."""
-TIME = "__time"
-"""Hidden column: the event time in microseconds, of rows that are kept by it."""
-CLOSES = "__closes"
-"""Hidden column: when no row can come any more that this one would meet, in microseconds."""
-PASSES = "__passes"
-"""Hidden column: when the watermark has passed the row for good, in microseconds."""
-CLOSED = "_closed"
-"""Column of rows with such a moment: whether the watermark has passed it."""
-LEAVES = "__leaves"
-"""Hidden column: when what is computed from the row is settled, so that it is forgotten, in microseconds."""
 
 _HINT = (
     "compare a column with the clock, alone or with AND: ts > now() - INTERVAL 1 HOUR; "

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.errors import PropertyError, TypeMismatchError, did_you_mean
+from velostream.model.columns import ENTERED, EVENT_TIME
 from velostream.model.windows import EventTime
 
 if TYPE_CHECKING:
     from velostream.model.options import CommonOptions
     from velostream.model.statements import SourceRef
 
-EVENT_TIME = "_event_time"
-ENTERED = "_timestamp"
-"""System column: when a row entered its source, which is its event time where nothing else is said."""
 
 _SECONDS, _MILLIS, _MICROS = 10**11, 10**14, 10**17
 """From these on, in the year 5138, a whole number is not seconds, milliseconds, microseconds any more."""

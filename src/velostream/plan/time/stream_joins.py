@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
+from velostream.model.columns import CLOSED, ENTERED, EVENT_TIME
 from velostream.plan.groups.plan import NeedsColumns
 from velostream.plan.query.select_names import conjuncts
 from velostream.plan.time.asof import asof_join, without_asof
-from velostream.plan.time.clock_filters import CLOSED, Ageing, kept
-from velostream.plan.time.event_time import EVENT_TIME
+from velostream.plan.time.clock_filters import Ageing, kept
 from velostream.sql.names.spelling import relation_told
 from velostream.sql.parse.dialect import WITHIN
 from velostream.sql.windows.clauses import interval_duration
@@ -233,7 +233,7 @@ class _Times:
             return None
         own = self._times[self._streams[aliases[0]]].column
         is_time = name == EVENT_TIME or (own is not None and name == own.casefold())
-        return aliases[0] if is_time or (own is None and name == "_timestamp") else None
+        return aliases[0] if is_time or (own is None and name == ENTERED) else None
 
     def _has(self, source: str, name: str) -> bool:
         return any(name == each.casefold() for each in self._columns.get(source) or ())

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
+from velostream.model.columns import EVENT_TIME, POSITION
 from velostream.model.durations import format_duration
 from velostream.model.statements import Emit, EmitMode, WindowKind, WindowSpec
 from velostream.model.windows import Windowing
 from velostream.plan.groups.plan import group_expressions
 from velostream.plan.over.plan import closing_over
-from velostream.plan.planner import POSITION
 from velostream.plan.plans import GroupsPlan, OverPlan
 from velostream.plan.query.functions import has_aggregates
 from velostream.plan.steps import Step, StepKind
-from velostream.plan.time.event_time import EVENT_TIME
 from velostream.plan.time.window_rows import detail_sql
 from velostream.sql.text.spark_text import SPARK
 from velostream.sql.windows.bounds import micros

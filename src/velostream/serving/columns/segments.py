@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.model.tables import SHOWN
+from velostream.model.columns import SHOWN
 from velostream.serving.columns.cells import CodedTexts, cell_reader
 from velostream.serving.columns.dictionaries import equal_to, together
 from velostream.serving.columns.values import small_integers, to_python

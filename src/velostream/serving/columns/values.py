@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import TableError
-from velostream.model.tables import MESSAGE_KEY
+from velostream.model.columns import KEY, MESSAGE_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -318,7 +318,7 @@ class KeyCodec:
     def encode(self, values: Sequence[Any]) -> Hashable:
         """The key of one row from its key values, in the order of the key columns."""
         if len(values) != len(self.columns):
-            names = ", ".join("_key" if name == MESSAGE_KEY else name for name in self.columns)
+            names = ", ".join(KEY if name == MESSAGE_KEY else name for name in self.columns)
             raise TableError(f"the key has {len(self.columns)} columns ({names}), {len(values)} values given")
         if len(self._encoders) == 1:
             return self._encoders[0](values[0])

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from velostream.connectors.sealed import ASIDE, sync_folder
 from velostream.errors import CorruptDataError, StorageError
-from velostream.model.changes import FORGETS, WEIGHT, Commit
+from velostream.model.changes import FORGETS, Commit
+from velostream.model.columns import ROW_ID, WEIGHT
 from velostream.model.storage import storing
 from velostream.serving.columns.dictionaries import for_disk, together
 from velostream.serving.durable import description, recovery, snapshots
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("velostream.serving")
 
-ROW_ID = snapshots.ROW_ID
 
 _SNAPSHOT_BYTES = 16 << 20
 """A log that weighs less than this is not worth a snapshot."""

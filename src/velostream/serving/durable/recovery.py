@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.errors import CorruptDataError
-from velostream.model.changes import WEIGHT, Commit
+from velostream.model.changes import Commit
+from velostream.model.columns import ROW_ID, WEIGHT
 from velostream.serving.columns.dictionaries import joined, plain, together
 from velostream.serving.columns.segments import Counts, Ids, Segment, SegmentView, Views, narrowed, subtract
 from velostream.serving.durable import description, snapshots
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("velostream.serving")
 
-ROW_ID = snapshots.ROW_ID
 RECORD_WEIGHT = 32 << 10
 """What replaying a record costs beside its bytes, in bytes: about 0.1 ms, where a megabyte takes 1 ms."""
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from velostream.connectors.sealed import sync_folder
 from velostream.errors import CorruptDataError
+from velostream.model.columns import ROW_ID, WEIGHT
 from velostream.model.storage import storing
 from velostream.serving.columns.dictionaries import for_disk
 from velostream.serving.columns.segments import Segment, SegmentView, Views, narrowed
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-ROW_ID = "_rowid"
-COUNT = "_weight"
+COUNT = WEIGHT
 
 _NAME = re.compile(r"snapshot-(\d{16})\.frames")
 _FRAME_BYTES = 128 << 20

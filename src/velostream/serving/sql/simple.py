@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from velostream.model.tables import SHOWN
+from velostream.model.columns import SHOWN
 from velostream.serving.columns.hashing import hash_rows
 from velostream.serving.columns.values import EXACT
 from velostream.serving.sql.duckdb.typed import is_decimal, is_int

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.model.columns import EXPIRES
 from velostream.model.moments import DueMoments
-from velostream.model.tables import EXPIRES, Retention
+from velostream.model.tables import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from velostream.errors import TableError, UnknownNameError, did_you_mean
+from velostream.model.columns import HIDDEN, SHOWN
 from velostream.model.lifetime import Ended, Lifetime
-from velostream.model.tables import HIDDEN, SHOWN, TableSpec
 from velostream.serving.columns.dictionaries import plain, plain_column
 from velostream.serving.columns.values import to_python
 from velostream.serving.sql.cache import Asker
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Sequence
 
     from velostream.model.changes import Commit
+    from velostream.model.tables import TableSpec
     from velostream.serving.columns.values import KeyCodec
     from velostream.serving.durable.journal import Journal
     from velostream.serving.index.keys import Link

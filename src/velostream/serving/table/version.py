@@ -10,7 +10,7 @@ from weakref import ref
 import numpy as np
 import pyarrow as pa
 
-from velostream.model.tables import SHOWN, TableSpec
+from velostream.model.columns import SHOWN
 from velostream.serving.columns.dictionaries import plain, together
 from velostream.serving.columns.segments import Counts, Ids, Views, counts_of, take
 from velostream.serving.columns.values import to_python
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from velostream.model.changes import Commit
+    from velostream.model.tables import TableSpec
     from velostream.serving.columns.segments import Segment, SegmentView
     from velostream.serving.index.keys import KeyIndex, Link
 

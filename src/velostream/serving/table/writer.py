@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.errors import InternalError
+from velostream.model.columns import EXPIRES
 from velostream.model.moments import micros
-from velostream.model.tables import EXPIRES
 from velostream.serving.columns.dictionaries import Dictionaries, joined
 from velostream.serving.columns.merger import Merger
 from velostream.serving.columns.segments import Counts, Views, index_by, make_views, subtract

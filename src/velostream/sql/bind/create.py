@@ -16,8 +16,8 @@ from velostream.errors import (
     did_you_mean,
 )
 from velostream.model import statements as model
+from velostream.model.columns import HIDDEN, OURS, reserved
 from velostream.model.options import CommonOptions
-from velostream.model.tables import HIDDEN, OURS, reserved
 from velostream.model.uri import Uri
 from velostream.sql.bind import properties as props
 from velostream.sql.bind.parts import Result, StatementBinder

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from velostream.model.changes import KAFKA_COLUMNS, SYSTEM_COLUMNS
+from velostream.model.changes import KAFKA_COLUMNS
+from velostream.model.columns import SYSTEM_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

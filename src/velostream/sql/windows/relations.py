@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp, parse_one
 
 from velostream.errors import SqlSyntaxError, UnsupportedError, VelostreamError
-from velostream.model.changes import SYSTEM_COLUMNS
+from velostream.model.columns import EVENT_TIME, SYSTEM_COLUMNS
 from velostream.model.statements import WindowKind
 from velostream.sql.bind.aggregation import aggregates
 from velostream.sql.functions import functions
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 START, END, TIME = "window_start", "window_end", "window_time"
 """The columns that these relations have besides their rows'."""
-_EVENT_TIME = "_event_time"
 _WORKING = ("__time", "__begins", "__ends")
 
 
@@ -226,7 +225,7 @@ class WindowRelations:
         streams = _streams(found.relation, unbounded)
         spec = found.spec
         if found.direct:
-            time: exp.Expr = exp.column(_EVENT_TIME)
+            time: exp.Expr = exp.column(EVENT_TIME)
         elif found.raw.time_column is None:
             raise SqlSyntaxError(
                 "the window has to name the column that holds the time", hint="write DESCRIPTOR(ts)"
@@ -281,7 +280,7 @@ class WindowRelations:
     def _flatten(self, found: _Found, outer: exp.Select, zone: str) -> None:
         """Let the SELECT around read the source itself, with the bounds computed where it names them."""
         alias, relation = found.alias, found.relation
-        time = exp.column(_EVENT_TIME, table=alias)
+        time = exp.column(EVENT_TIME, table=alias)
         bounds = window_bounds(found.spec, time, zone)
         if bounds.each is not None:
             bounds = _named_apart(bounds, alias)
@@ -307,7 +306,7 @@ def _callable(spec: WindowSpec) -> bool:
 
 def window_call(spec: WindowSpec, alias: str, time: str | None) -> exp.Expr:
     """The window as Spark's functions say it."""
-    at = exp.column(time or _EVENT_TIME, table=alias)
+    at = exp.column(time or EVENT_TIME, table=alias)
     size = spec.gap if spec.gap is not None else spec.size
     assert size is not None
     lengths = [size]
@@ -440,7 +439,7 @@ def _bound_joins(windows: list[_Found]) -> None:
         join = joins.get(other.alias.lower())
         if join is None or not any(_same_window(eq, one.alias, other.alias) for eq in equal):
             continue
-        mine, theirs = (exp.column(_EVENT_TIME, table=each.alias) for each in (one, other))
+        mine, theirs = (exp.column(EVENT_TIME, table=each.alias) for each in (one, other))
         near = exp.Between(
             this=theirs,
             low=exp.Sub(this=mine.copy(), expression=_interval(max(sizes))),

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from velostream.connectors.file.spool.instants import instants_of
 from velostream.formats.columns.dataframes import (
-    BAD,
     BAD_ROW,
     RECORD,
     all_looked_at,
@@ -27,7 +26,7 @@ from velostream.formats.columns.dataframes import (
 )
 from velostream.formats.columns.types import spark_name
 from velostream.formats.compression import begins_with_mark
-from velostream.model.changes import WEIGHT
+from velostream.model.columns import BAD, ENTERED, OFFSET, PARTITION, POSITION, SYSTEM_TYPES, WEIGHT
 from velostream.spark.dataframes import filled
 from velostream.sql.types import literal, quote
 
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
     from velostream.connectors.file.spool.spool import Spool
     from velostream.connectors.file.watch.layout import Dialects
 
-SYSTEM_TYPES = {"_timestamp": "TIMESTAMP", "_partition": "STRING", "_offset": "BIGINT", "_position": "STRING"}
-"""The system columns of files and their Spark types."""
+SYSTEM = (ENTERED, PARTITION, OFFSET, POSITION)
+"""The system columns of files."""
 _NATIVE_POSITION = (
     "concat({segment}, lpad(CAST(_metadata.file_block_start AS STRING), 12, '0'), "
     "lpad(CAST(monotonically_increasing_id() AS STRING), 20, '0'))"
@@ -84,7 +83,7 @@ class FrameReader:
         """
         changes = list(changes)
         position = None
-        if not careful and "_position" in system:
+        if not careful and POSITION in system:
             position = self._native_position([segment for segment, _ in changes], system)
         groups: dict[tuple[Any, ...], list[Segment]] = {}
         for segment, weight in changes:
@@ -108,7 +107,7 @@ class FrameReader:
 
     def bad_records(self, segments: Iterable[Segment], fields: Sequence[pa.Field]) -> pa.Table:
         """The text records that do not fit `fields`: `_bad` (the record) and where they are."""
-        where = ("_partition", "_offset", "_position")
+        where = (PARTITION, OFFSET, POSITION)
         texts = [(segment, 1) for segment in segments if segment.kind == "text"]
         return self.rows(texts, fields, where).where(f"{BAD} IS NOT NULL").select(BAD, *where).toArrow()
 
@@ -165,16 +164,16 @@ class FrameReader:
         self, segments: Sequence[Segment], system: Sequence[str], position: str | None
     ) -> dict[str, str] | None:
         """SQL for the system columns of rows that Spark itself reads; None when it cannot."""
-        known = {} if position is None else {"_position": position}
+        known = {} if position is None else {POSITION: position}
         if len(segments) <= _MOST_LITERALS:
             if not any(segment.timed for segment in segments):
                 instants = {segment.name: str(segment.at_micros) for segment in segments}
-                known["_timestamp"] = f"timestamp_micros({_lookup(instants)})"
+                known[ENTERED] = f"timestamp_micros({_lookup(instants)})"
             paths = {
                 s.name: literal(s.pieces[0].path) for s in segments if len({p.path for p in s.pieces}) == 1
             }
             if len(paths) == len(segments):
-                known["_partition"] = _lookup(paths)
+                known[PARTITION] = _lookup(paths)
         if not self.local() or not known.keys() >= set(system) or self._marked(segments):
             return None
         return {name: known[name] for name in system}
@@ -193,7 +192,7 @@ class FrameReader:
             )
             return self.spark.createDataFrame(filled(table)).selectExpr(
                 f"left({RECORD}, length({RECORD}) - {len(segments[0].separator)}) AS {RECORD}",
-                *(f"{_POSITION} AS _position" if name == "_position" else name for name in system),
+                *(f"{_POSITION} AS _position" if name == POSITION else name for name in system),
             )
         frame = self._reader(segments).schema("value STRING").text(self._paths(segments))
         return frame.selectExpr(f"value AS {RECORD}", *(f"{sql} AS {name}" for name, sql in known.items()))
@@ -213,7 +212,7 @@ class FrameReader:
         if system or not self.local():
             tables = [chosen(_binary_table(self.spool, segment), self.only) for segment in segments]
             frame = self.spark.createDataFrame(filled(pa.concat_tables(tables)))
-            system = [f"{_POSITION} AS _position" if name == "_position" else name for name in system]
+            system = [f"{_POSITION} AS _position" if name == POSITION else name for name in system]
         else:
             frame = self._reader(segments).format(segments[0].kind).load(self._paths(segments))
         there = {name.partition(":")[0].casefold() for name in columns}
@@ -257,7 +256,7 @@ def chosen(records: pa.Table, only: frozenset[tuple[str, int]] | None) -> pa.Tab
     """The records of a table that are at these places; None: all."""
     if only is None:
         return records
-    there = zip(records["_partition"].to_pylist(), records["_offset"].to_pylist(), strict=True)
+    there = zip(records[PARTITION].to_pylist(), records[OFFSET].to_pylist(), strict=True)
     return records.filter(pa.array([each in only for each in there], pa.bool_()))
 
 
@@ -272,9 +271,9 @@ def record_table(spool: Spool, segment: Segment) -> pa.Table:
     return pa.table(
         {
             RECORD: pa.Array.from_buffers(pa.large_string(), len(ends), buffers),
-            "_partition": paths.take(pa.array(np.repeat(np.arange(len(counts)), counts))),
-            "_offset": pa.array(_offsets(spool, segment, bounds), pa.int64()),
-            "_timestamp": _instants(spool, segment),
+            PARTITION: paths.take(pa.array(np.repeat(np.arange(len(counts)), counts))),
+            OFFSET: pa.array(_offsets(spool, segment, bounds), pa.int64()),
+            ENTERED: _instants(spool, segment),
         }
     )
 
@@ -304,9 +303,9 @@ def _offsets(spool: Spool, segment: Segment, bounds: NDArray[np.int64]) -> NDArr
 def _binary_table(spool: Spool, segment: Segment) -> pa.Table:
     table = binary_rows(spool, segment)
     rows = table.num_rows
-    table = table.append_column("_partition", pa.array([segment.pieces[0].path] * rows, pa.string()))
-    table = table.append_column("_offset", pa.array(np.arange(rows), pa.int64()))
-    return table.append_column("_timestamp", _instants(spool, segment))
+    table = table.append_column(PARTITION, pa.array([segment.pieces[0].path] * rows, pa.string()))
+    table = table.append_column(OFFSET, pa.array(np.arange(rows), pa.int64()))
+    return table.append_column(ENTERED, _instants(spool, segment))
 
 
 def binary_rows(spool: Spool, segment: Segment) -> pa.Table:

@@ -12,7 +12,7 @@ from velostream.formats.columns.dataframes import RECORD
 from velostream.formats.columns.inference import load_json
 from velostream.formats.columns.values import json_value, text_value
 from velostream.formats.json.numbers import restored
-from velostream.model.changes import WEIGHT
+from velostream.model.columns import ENTERED, OFFSET, PARTITION, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from velostream.connectors.file.watch.layout import Dialects
     from velostream.formats.csv.text import CsvDialect
 
-_WHERE = ("_partition", "_offset")
-_SYSTEM = (*_WHERE, "_timestamp")
+_WHERE = (PARTITION, OFFSET)
+_SYSTEM = (*_WHERE, ENTERED)
 
 
 class BadText(NamedTuple):

@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING
 
 from velostream.connectors.kafka.client.settings import java_settings
 from velostream.connectors.kafka.read.decoder import NO_VALUE
-from velostream.formats.columns.dataframes import BAD, BAD_ROW, RECORD
+from velostream.formats.columns.dataframes import BAD_ROW, RECORD
 from velostream.formats.columns.types import spark_name
-from velostream.model.changes import TOMBSTONE
+from velostream.model.columns import (
+    BAD,
+    ENTERED,
+    HEADERS,
+    KEY,
+    OFFSET,
+    PARTITION,
+    POSITION,
+    SYSTEM_TYPES,
+    TOMBSTONE,
+    TOPIC,
+)
 from velostream.sql.types import literal, quote
 
 if TYPE_CHECKING:
@@ -26,17 +37,17 @@ if TYPE_CHECKING:
 RAW, RAW_KEY = "__raw", "__raw_key"
 """Columns of `bad_records` and `raw_records`: the value and the key as they are."""
 SYSTEM = {
-    "_timestamp": "timestamp",
-    "_partition": "CAST(partition AS STRING)",
-    "_offset": "offset",
-    "_topic": "topic",
-    "_key": (
+    ENTERED: "timestamp",
+    PARTITION: "CAST(partition AS STRING)",
+    OFFSET: "offset",
+    TOPIC: "topic",
+    KEY: (
         "CASE WHEN is_valid_utf8(key) AND NOT startswith(CAST(key AS STRING), '\\\\x') "
         "THEN CAST(key AS STRING) ELSE concat('\\\\x', lower(hex(key))) END"
     ),
-    "_headers": "coalesce(headers, array())",
+    HEADERS: "coalesce(headers, array())",
     TOMBSTONE: "value IS NULL",
-    "_position": (
+    POSITION: (
         "concat(lpad(CAST(offset AS STRING), 19, '0'), "
         "lpad(CAST(greatest(unix_micros(timestamp), 0) AS STRING), 19, '0'), "
         "topic, '/', CAST(partition AS STRING))"
@@ -44,12 +55,6 @@ SYSTEM = {
 }
 """SQL of the system columns. A key that is no text is shown as PostgreSQL shows bytes."""
 OFFSET_WIDTH = 19
-_SYSTEM_TYPES = {
-    "_timestamp": "TIMESTAMP",
-    "_offset": "BIGINT",
-    "_headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
-    TOMBSTONE: "BOOLEAN",
-}
 _READING = {
     # A broker that has gone is found out in seconds rather than minutes; reading is then tried again.
     "kafka.default.api.timeout.ms": "15000",
@@ -127,7 +132,7 @@ class KafkaFrames:
         self, ranges: Mapping[Part, tuple[int, int]], fields: Sequence[pa.Field]
     ) -> pa.Table | None:
         """The records that cannot be decoded: `__raw`, `__raw_key`, and where they are."""
-        where = ("_topic", "_partition", "_offset", "_timestamp", "_position")
+        where = (TOPIC, PARTITION, OFFSET, ENTERED, POSITION)
         records = self._records(ranges, where, RAW_KEY)
         if records is None:
             return None
@@ -136,7 +141,7 @@ class KafkaFrames:
 
     def raw_records(self, ranges: Mapping[Part, tuple[int, int]]) -> DataFrame | None:
         """The records of ranges as they are: `__raw`, `__raw_key`, `_timestamp`, `_position`."""
-        records = self._records(ranges, ("_timestamp", "_position"), RAW_KEY)
+        records = self._records(ranges, (ENTERED, POSITION), RAW_KEY)
         return None if records is None else records.withColumnRenamed(RECORD, RAW)
 
     def with_new_fields(self, ranges: Mapping[Part, tuple[int, int]], known: pa.Schema) -> pa.Table | None:
@@ -187,7 +192,7 @@ class KafkaFrames:
         return self._as_records(frame, system, key)
 
     def _settings(self, system: Sequence[str]) -> dict[str, str]:
-        headers = {"includeHeaders": "true"} if "_headers" in system else {}
+        headers = {"includeHeaders": "true"} if HEADERS in system else {}
         isolation = {"kafka.isolation.level": self.options.isolation_level}
         return {**java_settings(self.options), **isolation, **headers}
 
@@ -202,7 +207,7 @@ class KafkaFrames:
 
     def _nothing(self, fields: Sequence[pa.Field], system: Sequence[str], careful: bool) -> DataFrame:
         ddl = [f"{quote(f.name)} {spark_name(f.type)}" for f in fields]
-        ddl += [f"{name} {_SYSTEM_TYPES.get(name, 'STRING')}" for name in system]
+        ddl += [f"{name} {SYSTEM_TYPES[name]}" for name in system]
         ddl += [f"{BAD} STRING"] if careful else []
         return self.spark.createDataFrame([], ", ".join(ddl))
 

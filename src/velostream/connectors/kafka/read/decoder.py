@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from velostream.errors import SourceConfigError
-from velostream.formats.columns.dataframes import BAD, RECORD
+from velostream.formats.columns.dataframes import RECORD
 from velostream.formats.debezium.envelopes import DELETED
 from velostream.formats.decoder import FormatSettings, decoder_for
 from velostream.formats.keys import KEY, JsonKeys, key_decoder
-from velostream.model.changes import TOMBSTONE
+from velostream.model.columns import BAD, TOMBSTONE
 from velostream.sql.types import literal, quote
 
 if TYPE_CHECKING:

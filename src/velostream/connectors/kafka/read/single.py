@@ -10,6 +10,7 @@ from velostream.connectors.kafka.read.decoder import Message
 from velostream.connectors.kafka.read.ordering import place
 from velostream.formats.columns.dataframes import rows_at
 from velostream.model.changes import Located
+from velostream.model.columns import ENTERED, POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -25,15 +26,15 @@ def located(frames: KafkaFrames, runs: Sequence[Ranges], positions: Collection[s
     """Where the records at these positions are, and their values; `runs` are ranges that hold them."""
     found: dict[str, Located] = {}
     for row in _rows(frames, runs, positions):
-        part, offset = place(row["_position"])
-        found[row["_position"]] = Located(part.text, str(offset), row[RAW] or b"", row["_timestamp"])
+        part, offset = place(row[POSITION])
+        found[row[POSITION]] = Located(part.text, str(offset), row[RAW] or b"", row[ENTERED])
     return found
 
 
 def messages(frames: KafkaFrames, runs: Sequence[Ranges], positions: Collection[str]) -> dict[str, Message]:
     """The keys and values of the records at these positions."""
     rows = _rows(frames, runs, positions)
-    return {row["_position"]: Message(row[RAW_KEY], row[RAW]) for row in rows}
+    return {row[POSITION]: Message(row[RAW_KEY], row[RAW]) for row in rows}
 
 
 def _rows(

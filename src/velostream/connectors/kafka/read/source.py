@@ -28,7 +28,8 @@ from velostream.errors import (
     UnsupportedError,
     VelostreamError,
 )
-from velostream.model.changes import TOMBSTONE, BadRow
+from velostream.model.changes import BadRow
+from velostream.model.columns import ENTERED, OFFSET, PARTITION, POSITION, TOMBSTONE, TOPIC
 from velostream.model.failures import root_cause
 from velostream.sql.types import literal
 
@@ -58,7 +59,7 @@ class KafkaSource(Source):
     """
 
     needs = "kafka"
-    partition_columns = ("_topic", "_partition")
+    partition_columns = (TOPIC, PARTITION)
     partition_sql = "concat(_topic, '/', _partition)"
     takes_tasks = True
     frames_in_order = True
@@ -204,10 +205,10 @@ class KafkaSource(Source):
                 told,
                 self._name,
                 part,
-                str(record["_offset"]),
+                str(record[OFFSET]),
                 record[RAW] or b"",
-                position=record["_position"],
-                event_time=record["_timestamp"],
+                position=record[POSITION],
+                event_time=record[ENTERED],
             )
 
     def located(self, positions: Collection[str], end: Offset) -> dict[str, Located]:
@@ -219,7 +220,7 @@ class KafkaSource(Source):
     ) -> DataFrame | None:
         """See `Source`: those that are still in the topic."""
         self.session, self._used = spark, columns
-        names = {*(columns or ()), "_position"} - set(self.discover().names)
+        names = {*(columns or ()), POSITION} - set(self.discover().names)
         system = [name for name in SYSTEM if name in names]
         return records_at(self._frames(), self._runs(positions), positions, self._fields(columns), system)
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from velostream.errors import ConfigError, SinkConfigError, UnknownNameError, did_you_mean
 from velostream.formats.decoder import FormatSettings
 from velostream.formats.encoder import RecordEncoder, encoder_for
-from velostream.model.changes import HEADERS, WEIGHT
+from velostream.model.columns import OUTGOING_HEADERS, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,10 +65,10 @@ class Encoder:
             taken_back = pc.sum(pc.less(rows.column(WEIGHT), 0)).as_py() or 0
             rows = rows.drop_columns([WEIGHT])
         headers = None
-        if HEADERS in rows.schema.names:
-            found = rows.column(HEADERS).to_pylist()
+        if OUTGOING_HEADERS in rows.schema.names:
+            found = rows.column(OUTGOING_HEADERS).to_pylist()
             headers = [[(header["key"], header["value"]) for header in each or ()] for each in found]
-            rows = rows.drop_columns([HEADERS])
+            rows = rows.drop_columns([OUTGOING_HEADERS])
         keys = list(self._keys.records(rows.select(self._key))) if self._keys is not None else None
         times = _millis(rows.column(self._time)) if self._time else None
         values: list[bytes | None] = list(self._values.records(rows.slice(taken_back)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velostream.formats.packed import unpacked
-from velostream.model.changes import WEIGHT
+from velostream.model.columns import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

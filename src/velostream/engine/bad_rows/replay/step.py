@@ -17,7 +17,7 @@ from velostream.engine.bad_rows.failures import explained
 from velostream.engine.bad_rows.letter import Letter
 from velostream.engine.bad_rows.replay.rewrite import to_write
 from velostream.engine.event_time.late import LateWindows
-from velostream.engine.inputs.inputs import BAD, records_at
+from velostream.engine.inputs.inputs import records_at
 from velostream.engine.inputs.origin import Origin
 from velostream.engine.kept.stream_rows import TimedWork
 from velostream.engine.outputs.outputs import REPLAY, SinkOutput, TableOutput
@@ -26,8 +26,8 @@ from velostream.engine.stages import AgeingWork
 from velostream.engine.step import ContinuousWork
 from velostream.errors import ReplayInterruptedError, UnsupportedError, VelostreamError
 from velostream.model.changes import FORGETS, Commit
+from velostream.model.columns import BAD, POSITION
 from velostream.model.moments import moment
-from velostream.plan.planner import POSITION
 from velostream.plan.plans import RowsPlan
 from velostream.spark.failures import cause_of
 
