@@ -28,7 +28,7 @@ from velostream.connectors.kafka.write.sink import KafkaSink
 from velostream.devtools.broker.process import BrokerProcess, free_port
 from velostream.engine.outputs.outputs import SinkOutput
 from velostream.model.changes import Commit
-from velostream.spark.class_path import load_kafka
+from velostream.spark.class_path import load_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,7 @@ def main() -> None:
             bench = Bench(folder, trades(count), broker)
             with velostream.connect(folder / "data") as database:
                 spark = database.spark()
-                load_kafka(spark)
+                load_jars(spark, "kafka")
                 ways: dict[str, Callable[[], tuple[float, float]]] = {
                     "statement, at least once": lambda: bench.statement(database, "at_least_once"),
                     "statement, exactly once": lambda: bench.statement(database, "exactly_once"),

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import from_json
 
 from benchmarks.pipelines.workload import COLUMNS
-from velostream.spark.class_path import load_kafka
+from velostream.spark.class_path import load_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,7 +26,7 @@ def session() -> SparkSession:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    load_kafka(spark)
+    load_jars(spark, "kafka")
     return spark
 
 

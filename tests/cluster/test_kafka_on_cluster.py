@@ -8,7 +8,7 @@ import pytest
 
 from velostream.devtools.broker.process import BrokerProcess, free_port
 from velostream.devtools.broker.process import cluster as brokers_at
-from velostream.spark.class_path import load_kafka
+from velostream.spark.class_path import load_jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def test_executors_write_and_read_a_topic(cluster_spark: SparkSession, broker: BrokerProcess) -> None:
     brokers_at(broker.address).create("numbers", 2, 1)
-    load_kafka(cluster_spark)
+    load_jars(cluster_spark, "kafka")
     where = {"kafka.bootstrap.servers": broker.address}
     rows = cluster_spark.range(1000).selectExpr("CAST(id AS STRING) AS value")
     rows.write.format("kafka").mode("append").options(**where, topic="numbers").save()

@@ -18,7 +18,7 @@ import pytest
 from velostream.devtools.broker.folder import port_of, running, stop, wipe
 from velostream.devtools.broker.process import BrokerProcess, free_port
 from velostream.errors import ConfigError, JavaError
-from velostream.spark.class_path import load_kafka
+from velostream.spark.class_path import load_jars
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ def test_spark_reads_a_topic(
     name = topic(2)
     produce(name, [(trade["symbol"], trade) for trade in TRADES])
     for _ in range(2):
-        load_kafka(spark)  # twice does no harm
+        load_jars(spark, "kafka")  # twice does no harm
     for session in (spark, spark.newSession()):
         reader = session.read.format("kafka").option("kafka.bootstrap.servers", broker.address)
         rows = reader.option("subscribe", name).load().selectExpr("CAST(value AS STRING) AS v").collect()

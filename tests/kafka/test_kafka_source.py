@@ -15,7 +15,7 @@ from velostream.connectors.kafka.client.cluster import Cluster, Part
 from velostream.connectors.kafka.options import KafkaOptions
 from velostream.connectors.kafka.read.source import KafkaSource
 from velostream.errors import SourceConfigError, SourceMissingError, SourceNetworkError
-from velostream.spark.class_path import load_kafka
+from velostream.spark.class_path import load_jars
 
 pytestmark = pytest.mark.spark
 
@@ -482,7 +482,7 @@ def test_what_retention_deletes_is_said_and_a_topic_that_is_made_again_is_read_a
 def test_what_was_fetched_of_a_topic_is_not_taken_for_one_that_is_made_again(
     spark, tmp_path, topic, produce, broker, wait_until
 ):
-    load_kafka(spark)
+    load_jars(spark, "kafka")
     name = topic()
     produce(name, [trade(n) for n in range(50)])
     options = KafkaOptions.model_validate({"bootstrap.servers": broker.address, "topic": name})

@@ -11,6 +11,7 @@ from pydantic import Field
 from velostream.connectors.base import Connector, Sink, Source
 from velostream.connectors.registry import default_registry
 from velostream.model.options import Options
+from velostream.model.traits import SourceTraits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,6 @@ class SteppedOptions(Options):
 class SteppedSource(Source):
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self.rereadable = steps.rereadable
 
     def discover(self) -> pa.Schema:
         return SCHEMA
@@ -88,11 +88,18 @@ class SteppedConnector(Connector):
     upserts = True
     all: ClassVar[dict[str, Steps]] = {}
 
+    @staticmethod
+    def parse(uri: Any) -> dict[str, str]:
+        return {"name": str(uri).removeprefix("stepped://")}
+
+    def traits(self, options: Any, *, table: bool, once: bool) -> SourceTraits:
+        return SourceTraits(rereadable=self.all[options.name].rereadable)
+
     def source(self, uri: Any, options: Any, context: Any) -> Source:
-        return SteppedSource(self.all[str(uri).removeprefix("stepped://")])
+        return SteppedSource(self.all[options.name])
 
     def sink(self, uri: Any, options: Any, context: Any) -> Sink:
-        return SteppedSink(self.all[str(uri).removeprefix("stepped://")])
+        return SteppedSink(self.all[options.name])
 
 
 def stepped(name: str, partitions: int = 1) -> Steps:

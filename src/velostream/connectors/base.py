@@ -11,25 +11,25 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from velostream.errors import InternalError, UnsupportedError, VelostreamError
-from velostream.model.columns import PARTITION
 from velostream.model.reach import Reach
+from velostream.model.traits import SourceTraits
 from velostream.model.uri import Uri
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import timedelta
     from pathlib import Path
     from threading import Event
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
-    from velostream.model.changes import BadRow, Located, Messages, Offset
+    from velostream.model.changes import BadRow, Offset
     from velostream.model.options import Options as AnyOptions
 
 log = logging.getLogger("velostream.connectors")
@@ -58,6 +58,8 @@ class SourceContext:
     """Whether a table is built on it (rows may be taken back) or a stream (they may not)."""
     whole: bool = True
     """Whether to begin with all that is there, where the statement does not say where; or at the end."""
+    traits: SourceTraits = field(default_factory=SourceTraits)
+    """What the connector said of the source."""
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     most_rows: int | None = None
     """`max.rows.per.batch`: how far one call of `latest` may go."""
@@ -74,42 +76,15 @@ class Source(ABC):
 
     Three methods make a source; the rest have defaults. All run in the driver, on the job's own thread.
     Positions must be replayable: `read` of the same range gives the same rows for ever, or until
-    `commit` of a later position allows older ranges to be forgotten.
+    `commit` of a later position allows older ranges to be forgotten. What it is stands in its traits, which
+    the connector tells before it is opened; what it can do beyond this, in `capabilities`.
     """
 
-    only_grows: bool = True
-    """False when `read` may yield rows with a negative `_weight`."""
-    delivery: Delivery = Delivery.EXACTLY_ONCE
+    traits: SourceTraits = SourceTraits()
+    """Set by whoever opens it, to what `Connector.traits` said."""
     key: tuple[str, ...] = ()
-    """The source's own key columns (a database's primary key), used when the statement names none."""
-    positioned: bool = True
-    """Whether rows have a `_position` that tells equal ones apart; rows of a set do not."""
-    poll_interval: timedelta = timedelta(milliseconds=100)
-    """How long the runtime lets pass between two calls of `latest` that found nothing."""
-    wait_timeout: timedelta = timedelta(0)
-    """How long creation waits for a source that is missing."""
-    retry_interval: timedelta = timedelta(seconds=2)
-    """How often it looks meanwhile."""
-    session: SparkSession | None = None
-    """Spark, which the runtime sets before it asks for a range."""
-    takes_tasks: ClassVar[bool] = False
-    """Whether it follows the next two, which the runtime sets, when it makes a frame."""
-    tasks: int | None = None
-    """By how many tasks a range is read; None is as many as serve it best."""
-    splits: bool = True
-    """Whether several tasks may read one partition."""
-    needs: ClassVar[str | None] = None
-    """Jars that Spark needs for it, by the name under which the runtime knows them."""
-    partition_columns: ClassVar[tuple[str, ...]] = (PARTITION,)
-    """The system columns that tell a row's partition."""
-    partition_sql: ClassVar[str] = PARTITION
-    """SQL over these that names it as positions do."""
-    frames_in_order: ClassVar[bool] = False
-    """Whether the rows of a partition come out of a frame as they follow each other, without being sorted."""
-    messages: Messages | None = None
-    """How later rows replace earlier ones; None where rows are only added."""
-    rereadable: bool = True
-    """Whether everything from the beginning can be read again at any time, at a bearable cost."""
+    """The source's own key columns (a database's primary key), used when the statement names none; known
+    once the columns are."""
 
     @abstractmethod
     def discover(self) -> pa.Schema:
@@ -133,121 +108,6 @@ class Source(ABC):
         Batches have the columns of `discover`, any of the system columns, and `_weight` where rows
         are taken back. With `start` None the rows are those that are live at `end`, all of weight 1.
         """
-
-    def frame(
-        self,
-        spark: SparkSession,
-        start: Offset | None,
-        end: Offset,
-        columns: Sequence[str] | None,
-        *,
-        careful: bool = False,
-    ) -> DataFrame | None:
-        """The same rows as `read` over all partitions, as a native Spark plan, or None to use `read`.
-
-        `columns` are those the statement uses, system columns included; None means all but system ones.
-        Not `careful`: the plan must fail (Spark's FAILFAST) on the first row that cannot be decoded, so
-        that clean input pays nothing; the runtime then asks again, `careful`, and gets `_bad`.
-        The system column `_position`, a string, orders the rows of the source: a later row sorts after. In
-        careful frames it also tells rows apart: each has one of its own, the same in every frame.
-        A column `_weight` (+1, -1) is there only when the range takes rows back. A string column `_bad`
-        may mark rows that could not be decoded: it is null in good rows, and in bad ones the other
-        columns mean nothing (see `bad_rows`). Rows that are bad already have their place in `bad_rows`
-        of the same range, so a row taken back is never marked.
-        """
-        return None
-
-    def count(self, start: Offset | None, end: Offset) -> int | None:
-        """How many rows came and went in a range; None where that is not known without reading them."""
-        return None
-
-    def counts(self, start: Offset | None, end: Offset) -> Mapping[str, int]:
-        """How many of them each partition had; empty where partitions mean nothing to a user."""
-        return {}
-
-    def lags(self, offset: Offset) -> Mapping[str, int]:
-        """How many records each partition had after `offset` when `latest` last looked."""
-        return {}
-
-    def partitions(self, start: Offset | None, end: Offset) -> Mapping[str, str] | None:
-        """The partitions at `end`, each with SQL over `partition_columns` that is true of its rows.
-
-        None where positions do not tell: they are then found by reading.
-        """
-        return {name: "_partition = '" + name.replace("\\", "\\\\").replace("'", "\\'") + "'" for name in end}
-
-    def watermark(self, offset: Offset) -> datetime | None:
-        """A time before which no row comes after `offset`, where the source knows; None: rows tell."""
-        return None
-
-    def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
-        """The rows of a range that could not be decoded; asked only when `_bad` was seen."""
-        return iter(())
-
-    def has_bad_rows(self, start: Offset | None, end: Offset) -> bool:
-        """Whether the source itself set rows of the range aside, which no frame shows (cheap)."""
-        return False
-
-    def new_columns(self, start: Offset | None, end: Offset) -> bool:
-        """Whether rows of the range have columns that the schema lacks; asked before a range is read.
-
-        If so, `widen` gives the schema with them.
-        """
-        return False
-
-    def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
-        """A wider schema under which bad rows of the range decode, or None. Never for declared columns."""
-        return None
-
-    def located(self, positions: Collection[str], end: Offset) -> Mapping[str, Located]:
-        """Where the records at these `_position`s are, and what they hold; those not known are left out.
-
-        Asked for rows up to `end` that cannot be computed: users look for them at their source.
-        """
-        return {}
-
-    def again(
-        self, spark: SparkSession, positions: Collection[str], end: Offset, columns: Sequence[str] | None
-    ) -> DataFrame | None:
-        """A careful frame with `_position`, of the records up to `end` that are at these positions.
-
-        Records that are not there any more are left out. None: they are picked out of all that there is.
-        """
-        return None
-
-    def reasons(self, positions: Collection[str], end: Offset) -> Mapping[str, str]:
-        """Why the records at these positions, which `again` marks as bad, cannot be decoded."""
-        return {}
-
-    def oldest(self) -> Offset | None:
-        """The position after which all can still be read; None: everything can."""
-        return None
-
-    def took(self, position: str) -> bool | None:
-        """Whether the record at this position of a former statement's source is among what this one has read.
-
-        False where reading began after it; None where it is not a record of this source, or nobody can tell.
-        """
-        return None
-
-    def retry_delay(self, attempt: int) -> timedelta:
-        """How long to wait after an attempt, counted from 1, that found the source missing."""
-        return self.retry_interval
-
-    def explained(self, said: str) -> VelostreamError | None:
-        """The error for what Spark said when it read a frame; None when that was not about this source."""
-        return None
-
-    def note_lost(self, start: Offset | None, end: Offset) -> bool:
-        """Find out which records of a range are gone: frames leave them out then, and `bad_rows` tells them.
-
-        Asked after `explained` gave a SourceLostError; False when no more are gone than was known.
-        """
-        return False
-
-    def order(self, positions: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-        """Values that sort as the rows with these `_position`s follow each other."""
-        return positions
 
     def settled(self) -> bool:
         """Whether the last `latest` saw all there is; False when it left something to a later look."""
@@ -377,20 +237,21 @@ class Connector(ABC):
     """False while this version parses and checks but does not run the connector."""
     upserts: ClassVar[bool] = False
     """Whether its sinks take changes of rows by key."""
-    headers: ClassVar[bool] = False
-    """Whether rows of its sources have the system column `_headers`."""
-    rereadable: ClassVar[bool] = True
-    """Whether its sources are; see `Source`."""
+    system_columns: ClassVar[tuple[str, ...]] = ()
+    """System columns that rows of its sources have, beside those that all sources have."""
 
     @staticmethod
     def parse(uri: Uri) -> Mapping[str, str]:
         """Properties that the URI itself carries (path, host, query)."""
         return uri.parameters
 
-    @classmethod
-    def messages(cls, properties: Mapping[str, str]) -> Messages | None:
-        """How later rows of a source with these properties replace earlier ones; see `Source`."""
-        return None
+    def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:
+        """What a source with these properties is. Opens nothing.
+
+        `table`: a table is built on it, so that rows may be retracted. `once`: what is there is read, and no
+        more is waited for.
+        """
+        return SourceTraits()
 
     @classmethod
     def uri_of(cls, argument: str) -> Uri:

@@ -55,6 +55,21 @@ def build_options(model: type[_OptionsT], properties: Mapping[str, str], owner: 
         raise PropertyError(message) from None
 
 
+def known_options(model: type[_OptionsT], properties: Mapping[str, str]) -> _OptionsT:
+    """The typed options as far as they are known without looking up secrets, which nothing is opened with."""
+    left = dict(properties)
+    while True:
+        try:
+            return model.model_validate(left)
+        except ValidationError as exc:
+            failing = {str(error["loc"][0]) for error in exc.errors(include_context=False) if error["loc"]}
+            references = {name for name in failing if REFERENCE.search(left.get(name, ""))}
+            if not references:
+                message = _explain(exc, properties)
+                raise PropertyError(message) from None
+        left = {name: value for name, value in left.items() if name not in references}
+
+
 def check_reach(model: type[Options], said: Mapping[str, str], reach: Reach) -> None:
     """Raise UnsafeError where what a statement says would reach a file or an address that it may not."""
     if reach == Reach():

@@ -15,13 +15,16 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from velostream.connectors.base import Connector
-from velostream.connectors.properties import PropertyInfo, describe_options
+from velostream.connectors.properties import PropertyInfo, describe_options, known_options
 from velostream.errors import ConfigError, UnknownNameError, VelostreamError, did_you_mean
 from velostream.model.options import CommonOptions, Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from velostream.config import Settings
+    from velostream.model.statements import SourceRef
+    from velostream.model.traits import SourceTraits
     from velostream.model.uri import Uri
 
 GROUP = "velostream.connectors"
@@ -63,6 +66,11 @@ class Registered:
     def available(self) -> bool:
         """Whether this version can open it."""
         return self.connector.available
+
+    @property
+    def system_columns(self) -> tuple[str, ...]:
+        """System columns of its sources, beside those that all have."""
+        return self.connector.system_columns
 
     @property
     def parse(self) -> Callable[[Uri], Mapping[str, str]]:
@@ -182,3 +190,22 @@ def connector_for(uri: Uri) -> Registered:
             f'no connector reads "{uri.scheme}://"', hint=did_you_mean(uri.scheme, registry.schemes())
         )
     return found
+
+
+def said_of(
+    connector: Registered, uri: Uri, properties: Mapping[str, str], settings: Settings | None
+) -> dict[str, str]:
+    """The connector's own properties: the configuration's, over them the URI's, then the statement's."""
+    accepted = set(connector.options.property_names())
+    configured = settings.properties(connector.name) if settings is not None else {}
+    merged = {**configured, **connector.parse(uri), **properties}
+    return {name: value for name, value in merged.items() if name in accepted}
+
+
+def traits_of(
+    ref: SourceRef, settings: Settings | None = None, *, table: bool, once: bool = False
+) -> SourceTraits:
+    """What a source of a statement is; nothing is opened, and no secret looked up. See `Connector.traits`."""
+    connector = connector_for(ref.uri)
+    said = said_of(connector, ref.uri, ref.properties, settings)
+    return connector.connector.traits(known_options(connector.options, said), table=table, once=once)

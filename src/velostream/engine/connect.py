@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.connectors.base import Delivery, Sink, SinkContext, Source, SourceContext, wait_while_missing
+from velostream.connectors.capabilities import Awaited
 from velostream.connectors.properties import build_options, check_reach
 from velostream.connectors.realtime import RealtimeConnector
-from velostream.connectors.registry import connector_for
+from velostream.connectors.registry import connector_for, said_of
 from velostream.errors import JobError, SourceMissingError, UnsupportedError
 from velostream.model.options import common_options
 from velostream.model.private import make_folder
 from velostream.model.storage import storing
-from velostream.spark.class_path import load_kafka
+from velostream.spark.class_path import load_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -35,14 +36,11 @@ if TYPE_CHECKING:
 
 
 def _options(connector: Registered, uri: Uri, properties: Properties, settings: Settings) -> Options:
-    accepted = set(connector.options.property_names())
-    merged: dict[str, str] = {}
+    said = said_of(connector, uri, properties, settings)
     written = {**connector.parse(uri), **properties}
-    for layer in (settings.properties(connector.name), written):
-        merged.update({key: value for key, value in layer.items() if key in accepted})
     # What the configuration itself names is the operator's choice.
-    check_reach(connector.options, {key: merged[key] for key in written if key in accepted}, settings.reach)
-    return build_options(connector.options, merged, connector.name)
+    check_reach(connector.options, {key: said[key] for key in written if key in said}, settings.reach)
+    return build_options(connector.options, said, connector.name)
 
 
 def open_source(
@@ -61,6 +59,8 @@ def open_source(
     """Open one source of a statement. `known` are columns that an earlier start discovered."""
     connector = connector_for(ref.uri)
     declared = declared_columns(ref)
+    options = _options(connector, ref.uri, ref.properties, settings)
+    traits = connector.connector.traits(options, table=table, once=once)
     with storing(spool):
         make_folder(spool)
     context = SourceContext(
@@ -70,20 +70,22 @@ def open_source(
         once=once,
         table=table,
         whole=whole,
+        traits=traits,
         clock=clock,
         most_rows=common_options(ref.properties).max_rows_per_batch,
         owner=f"{owner} {ref.id}",
         resumed=resumed,
         reach=settings.reach,
     )
-    options = _options(connector, ref.uri, ref.properties, settings)
-    return connector.connector.source(ref.uri, options, context)
+    source = connector.connector.source(ref.uri, options, context)
+    source.traits = traits
+    return source
 
 
 def load_needed(spark: SparkSession, sources: Iterable[Source]) -> None:
     """Put the jars that sources need on the class path of a running Spark."""
-    if any(source.needs == "kafka" for source in sources):
-        load_kafka(spark)
+    for name in dict.fromkeys(name for source in sources for name in source.traits.needs):
+        load_jars(spark, name)
 
 
 def declared_columns(ref: SourceRef) -> pa.Schema | None:
@@ -91,15 +93,13 @@ def declared_columns(ref: SourceRef) -> pa.Schema | None:
     from velostream.sql.types import parse_columns
 
     columns = ref.columns
-    if not columns and "schema" in ref.properties and ref.uri.scheme not in _SCHEMA_IS_A_NAMESPACE:
+    # To a database, "schema" is a namespace of tables: then it is a property of the connector's own.
+    own = connector_for(ref.uri).options.property_names()
+    if not columns and "schema" in ref.properties and "schema" not in own:
         columns = parse_columns(ref.properties["schema"])
     if not columns:
         return None
     return pa.schema([pa.field(column.name, column.type) for column in columns])
-
-
-_SCHEMA_IS_A_NAMESPACE = {"postgres", "postgresql", "mysql", "mariadb", "clickhouse", "sql"}
-"""Databases, where `schema` names a namespace of tables and not columns."""
 
 
 def open_sink(uri: Uri, properties: Properties, settings: Settings, context: SinkContext) -> Sink:
@@ -189,4 +189,6 @@ def wait_for(source: Source, stop: Event, tell: Callable[[str], None]) -> None:
         source.check()
         source.discover()
 
-    wait_while_missing(look, SourceMissingError, source.wait_timeout, source.retry_delay, stop, tell)
+    wait_while_missing(
+        look, SourceMissingError, source.traits.wait_timeout, Awaited.of(source).retry_delay, stop, tell
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
+from velostream.connectors.capabilities import Ordered
 from velostream.engine.connect import open_source, wait_for, wait_for_tables
 from velostream.engine.delta.source import DeltaTableSource
 from velostream.engine.delta.table import DeltaTable
@@ -99,11 +100,12 @@ def open_query(
         key = spelled_key(query, columns, key) if not declared else key
         query = resolved(query, columns)
         _refuse_ours(query, columns)
-        query, timing = timed(with_headers(query), options)
+        upserting = [name for name, source in sources.items() if source.traits.upserts]
+        query, timing = timed(with_headers(query), options, upserting)
         if not joins_streams(query):
             query = asof_tables(query, lambda: ddl_types(schemas_of(sources, known)))
         in_delta = options.table_storage == "delta" or _reads_delta(sources)
-        messages = {name: source.messages for name, source in sources.items()} if materialized else {}
+        messages = {name: source.traits.messages for name, source in sources.items()} if materialized else {}
         if timing.over is not None or timing.inner is not None:
             _refuse_inner(query, timing, options, table=table, in_delta=in_delta)
             opening = _open_over if timing.over is not None else _over_windows
@@ -259,7 +261,7 @@ def _forgetful(opened: Opened, aged: Ageing, query: Query) -> Opened:
     """The plan over rows that are forgotten in time; raises what would need them again."""
     plan = opened.plan
     inputs = [item for each in opened.live for item in each.inputs.all.values()]
-    grows = aged.appends and all(item.source.only_grows for item in inputs)
+    grows = aged.appends and all(item.source.traits.only_grows for item in inputs)
     reason = None
     if isinstance(plan, RecomputePlan):
         reason = plan.steps[0].why.split(";")[0]
@@ -284,7 +286,7 @@ def _spread(site: Site, query: Query, key: tuple[str, ...], opened: Opened) -> O
     for ref in query.sources:
         item = opened.read[ref.id]
         options = common_options(ref.properties)
-        messages = item.source.messages if _by_message(opened) else None
+        messages = item.source.traits.messages if _by_message(opened) else None
         spread = spread_of(
             query,
             key,
@@ -307,7 +309,7 @@ def _needs_rows(opened: Opened, sources: Mapping[str, Source], options: CommonOp
     if not isinstance(plan, GroupsPlan) or not opened.only_grows:
         return False
     forgets = options.state_ttl is not None and (plan.windowing is None or not plan.windowing.bounded)
-    if not forgets and all(source.rereadable for source in sources.values()):
+    if not forgets and all(source.traits.rereadable for source in sources.values()):
         return False
     return plan.stream is None and not (plan.mergeable and opened.shape.merges)
 
@@ -357,7 +359,9 @@ def _over_live(
             if isinstance(source, TableSource):
                 source = TableSource(site.store.open(each.relation), f"{reader}#{number}")
             schema = schemas[each.relation]
-            columns = _stored_columns(usage.get(each.id), schema, position=bool(key) and source.positioned)
+            columns = _stored_columns(
+                usage.get(each.id), schema, position=bool(key) and source.traits.positioned
+            )
             named = frozenset({*each.used, *columns})
             # With `*`, a column that appears later is wanted too; system columns have to be named.
             everything = usage.get(each.id) is None and not named & SYSTEM_TYPES.keys()
@@ -368,7 +372,9 @@ def _over_live(
             views = {each.relation: _with_named(schema, named)}
             live.append(open_live(site.spark(), each, item, views, columns, store, reader, now))
             table = live[-1].output.table
-            rest[each.id] = LiveSource(table, reader, source.key, source.order, forgotten=not aged.forgets)
+            rest[each.id] = LiveSource(
+                table, reader, source.key, Ordered.of(source).order, forgotten=not aged.forgets
+            )
         opened = planned(site.spark(), aged.query, key, rest, {}, declared, table=True, timing=timing)
         for each in aged.live:
             opened.inputs.all[each.id].description = described(query, each.relation)[0]

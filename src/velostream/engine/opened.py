@@ -82,7 +82,9 @@ class Opened:
         """Whether no row that is read can be taken back; tables that a stream is joined to are looked up."""
         stream = self.plan.stream
         read = [item for key, item in self.read.items() if stream is None or key == stream]
-        return all(item.source.only_grows for item in read) and not any(each.goes for each in self.live)
+        return all(item.source.traits.only_grows for item in read) and not any(
+            each.goes for each in self.live
+        )
 
     def close(self) -> None:
         """Let go of everything that was opened."""
@@ -124,7 +126,7 @@ def planned(
     row_key = _own_key(query, sources)
     own_key = key or (row_key if table else ())
     streams = [sources[ref.id] for ref in query.sources] or sources.values()
-    only_grows = all(source.only_grows for source in streams)
+    only_grows = all(source.traits.only_grows for source in streams)
     usage = column_usage(query, {name: schema.names for name, schema in schemas.items()})
     inputs = {
         name: Input(name, source, schemas[name], usage.get(name), *described(query, name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from velostream.engine.inputs.spreading import Strategies
@@ -42,6 +42,8 @@ class Site:
     """The SELECTs that run now."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     """What time it is, for rows that come and go by it."""
+    pace: timedelta | None = None
+    """How often jobs look for something new at least, whatever their sources say; tests look more often."""
     lifetime: Lifetime = field(default_factory=Lifetime, compare=False)
     """Ends when the database begins to close."""
     strategies: Strategies = field(default_factory=Strategies, compare=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp, parse_one
 
+from velostream.connectors.capabilities import Ordered
 from velostream.engine.connect import load_needed
 from velostream.engine.event_time.late import LateWindows
 from velostream.engine.inputs.consistency import VERSION
@@ -70,7 +71,7 @@ class LiveInput:
         return bool(by_clock) or isinstance(self.plan, UpsertPlan)
 
 
-class LiveSource(TableSource):
+class LiveSource(TableSource, Ordered):
     """The table of live rows as an input of the statement; the key and order are those of what it holds."""
 
     def __init__(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from velostream.connectors.capabilities import BadRecords, Counted, Explaining, Widening
 from velostream.engine.bad_rows.data_errors import data_error, maybe_data_error
 from velostream.engine.bad_rows.dead_letters import keep_as_told
 from velostream.engine.bad_rows.failures import explained
@@ -119,7 +120,10 @@ class ContinuousWork:
 
     def _note_lost(self, start: SourceOffsets | None, end: SourceOffsets) -> bool:
         """Whether a source finds that more of the range is gone than it knew."""
-        found = [item.source.note_lost(_of(start, key), end[key]) for key, item in self.inputs.all.items()]
+        found = [
+            Explaining.of(item.source).note_lost(_of(start, key), end[key])
+            for key, item in self.inputs.all.items()
+        ]
         return any(found)
 
     def _advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
@@ -147,12 +151,14 @@ class ContinuousWork:
         bad += self.output.take_refused()
         self.pipeline.feed.forget_excluded()
         # Sources count what they hand over; of tables only what reaches the query is known.
-        counts = [item.source.count(_of(start, key), end[key]) for key, item in self.inputs.all.items()]
+        counts = [
+            Counted.of(item.source).count(_of(start, key), end[key]) for key, item in self.inputs.all.items()
+        ]
         known = [count for count in counts if count is not None]
         rows_in = sum(known) if known else progress.rows_in
         by_partition: dict[str, int] = {}
         for key, item in self.inputs.all.items():
-            by_partition |= item.source.counts(_of(start, key), end[key])
+            by_partition |= Counted.of(item.source).counts(_of(start, key), end[key])
             item.source.commit(end[key])
         looked_up, misses = self.pipeline.feed.take_figures()
         return BatchFigures(rows_in, progress.rows_out, bad, looked_up, misses, by_partition)
@@ -178,9 +184,9 @@ class ContinuousWork:
             return None
         for key, item in self.inputs.all.items():
             since = start.get(key) if start else None
-            if item.source.has_bad_rows(since, end[key]):
+            if BadRecords.of(item.source).has_bad_rows(since, end[key]):
                 return None
-            if item.columns is None and item.source.new_columns(since, end[key]):
+            if item.columns is None and Widening.of(item.source).new_columns(since, end[key]):
                 return None
         try:
             return self.pipeline.advance(start, end, commit, careful=False), 0
@@ -250,7 +256,7 @@ class ContinuousWork:
         for key in {key for key, _ in culprits}:
             item = self.inputs.all.get(key)
             mine = [culprit for each, culprit in culprits if each == key]
-            if item is None or not item.source.positioned:
+            if item is None or not item.source.traits.positioned:
                 rows += [culprit.row for culprit in mine]
             else:
                 rows += located(item, mine, end[key])
@@ -274,7 +280,7 @@ class ContinuousWork:
 
     def _widen(self, start: SourceOffsets | None, end: SourceOffsets) -> None:
         for key, item in self.inputs.all.items():
-            wider = item.source.widen(start.get(key) if start else None, end[key])
+            wider = Widening.of(item.source).widen(start.get(key) if start else None, end[key])
             if wider is not None and wider != item.schema:
                 self.remember(key, wider)
                 raise ColumnsWidenedError(
@@ -283,7 +289,7 @@ class ContinuousWork:
 
     def _bad_rows(self, start: SourceOffsets | None, end: SourceOffsets) -> Iterator[BadRow]:
         for key, item in self.inputs.all.items():
-            for row in item.source.bad_rows(start.get(key) if start else None, end[key]):
+            for row in BadRecords.of(item.source).bad_rows(start.get(key) if start else None, end[key]):
                 yield replace(row, input=key)
 
     def _keep(self, stage: str, rows: list[BadRow], start: SourceOffsets | None, end: SourceOffsets) -> None:
@@ -306,7 +312,7 @@ class ContinuousWork:
         have = self.offsets() or {}
         found: dict[str, int] = {}
         for key, item in self.inputs.all.items():
-            found |= item.source.lags(have.get(key, {}))
+            found |= Counted.of(item.source).lags(have.get(key, {}))
         return found
 
     def settled_at(self) -> int | None:
@@ -339,7 +345,8 @@ class ContinuousWork:
     def poll_seconds(self) -> float:
         """The shortest interval that an input asks for."""
         return min(
-            (item.source.poll_interval.total_seconds() for item in self.inputs.all.values()), default=0.1
+            (item.source.traits.poll_interval.total_seconds() for item in self.inputs.all.values()),
+            default=0.1,
         )
 
     @property

@@ -10,13 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from velostream.model.columns import HEADERS, KEY, TOPIC
-
 if TYPE_CHECKING:
     from datetime import datetime
 
-
-KAFKA_COLUMNS = (KEY, TOPIC, HEADERS)
 
 FORGETS = "forgets"
 """In what a commit records: its rows leave because nothing can concern them any more. Who follows a table

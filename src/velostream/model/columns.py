@@ -34,6 +34,9 @@ TOMBSTONE = "_tombstone"
 SYSTEM_COLUMNS = (ENTERED, EVENT_TIME, PARTITION, OFFSET)
 """What every source row has."""
 
+NAMED_COLUMNS = (*SYSTEM_COLUMNS, KEY, TOPIC, HEADERS)
+"""What users may name of one source or another; which of them a source has, its connector tells."""
+
 SYSTEM_TYPES: Mapping[str, str] = {
     ENTERED: "TIMESTAMP",
     EVENT_TIME: "TIMESTAMP",
@@ -45,7 +48,7 @@ SYSTEM_TYPES: Mapping[str, str] = {
     HEADERS: "ARRAY<STRUCT<key: STRING, value: BINARY>>",
     TOMBSTONE: "BOOLEAN",
 }
-"""Of every system column that a source may have, as Spark writes it; which it has, its traits tell."""
+"""Of every system column that a source may have, as Spark writes it."""
 
 
 @cache

@@ -58,6 +58,8 @@ class SourceRef:
     declared_in: str | None = None
     alias: str | None = None
     location: Location | None = None
+    system_columns: tuple[str, ...] = ()
+    """Those that its connector's sources have, beside those of all sources."""
 
 
 class WindowKind(StrEnum):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from velostream.connectors.registry import connector_for
 from velostream.errors import UnsupportedError
+from velostream.model.columns import HEADERS
 from velostream.model.statements import CreateStream, InsertIntoSink
 from velostream.model.uri import Uri
 from velostream.plan.plans import GroupsPlan, OverPlan, RowsPlan
@@ -28,7 +29,7 @@ def target(statement: Writing) -> tuple[Uri, Properties]:
 def outgoing(query: Query) -> Query:
     """The query with the headers of the records that it writes as a hidden column."""
     only = query.sources[0] if len(query.sources) == 1 else None
-    incoming = only is not None and connector_for(only.uri).connector.headers
+    incoming = only is not None and HEADERS in only.system_columns
     return with_outgoing_headers(query, incoming=incoming)
 
 

@@ -56,6 +56,7 @@ from velostream.sql.bind import parameters
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
+    from datetime import timedelta
     from tempfile import TemporaryDirectory
     from types import TracebackType
 
@@ -117,6 +118,7 @@ class Database:
         tell: Callable[[str], None] = lambda _: None,
         on_job: Callable[[Job], None] = lambda _: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        pace: timedelta | None = None,
     ) -> None:
         self.settings = settings
         self.directory = DataDirectory(settings.data_dir)
@@ -162,6 +164,7 @@ class Database:
                 once,
                 tmp,
                 clock=clock,
+                pace=pace,
                 lifetime=self.lifetime,
                 strategies=self.strategies,
             )

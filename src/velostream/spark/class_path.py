@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from threading import RLock
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from velostream.errors import InternalError
 from velostream.spark.failures import translated
-from velostream.spark.jars import KAFKA_JARS, fetched
+from velostream.spark.jars import JAR_SETS, fetched
 from velostream.spark.session import local_cores
 
 if TYPE_CHECKING:
@@ -19,22 +19,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _lock = RLock()
-_with_kafka: WeakSet[SparkContext] = WeakSet()
+_loaded: WeakKeyDictionary[SparkContext, set[str]] = WeakKeyDictionary()
 
 
-def load_kafka(spark: SparkSession) -> None:
-    """Make `format("kafka")` known to all sessions of this Spark; its jars are downloaded the first time.
+def load_jars(spark: SparkSession, name: str) -> None:
+    """Put a set of jars on the class path of all sessions of this Spark; they are downloaded the first time.
 
     At once when that was done before. Raises JavaError when the jars cannot be had.
     """
     context = spark.sparkContext
     with _lock:
-        if context in _with_kafka:
+        loaded = _loaded.setdefault(context, set())
+        if name in loaded:
             return
-        jars = fetched(KAFKA_JARS, "Spark's Kafka connector", context.getConf().get("spark.jars.ivySettings"))
+        what, jars = JAR_SETS[name]
+        paths = fetched(jars, what, context.getConf().get("spark.jars.ivySettings"))
         with translated():
-            add_jars(spark, jars)
-        _with_kafka.add(context)
+            add_jars(spark, paths)
+        loaded.add(name)
 
 
 def add_jars(spark: SparkSession, jars: Sequence[Path]) -> None:

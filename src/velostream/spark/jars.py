@@ -99,6 +99,8 @@ KAFKA_JARS = (
     ),
 )
 """Spark's connector for Kafka, likewise. The rest of what it needs comes with Spark."""
+JAR_SETS = {"kafka": ("Spark's Kafka connector", KAFKA_JARS)}
+"""What a source may need of Spark (`SourceTraits.needs`), by name, with its name for people."""
 
 
 @cache

@@ -78,6 +78,11 @@ class ConnectorInfo(Protocol):
         ...
 
     @property
+    def system_columns(self) -> tuple[str, ...]:
+        """System columns of its sources, beside those that all have."""
+        ...
+
+    @property
     def parse(self) -> Callable[[Uri], Mapping[str, str]]:
         """Gives the properties that the URI itself carries."""
         ...
@@ -101,6 +106,10 @@ class Connectors(Protocol):
 
     def schemes(self) -> Iterable[str]:
         """Every URI scheme."""
+        ...
+
+    def functions(self) -> Iterable[str]:
+        """Every SQL function that names a source."""
         ...
 
     def names(self) -> Iterable[str]:

@@ -122,6 +122,10 @@ class NoConnectors:
         """Nothing."""
         return ()
 
+    def functions(self) -> Iterable[str]:
+        """Nothing."""
+        return ()
+
     def names(self) -> Iterable[str]:
         """Nothing."""
         return ()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import tempfile
 import time
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from velostream.config import Settings, load
-from velostream.connectors.base import Source
 from velostream.connectors.registry import default_registry
 from velostream.errors import CaseError, CaseFailedError, VelostreamError
 from velostream.testing.cases import Way
@@ -19,14 +17,12 @@ from velostream.testing.connector import NAME, CaseConnector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from pyspark.sql import SparkSession
 
     from velostream.runtime.database import Database
     from velostream.testing.cases import Case
-
-LOOK = timedelta(milliseconds=5)
-"""How often jobs look for something new: a case is small, and waits for them at every step."""
 
 
 class Clock:
@@ -81,16 +77,13 @@ class Bench:
         self.connector = CaseConnector()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._spark: SparkSession | None = None
-        self._pace = Source.poll_interval
 
     def __enter__(self) -> Self:
         default_registry().register(self.connector)
         self._folder = tempfile.TemporaryDirectory(prefix="velostream-test-", ignore_cleanup_errors=True)
-        self._pace, Source.poll_interval = Source.poll_interval, LOOK
         return self
 
     def __exit__(self, *_: object) -> None:
-        Source.poll_interval = self._pace
         default_registry().forget(NAME)
         if self._spark is not None:
             from velostream.spark.session import stop_session

@@ -7,13 +7,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pydantic import Field
 
 from velostream.connectors.base import Connector, Sink, SinkContext, Source, SourceContext
+from velostream.connectors.capabilities import BadRecords, Counted, Partitioned
 from velostream.errors import InternalError, SourceConfigError
 from velostream.model.changes import BadRow
 from velostream.model.columns import ENTERED, OFFSET, PARTITION, POSITION, WEIGHT
 from velostream.model.options import Options
 from velostream.model.private import make_folder, open_file
+from velostream.model.traits import SourceTraits
 from velostream.testing.cells import value_of
 from velostream.testing.given import GivenReader, Layout
 
@@ -28,11 +31,15 @@ if TYPE_CHECKING:
     from velostream.testing.given import Entry, GivenRow
 
 NAME = "test"
+LOOK = timedelta(milliseconds=5)
+"""How often jobs look for something new: a case is small, and waits for them at every step."""
 _STAMP = pa.timestamp("us", tz="UTC")
 
 
 class CaseOptions(Options):
-    """A test source has no properties of its own."""
+    """A test source has no property but its name, which its URI tells."""
+
+    name: str = Field("", description="which of the case's sources or sinks")
 
 
 @dataclass
@@ -62,6 +69,17 @@ class CaseConnector(Connector):
     def __init__(self) -> None:
         self.stage: Stage | None = None
 
+    @staticmethod
+    def parse(uri: Uri) -> Mapping[str, str]:
+        """See `Connector`."""
+        return {"name": uri.rest}
+
+    def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:
+        """See `Connector`: as the case lays its rows out."""
+        assert isinstance(options, CaseOptions)
+        layout = self.stage.layouts.get(options.name) if self.stage is not None else None
+        return SourceTraits(only_grows=layout is None or not layout.takes_back, poll_interval=LOOK)
+
     def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
         """Open what the case gives."""
         name = uri.rest
@@ -82,20 +100,17 @@ class CaseConnector(Connector):
         return self.stage
 
 
-class CaseSource(Source):
+class CaseSource(Source, Counted, Partitioned, BadRecords):
     """Rows of a case, one step of it per micro-batch. A position is the number of steps, in each partition.
 
     A row with a cell that is no value of its column cannot be decoded, as at any other source.
     """
-
-    poll_interval = timedelta(milliseconds=5)
 
     def __init__(self, name: str, context: SourceContext, log: Path, layout: Layout) -> None:
         self._name = name
         self._schema = context.schema
         self._reader = GivenReader(log)
         self._layout = layout
-        self.only_grows = not layout.takes_back
 
     def discover(self) -> pa.Schema:
         """See `Source`; columns are declared."""
@@ -122,15 +137,15 @@ class CaseSource(Source):
         yield self._batch(decoded, weighted=start is not None and self._layout.takes_back)
 
     def count(self, start: Offset | None, end: Offset) -> int:
-        """See `Source`."""
+        """See `Counted`."""
         return sum(1 for _ in self._between(start, end))
 
     def has_bad_rows(self, start: Offset | None, end: Offset) -> bool:
-        """See `Source`."""
+        """See `BadRecords`."""
         return any(True for _ in self.bad_rows(start, end))
 
     def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
-        """See `Source`."""
+        """See `BadRecords`."""
         for row in self._between(start, end):
             reason = self._decoded(row)
             if row.weight > 0 and isinstance(reason, str):

@@ -16,7 +16,7 @@ from velostream.runtime.database import Database
 from velostream.runtime.expiry_thread import LEAVING
 from velostream.testing import cases
 from velostream.testing.comparing import letter_line, letters_differ, rows_differ
-from velostream.testing.connector import NAME, Stage, written_files
+from velostream.testing.connector import LOOK, NAME, Stage, written_files
 from velostream.testing.given import Entry, GivenLog, Layout
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class CaseRun:
 
     def _open(self) -> None:
         if self._database is None:
-            self._database = Database(self._settings, clock=self._clock)
+            self._database = Database(self._settings, clock=self._clock, pace=LOOK)
             self._bench.prepare(self._database)
 
     def _close(self) -> None:

@@ -7,6 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from files_model import keys, reader_of
 
+from velostream.connectors.file import FileConnector
+from velostream.connectors.file.options import FileOptions
+
 
 def test_invalid_utf8_is_set_aside_with_its_bytes(tmp_path):
     path = tmp_path / "x.csv"
@@ -27,7 +30,7 @@ def test_a_stream_cannot_take_rows_back(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("a,b\n1,2\n3,4\n")
     reader = reader_of(path, tmp_path, table=False)
-    assert reader.source.only_grows
+    assert FileConnector().traits(FileOptions(), table=False, once=False).only_grows
     reader.settle()
     path.write_text("a,b\n1,2\n5,6\n7,8\n")
     assert keys(reader.settle()) == ["1", "3", "5", "7"]

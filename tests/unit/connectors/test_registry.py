@@ -13,6 +13,7 @@ from pydantic import Field
 
 from velostream.connectors import registry
 from velostream.connectors.base import Connector, Source, SourceContext
+from velostream.connectors.capabilities import SparkReader
 from velostream.connectors.properties import build_options, resolve_secrets
 from velostream.connectors.registry import BUILT_IN, Registry
 from velostream.errors import ConfigError, PropertyError, UnknownNameError, UnsupportedError
@@ -306,7 +307,7 @@ def test_a_connector_of_ones_own_comes_through_the_same_door(tmp_path):
     assert [b.to_pydict() for b in source.read("0", 2, end["0"])] == [{"n": [2, 3, 4]}]
     assert source.finished(end)
     assert ("count", "limit", "integer", "3", "how many") in mine.property_reference("count")
-    assert source.frame(None, None, end, None) is None
+    assert SparkReader.of(source).frame(None, None, end, None) is None
     with pytest.raises(ConfigError, match="is not a connector"):
         mine.register(CountSource)  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="writing count:// is not in this version yet"):

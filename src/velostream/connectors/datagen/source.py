@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.connectors.base import Source, SourceContext
+from velostream.connectors.capabilities import BadRecords, Counted, SparkReader
 from velostream.connectors.datagen.generators import generator
 from velostream.connectors.datagen.values import Mix, Moment, Values
 from velostream.connectors.record import Record
@@ -30,10 +31,8 @@ _STEP = 2_000_000
 _BATCH = 65_536
 
 
-class DatagenSource(Source):
+class DatagenSource(Source, SparkReader, Counted, BadRecords):
     """Row n exists from `created + n / rows_per_second` on; its values follow from n and the seed."""
-
-    only_grows = True
 
     def __init__(self, options: DatagenOptions, context: SourceContext) -> None:
         self._options = options
@@ -79,7 +78,7 @@ class DatagenSource(Source):
         *,
         careful: bool = False,
     ) -> DataFrame | None:
-        """See `Source`."""
+        """See `SparkReader`."""
         first, last = int(start[ONLY]) if start else 0, int(end[ONLY])
         available = {name: values.sql(mix) for name, values, mix in self._mixed()}
         system = {
@@ -94,11 +93,11 @@ class DatagenSource(Source):
         return spark.range(first, last, 1, parts).selectExpr(*expressions)
 
     def located(self, positions: Collection[str], end: Offset) -> dict[str, Located]:
-        """See `Source`: generated rows have numbers and no bytes."""
+        """See `BadRecords`: generated rows have numbers and no bytes."""
         return {position: Located(ONLY, str(int(position))) for position in positions}
 
     def count(self, start: Offset | None, end: Offset) -> int:
-        """See `Source`."""
+        """See `Counted`."""
         return int(end[ONLY]) - (int(start[ONLY]) if start else 0)
 
     def _mixed(self) -> Iterator[tuple[str, Values, Mix]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from velostream.connectors.base import Connector, Sink, SinkContext, Source, SourceContext
 from velostream.connectors.file.options import FileOptions, parse_file
 from velostream.errors import InternalError
+from velostream.model.traits import SourceTraits
 
 if TYPE_CHECKING:
     from velostream.model.options import Options as AnyOptions
@@ -21,6 +22,13 @@ class FileConnector(Connector):
     functions = ("file",)
     Options = FileOptions
     parse = staticmethod(parse_file)
+
+    def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:
+        """See `Connector`: what is edited or deleted is retracted, where a table follows."""
+        typed = _typed(options)
+        return SourceTraits(
+            only_grows=not table, poll_interval=typed.file_poll_interval, wait_timeout=typed.file_wait_timeout
+        )
 
     def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
         """Open files for reading; nothing is read yet."""

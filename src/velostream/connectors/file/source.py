@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.connectors.base import Source, SourceContext
+from velostream.connectors.capabilities import (
+    Awaited,
+    BadRecords,
+    Counted,
+    Partitioned,
+    Replayable,
+    SparkReader,
+    Widening,
+)
 from velostream.connectors.file.read.dataframes import SYSTEM, FrameReader, chosen, place, record_table
 from velostream.connectors.file.read.rows import RowReader
 from velostream.connectors.file.read.sampling import header_schema, sample_schema
@@ -25,6 +34,7 @@ from velostream.model.columns import OFFSET, PARTITION, POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+    from datetime import timedelta
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -37,7 +47,7 @@ ONLY = "spool"
 """The name of the one partition."""
 
 
-class FileSource(Source):
+class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening, Replayable, Awaited):
     """A file, a folder or a pattern: all rows that are there, then what is appended, added, edited, removed.
 
     Positions count the entries of a durable spool, into which everything is copied before it is handed out.
@@ -50,10 +60,6 @@ class FileSource(Source):
         self._context = context
         self._files = FileSet(options.path or "", context.reach)
         self._watch = options.watch is not False and not context.once
-        self.only_grows = not context.table
-        self.poll_interval = options.file_poll_interval
-        self.wait_timeout = options.file_wait_timeout
-        self.retry_interval = options.file_retry_interval
         self._schema = context.schema
         self._spool = Spool(context.spool, context.owner, resumed=context.resumed)
         self._tracker = Tracker(
@@ -124,7 +130,7 @@ class FileSource(Source):
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
         """See `Source`: decoded in Python, rows that cannot be decoded left out."""
         reader = RowReader(self._spool, self.discover(), self._dialects)
-        yield from reader.batches(self._changes(start, end), self.only_grows)
+        yield from reader.batches(self._changes(start, end), not self._context.table)
 
     def frame(
         self,
@@ -135,30 +141,34 @@ class FileSource(Source):
         *,
         careful: bool = False,
     ) -> DataFrame | None:
-        """See `Source`: always a native plan."""
+        """See `SparkReader`: always a native plan."""
         self._spark, self._used = spark, columns
         reader = FrameReader(spark, self._spool, self._dialects, self.discover().names)
         system = [name for name in columns or () if name in SYSTEM]
         changes = self._changes(*self._bounds(start, end))
         return reader.rows(changes, self._fields(columns), system, careful=careful)
 
+    def retry_delay(self, attempt: int) -> timedelta:
+        """See `Awaited`."""
+        return self._options.file_retry_interval
+
     def partitions(self, start: Offset | None, end: Offset) -> Mapping[str, str] | None:
-        """See `Source`: a position does not name the files."""
+        """See `Partitioned`: a position does not name the files."""
         return None
 
     def count(self, start: Offset | None, end: Offset) -> int:
-        """See `Source`: every record of the files, the bad ones too."""
+        """See `Counted`: every record of the files, the bad ones too."""
         first, last = self._bounds(start, end)
         changes = sum(segment.rows for segment, _ in self._changes(first, last))
         return changes + len(self._spool.bad(first or 0, last))
 
     def has_bad_rows(self, start: Offset | None, end: Offset) -> bool:
-        """See `Source`: records that are not UTF-8, damaged files, and what a stream cannot take back."""
+        """See `BadRecords`: records that are not UTF-8, damaged files, and what a stream cannot take back."""
         first, last = self._bounds(start, end)
         return bool(self._spool.bad(first or 0, last))
 
     def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
-        """See `Source`."""
+        """See `BadRecords`."""
         first, last = self._bounds(start, end)
         for row in self._spool.bad(first or 0, last):
             yield BadRow(
@@ -177,7 +187,7 @@ class FileSource(Source):
             )
 
     def located(self, positions: Collection[str], end: Offset) -> dict[str, Located]:
-        """See `Source`: the records of texts as they are in their files."""
+        """See `BadRecords`: the records of texts as they are in their files."""
         places = {place(position): position for position in positions}
         found = {p: Located(path, str(start)) for (path, start), p in places.items()}
         only = frozenset(places)
@@ -194,7 +204,7 @@ class FileSource(Source):
     def again(
         self, spark: SparkSession, positions: Collection[str], end: Offset, columns: Sequence[str] | None
     ) -> DataFrame | None:
-        """See `Source`: those that were not taken back since."""
+        """See `Replayable`: those that were not taken back since."""
         only = frozenset(place(position) for position in positions)
         reader = FrameReader(spark, self._spool, self._dialects, self.discover().names, only)
         system = [name for name in columns or () if name in SYSTEM and name != POSITION]
@@ -203,7 +213,7 @@ class FileSource(Source):
         return rows_at(frame, positions)
 
     def reasons(self, positions: Collection[str], end: Offset) -> dict[str, str]:
-        """See `Source`."""
+        """See `Replayable`."""
         segments = self._holding(frozenset(map(place, positions)), end)
         reader = RowReader(self._spool, pa.schema(self._fields(self._used)), self._dialects)
         shapes = reader.shapes_by_path(segments)
@@ -212,7 +222,7 @@ class FileSource(Source):
         return {position: why for position, why in told.items() if why is not None}
 
     def took(self, position: str) -> bool | None:
-        """See `Source`: files are read from their beginning."""
+        """See `Replayable`: files are read from their beginning."""
         path, _ = place(position)
         segments = self._spool.snapshot(self._spool.position)
         return True if any(path == p.path for s in segments for p in s.pieces) else None
@@ -224,11 +234,11 @@ class FileSource(Source):
         return [segment for segment in live if paths & {piece.path for piece in segment.pieces}]
 
     def new_columns(self, start: Offset | None, end: Offset) -> bool:
-        """See `Source`: a header names a column, or a JSON record a field, that the schema lacks."""
+        """See `Widening`: a header names a column, or a JSON record a field, that the schema lacks."""
         return self._widened(start, end, values=False) is not None
 
     def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
-        """See `Source`; the wider schema is used from now on."""
+        """See `Widening`; the wider schema is used from now on."""
         wider = self._widened(start, end, values=True)
         if wider is not None:
             self._schema = wider

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from velostream.connectors.base import Connector
 from velostream.connectors.kafka.options import KafkaOptions, messages_of, parse_kafka
+from velostream.model.columns import HEADERS, KEY, PARTITION, TOPIC
+from velostream.model.traits import SourceTraits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from threading import Event
 
     from velostream.connectors.base import Sink, SinkContext, Source, SourceContext
     from velostream.connectors.realtime import RealtimeTarget
-    from velostream.model.changes import Messages
     from velostream.model.options import Options as AnyOptions
     from velostream.model.uri import Uri
 
@@ -26,14 +27,22 @@ class KafkaConnector(Connector):
     functions = ("kafka_topic",)
     Options = KafkaOptions
     upserts = True
-    headers = True
-    rereadable = False
+    system_columns = (KEY, TOPIC, HEADERS)
     parse = staticmethod(parse_kafka)
 
-    @classmethod
-    def messages(cls, properties: Mapping[str, str]) -> Messages | None:
-        """See `Connector`."""
-        return messages_of(properties.get("changelog", "").lower(), properties.get("format", "").lower())
+    def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:
+        """See `Connector`: a topic only grows, its messages may replace each other, and old ones go."""
+        assert isinstance(options, KafkaOptions)
+        return SourceTraits(
+            messages=messages_of(options.changelog, options.format),
+            rereadable=False,
+            partition_columns=(TOPIC, PARTITION),
+            partition_sql=f"concat({TOPIC}, '/', {PARTITION})",
+            frames_in_order=True,
+            takes_tasks=True,
+            needs=("kafka",),
+            wait_timeout=options.topic_wait_timeout,
+        )
 
     def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
         """See `Connector`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from velostream.connectors.capabilities import Explaining
 from velostream.engine.inputs.spreading import strategy_failed
 from velostream.spark.failures import error_text, translate
 
@@ -21,7 +22,7 @@ def explained(exc: BaseException, sources: Iterable[Source]) -> VelostreamError:
     if failed is not None:
         return failed
     for source in sources:
-        found = source.explained(said)
+        found = Explaining.of(source).explained(said)
         if found is not None:
             return found
     return translate(exc)

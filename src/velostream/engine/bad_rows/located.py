@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from velostream.connectors.capabilities import BadRecords
 from velostream.engine.bad_rows.search import Culprit
 from velostream.model.changes import BadRow
 
@@ -23,7 +24,7 @@ Row = tuple[str, str]
 def located(item: Input, culprits: Iterable[Culprit], end: Offset) -> list[BadRow]:
     """Rows that cannot be computed, with the place and the bytes that their source knows of them."""
     found = {culprit.position: culprit for culprit in culprits}
-    places = item.source.located(found.keys(), end)
+    places = BadRecords.of(item.source).located(found.keys(), end)
     rows = []
     for position, culprit in found.items():
         row, place = replace(culprit.row, position=position, input=item.id), places.get(position)
@@ -47,4 +48,4 @@ def refused(item: Input, reason: str, rows: Iterable[Row], end: Offset) -> list[
     culprits = [
         Culprit(position, BadRow(reason, where, where, position, row.encode())) for position, row in rows
     ]
-    return located(item, culprits, end) if item.source.positioned else [each.row for each in culprits]
+    return located(item, culprits, end) if item.source.traits.positioned else [each.row for each in culprits]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from velostream.connectors.capabilities import SparkReader
 from velostream.engine.inputs.tables import PARTITION, TableSource
 from velostream.model.columns import POSITION, WEIGHT
 from velostream.spark.dataframes import empty_frame
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from velostream.model.changes import Offset
 
 
-class DeltaTableSource(TableSource):
+class DeltaTableSource(TableSource, SparkReader):
     """Changes of a Delta table between two of its versions, from its change data feed."""
 
     _table: DeltaTable

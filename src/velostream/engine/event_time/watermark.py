@@ -9,6 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from velostream.connectors.capabilities import Partitioned
 from velostream.engine.event_time.observed import MOST_NAMED
 from velostream.model.moments import micros
 
@@ -120,7 +121,7 @@ def take_in(marks: Watermarks, watched: Iterable[Inputs], end: SourceOffsets, no
             marks.saw(name, parts, now)
         for item in inputs.all.values():
             if item.watched and item.id in end:
-                told = item.source.watermark(end[item.id])
+                told = Partitioned.of(item.source).watermark(end[item.id])
                 if told is not None:
                     marks.tell(item.id, micros(told))
     marks.forget_idle(now, named)

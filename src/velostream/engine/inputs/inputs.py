@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.connectors.capabilities import Partitioned, Replayable, SparkReader
 from velostream.engine.delta.source import DeltaTableSource
 from velostream.engine.event_time.observed import Seen
 from velostream.engine.inputs.tables import TableSource
@@ -73,7 +74,7 @@ class Input:
         """What the source is asked for where `columns` are wanted: it does not know the event time."""
         if columns is None or EVENT_TIME not in columns:
             return columns
-        needed = [self._time_column, *(self.source.partition_columns if self.watched else ())]
+        needed = [self._time_column, *(self.source.traits.partition_columns if self.watched else ())]
         asked = [name for name in columns if name != EVENT_TIME]
         return [*asked, *(name for name in needed if name not in asked)]
 
@@ -100,7 +101,7 @@ class Inputs:
         self._spark = spark
         self.all = dict(inputs)
         for item in inputs.values():
-            item.source.session = spark
+            SparkReader.of(item.source).session = spark
         self.excluded: dict[str, set[str]] = {}
         """Positions of rows that cannot be computed: they are left out of every frame from now on."""
         self.again: Mapping[str, frozenset[str]] | None = None
@@ -198,8 +199,8 @@ class Inputs:
         if self.again is not None and start is not None:
             frame = records_at(self._spark, item, self.again.get(item.id, frozenset()), end, asked)
         else:
-            since = item.source.oldest() if self.again is not None else start
-            frame = item.source.frame(self._spark, since, end, asked, careful=careful)
+            since = Replayable.of(item.source).oldest() if self.again is not None else start
+            frame = SparkReader.of(item.source).frame(self._spark, since, end, asked, careful=careful)
         if frame is None:
             return self._arrow_halves(item, start, end, columns)
         if columns is not None and EVENT_TIME in columns:
@@ -222,8 +223,8 @@ class Inputs:
         time = event_time_sql(item.time, item.schema, item.description)
         frame = frame.selectExpr("*", f"{time} AS {EVENT_TIME}")
         if item.watched:
-            found = item.source.partitions(start, end)
-            frame = self.seen.watch(item.id, frame, found, item.source.partition_sql)
+            found = Partitioned.of(item.source).partitions(start, end)
+            frame = self.seen.watch(item.id, frame, found, item.source.traits.partition_sql)
         kept = [*columns, *(name for name in (WEIGHT, BAD) if name in frame.columns)]
         return frame.select(*(quote(name) for name in kept))
 
@@ -304,7 +305,7 @@ class Inputs:
     def native(self, key: str, end: Offset) -> DataFrame | None:
         """All rows of a table as of `end`, if they are not here but in files; None otherwise."""
         item = self.all[key]
-        return item.source.frame(self._spark, None, end, item.wanted())
+        return SparkReader.of(item.source).frame(self._spark, None, end, item.wanted())
 
     def far_too_many(self, start: SourceOffsets, end: SourceOffsets, most: int) -> bool:
         """Whether more rows changed, in tables whose rows are in files, than are to be held here."""
@@ -360,7 +361,7 @@ class Inputs:
         So are rows that no frame shows again, and when there are many: then they are found again if need be.
         """
         for key, item in self.all.items():
-            once = not item.source.positioned or not item.source.rereadable
+            once = not item.source.traits.positioned or not item.source.traits.rereadable
             if once or len(self.excluded.get(key, ())) > _MOST_EXCLUDED:
                 self.excluded.pop(key, None)
 
@@ -374,10 +375,12 @@ def records_at(
     spark: SparkSession, item: Input, positions: frozenset[str], end: Offset, columns: list[str] | None
 ) -> DataFrame:
     """The records of an input at these positions, with `_position` where it is asked for."""
-    frame = item.source.again(spark, positions, end, columns)
+    frame = Replayable.of(item.source).again(spark, positions, end, columns)
     if frame is None:
         asked = [*(columns if columns is not None else item.schema.names)]
-        whole = item.source.frame(spark, None, end, [*dict.fromkeys([*asked, POSITION])], careful=True)
+        whole = SparkReader.of(item.source).frame(
+            spark, None, end, [*dict.fromkeys([*asked, POSITION])], careful=True
+        )
         if whole is None:
             whole = _positioned(spark, item, end, asked)
         if whole is None or POSITION not in whole.columns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from velostream.connectors.capabilities import Counted
 from velostream.engine.inputs.derived import Evaluation, Restriction, keys_of
 from velostream.engine.inputs.feed import DerivedFeed
 from velostream.engine.inputs.inputs import Halves
@@ -53,7 +54,7 @@ class LookupFeed(DerivedFeed):
         self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool
     ) -> dict[str, Halves]:
         """The rows that came, joined; `gone` tells which went."""
-        only_grows = self._inputs.all[self._stream].source.only_grows
+        only_grows = self._inputs.all[self._stream].source.traits.only_grows
         # Only careful frames promise positions that stay the same.
         halves = self._inputs.stream_halves(
             self._stream, start, end, (POSITION,), careful=careful or not only_grows
@@ -81,7 +82,7 @@ class LookupFeed(DerivedFeed):
     def _count(self, start: SourceOffsets | None, end: SourceOffsets) -> int:
         """About how many rows of the stream there are in the range."""
         first = (start or {}).get(self._stream)
-        return self._inputs.all[self._stream].source.count(first, end[self._stream]) or 0
+        return Counted.of(self._inputs.all[self._stream].source).count(first, end[self._stream]) or 0
 
     def snapshot(
         self, end: SourceOffsets, extra: tuple[str, ...] = (), *, careful: bool = False

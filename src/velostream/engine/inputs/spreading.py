@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from velostream.connectors.capabilities import SparkReader
 from velostream.errors import ConfigError, JobError
 from velostream.plan.spreading import HASH, ROUND_ROBIN, SMART, STICKY, STRATEGIES, Spread
 
@@ -47,11 +48,11 @@ class Strategies:
     def spreading(self, spread: Spread, source: Source) -> Spreading | None:
         """A strategy made ready for one source; None where its rows stay where they are."""
         if spread.strategy == STICKY:
-            source.splits = False
+            SparkReader.of(source).splits = False
             return None
         if spread.strategy == SMART:
-            source.tasks = spread.partitions
-            if spread.partitions is None or source.takes_tasks:
+            SparkReader.of(source).tasks = spread.partitions
+            if spread.partitions is None or source.traits.takes_tasks:
                 return None
         return Spreading(spread, self._known.get(spread.strategy))
 

@@ -13,6 +13,7 @@ from velostream.engine.inputs.consistency import BASES, VERSION, bases_of
 from velostream.engine.rows.multisets import among, by_nulls, fitting
 from velostream.errors import InternalError
 from velostream.model.health import HEALTHY, WELL
+from velostream.model.traits import SourceTraits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,8 +34,7 @@ class TableSource(Source):
     restart the job announces the table's current version, so it never asks for an older one.
     """
 
-    only_grows = False
-    positioned = False
+    traits = SourceTraits(only_grows=False, positioned=False)
 
     def __init__(self, table: Table, reader: str, *, forgotten: bool = True) -> None:
         self._table = table

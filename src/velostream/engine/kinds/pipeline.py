@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.connectors.capabilities import Ordered
 from velostream.engine.bad_rows.search import Search
 from velostream.engine.inputs.feed import DerivedFeed
 from velostream.engine.inputs.lookups import LookupFeed
@@ -346,7 +347,9 @@ class Pipeline:
         sources = [item.source for item in self._inputs.all.values()]
         if len(sources) == 1:
             place = rows.schema.get_field_index("__position")
-            rows = rows.set_column(place, "__position", sources[0].order(rows.column("__position")))
+            rows = rows.set_column(
+                place, "__position", Ordered.of(sources[0]).order(rows.column("__position"))
+            )
         return in_order(rows)
 
     def _messages(self, plan: UpsertPlan, rows: pa.Table, commit: Commit) -> Progress:

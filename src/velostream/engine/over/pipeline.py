@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.connectors.capabilities import Ordered
 from velostream.engine.bad_rows.located import refused, rows_found
 from velostream.engine.event_time.watermark import FOREVER, WATERMARK, Watermarks, take_in
 from velostream.engine.kinds.pipeline import Pipeline, Progress
@@ -229,13 +230,13 @@ class OverPipeline(Pipeline):
     def _comes_in_order(self) -> bool:
         """Whether rows of a partition follow each other as they do at the source, without being sorted."""
         (item,) = self._inputs.all.values()
-        return item.source.frames_in_order and item.spread is None and self._inputs.again is None
+        return item.source.traits.frames_in_order and item.spread is None and self._inputs.again is None
 
     def _numbered(self, plus: pa.Table) -> pa.Table:
         """The rows as they are kept, in the order in which they came, with their numbers."""
         if "__position" in plus.schema.names:
             (item,) = self._inputs.all.values()
-            plus = plus.take(pc.sort_indices(item.source.order(plus.column("__position"))))
+            plus = plus.take(pc.sort_indices(Ordered.of(item.source).order(plus.column("__position"))))
         rows = self._as_kept(plus)
         numbers = pa.array(np.arange(rows.num_rows) + self._step.next)
         return rows.set_column(rows.schema.get_field_index(SEQUENCE), SEQUENCE, numbers)

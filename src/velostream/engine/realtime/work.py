@@ -13,6 +13,7 @@ import structlog
 from sqlglot import exp
 
 from velostream.connectors.base import SinkContext
+from velostream.connectors.capabilities import BadRecords, Counted, SparkReader
 from velostream.connectors.record import Record
 from velostream.engine.bad_rows.dead_letters import keep_as_told
 from velostream.engine.bad_rows.failures import explained
@@ -198,7 +199,7 @@ class RealtimeWork:
         with unshared(self._spark):
             sent, bad = self._look(since, upto)
         self._output.record(looked=end)
-        counts = self._source.counts(since, upto)
+        counts = Counted.of(self._source).counts(since, upto)
         return BatchFigures(sum(counts.values()), sent, bad, by_partition=counts)
 
     def look(self, end: SourceOffsets, commit: Commit) -> BatchFigures | None:
@@ -217,7 +218,9 @@ class RealtimeWork:
 
     def _look(self, start: Offset | None, end: Offset) -> tuple[int, int]:
         """How many records were written of a range, and how many are bad, which are kept."""
-        frame = self._source.frame(self._spark, start, end, self._item.wanted((POSITION,)), careful=True)
+        frame = SparkReader.of(self._source).frame(
+            self._spark, start, end, self._item.wanted((POSITION,)), careful=True
+        )
         assert frame is not None
         judged = self._conversion.judged(frame)
         counts = judged.selectExpr(
@@ -228,8 +231,11 @@ class RealtimeWork:
         ).toArrow()
         undecoded, failed, sent, refused = (column[0].as_py() for column in counts.columns)
         bad = 0
-        if undecoded or self._source.has_bad_rows(start, end):
-            rows = [replace(self._lost(row), input=self._id) for row in self._source.bad_rows(start, end)]
+        if undecoded or BadRecords.of(self._source).has_bad_rows(start, end):
+            rows = [
+                replace(self._lost(row), input=self._id)
+                for row in BadRecords.of(self._source).bad_rows(start, end)
+            ]
             bad += self._keep("decoding", rows, start)
         if failed:
             search = Search(self._spark, self._conversion.sql, self._id, self._item.description)
@@ -275,7 +281,7 @@ class RealtimeWork:
 
     def lags(self) -> dict[str, int]:
         """How far the partitions are ahead of the last look."""
-        return dict(self._source.lags((self.offsets() or {}).get(self._id, {})))
+        return dict(Counted.of(self._source).lags((self.offsets() or {}).get(self._id, {})))
 
     def settled(self) -> bool:
         """Whether all there is was looked at, and the query reads every partition."""

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.model.changes import KAFKA_COLUMNS
-from velostream.model.columns import EVENT_TIME, GROUP, ORDER, POSITION, SYSTEM_COLUMNS, TIME
+from velostream.model.columns import EVENT_TIME, GROUP, NAMED_COLUMNS, ORDER, POSITION, TIME
 from velostream.model.durations import format_duration
 from velostream.plan.groups.plan import NeedsColumns
 from velostream.plan.over.calls import plain_calls
@@ -107,7 +106,7 @@ def _kept_columns(
     rest = tree.copy()
     rest.set("where", None)
     plain = _names_in(rest, used)
-    system = [n for n in _names_in(rest, (*SYSTEM_COLUMNS, *KAFKA_COLUMNS)) if n not in plain]
+    system = [n for n in _names_in(rest, NAMED_COLUMNS) if n not in plain]
     found = {name: name for name in (*plain, *system)}
     for number, key in enumerate(keys, start=1):
         name = column_name(key, relation)

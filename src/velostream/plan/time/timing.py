@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from velostream.connectors.registry import connector_for
 from velostream.model.options import common_options
 from velostream.model.windows import EventTime, Windowing
 from velostream.plan.over.clauses import over_query, rows_time
@@ -14,10 +13,10 @@ from velostream.plan.time.stream_joins import joins_streams
 from velostream.plan.time.windows import inner_windows, time_column, timed_table, windowed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from velostream.model.options import CommonOptions
-    from velostream.model.statements import Query, SourceRef
+    from velostream.model.statements import Query
     from velostream.plan.over.clauses import OverQuery
 
 
@@ -34,8 +33,11 @@ class Timing:
     """The part of the statement that makes windows, where that is only a part."""
 
 
-def timed(query: Query, options: CommonOptions) -> tuple[Query, Timing]:
-    """The query with its window among its groups, and what the statement says of time."""
+def timed(query: Query, options: CommonOptions, upserting: Collection[str] = ()) -> tuple[Query, Timing]:
+    """The query with its window among its groups, and what the statement says of time.
+
+    `upserting` are sources whose later rows replace earlier ones.
+    """
     only = common_options(query.sources[0].properties) if len(query.sources) == 1 else options
     inner = inner_windows(query)
     column = time_column(inner or query)
@@ -52,7 +54,7 @@ def timed(query: Query, options: CommonOptions) -> tuple[Query, Timing]:
     if table is not None:
         delay = options.max_out_of_orderness_ms * 1000
         times[table] = EventTime(column, delay=delay, idle=options.idle_timeout.total_seconds())
-    if any(_replaced(ref) for ref in query.sources):
+    if upserting:
         return _windowed(query, only, times)
     named = rows_time(query)
     if named is not None and not any(time.column for time in times.values()):
@@ -67,10 +69,3 @@ def _windowed(query: Query, options: CommonOptions, times: Mapping[str, EventTim
     # What joined streams wait for is a matter of their rows, not of groups.
     left, windowing = (query, None) if joins_streams(query) else windowed(query, options)
     return left, Timing(windowing, times)
-
-
-def _replaced(ref: SourceRef) -> bool:
-    """Whether later rows of a source take the place of earlier ones."""
-    connector = connector_for(ref.uri)
-    messages = connector.connector.messages({**connector.parse(ref.uri), **ref.properties})
-    return messages is not None and messages.upserts

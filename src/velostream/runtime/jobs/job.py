@@ -29,6 +29,7 @@ from velostream.spark.failures import translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("velostream.job")
 
-POLL_SECONDS = 0.1
-"""How often sources are asked for something new, unless one asks for another pace."""
 _STATE_SECONDS = 0.5
 """How often a job looks at the size of what it remembers."""
 
@@ -61,8 +60,10 @@ class Job:
         on_change: Callable[[Job], None] = lambda _: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         lifetime: Lifetime | None = None,
+        pace: timedelta | None = None,
     ) -> None:
         self._clock = clock
+        self._pace = pace.total_seconds() if pace is not None else None
         self.lifetime = lifetime or Lifetime()
         """Of the database: a job cannot be started after it."""
         self.id = job_id
@@ -329,7 +330,7 @@ class Job:
             if self._once or (have is not None and work.finished(have)):
                 self._look_at_state(work, always=True)
                 return True
-            self._stop.wait(work.poll_seconds)
+            self._stop.wait(work.poll_seconds if self._pace is None else min(self._pace, work.poll_seconds))
         return False
 
     def _look_at_state(self, work: Work, *, always: bool = False) -> None:

@@ -191,6 +191,7 @@ class Jobs:
             on_change=self._on_change,
             clock=self.site.clock,
             lifetime=self.site.lifetime,
+            pace=self.site.pace,
         )
         self._jobs[job_id] = job
         if entry.paused:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.connectors.registry import connector_for
+from velostream.connectors.registry import connector_for, traits_of
 from velostream.engine.kept.properties import told
 from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model import statements as model
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from velostream.model.changes import Messages
+    from velostream.model.traits import SourceTraits
     from velostream.plan.state import Remembered
     from velostream.plan.time.clock_filters import Ageing
     from velostream.plan.time.timing import Timing
@@ -133,7 +134,9 @@ def _chosen(statement: model.Statement, query: model.Query, columns: Mapping[str
     """The plan; raises NeedsColumns, and UnsupportedError where there is none."""
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
     options = common_options(getattr(statement, "properties", {}))
-    query, timing = timed(with_headers(_named(statement, resolved(query, columns))), options)
+    query, timing = timed(
+        with_headers(_named(statement, resolved(query, columns))), options, _upserting(query)
+    )
     plan, aged = _whole_plan(statement, query, key, columns, timing)
     over = _inner_over(statement, query, columns, timing) if timing.over is not None else None
     if timing.inner is not None:
@@ -167,7 +170,7 @@ def _computed_again(statement: model.Statement, query: model.Query, plan: Plan) 
     """Whether groups are computed again from rows that a source may not have any more."""
     if isinstance(statement, model.SelectStatement) or not isinstance(plan, GroupsPlan):
         return False
-    gone = not all(connector_for(ref.uri).connector.rereadable for ref in query.sources)
+    gone = not all(traits.rereadable for traits in _traits(query).values())
     return gone and not plan.mergeable and plan.stream is None
 
 
@@ -176,8 +179,7 @@ def _comes_only(statement: model.Statement, query: model.Query, plan: Plan) -> b
     windowing = plan.windowing if isinstance(plan, GroupsPlan) else None
     once = windowing is not None and windowing.final and windowing.late != "update"
     table = isinstance(statement, model.CreateTable) or not once
-    files = any(connector_for(ref.uri).name == "file" for ref in query.sources)
-    return bool(query.sources) and not (files and table)
+    return bool(query.sources) and not (_shrinks(query) and table)
 
 
 def _spreading(query: model.Query, key: tuple[str, ...], *, by_message: bool) -> list[str]:
@@ -237,7 +239,9 @@ def _executable(statement: model.Statement, query: model.Query) -> None:
         return
     key = key_of(statement.properties, statement.key) if isinstance(statement, model.CreateTable) else ()
     query, timing = timed(
-        with_headers(_named(statement, resolved(query))), common_options(getattr(statement, "properties", {}))
+        with_headers(_named(statement, resolved(query))),
+        common_options(getattr(statement, "properties", {})),
+        _upserting(query),
     )
     with suppress(NeedsColumns):
         _whole_plan(statement, query, key, {}, timing)
@@ -267,8 +271,7 @@ def _inner_over(
     """OVER over a source by itself."""
     assert timing.over is not None
     inner = timing.over.inner or query
-    watched = any(connector_for(ref.uri).name == "file" for ref in query.sources)
-    grows = not (watched and isinstance(statement, model.CreateTable))
+    grows = not (_shrinks(query) and isinstance(statement, model.CreateTable))
     plan = plan_query(inner, (), only_grows=grows, columns=_used(inner, columns))
     return closing(plan, timing.windowing, inner)
 
@@ -360,17 +363,25 @@ def _planned(
 
 
 def _messages(query: model.Query) -> dict[str, Messages | None]:
-    found = {}
-    for ref in query.sources:
-        connector = connector_for(ref.uri)
-        found[ref.id] = connector.connector.messages({**connector.parse(ref.uri), **ref.properties})
-    return found
+    return {name: traits.messages for name, traits in _traits(query).items()}
+
+
+def _traits(query: model.Query) -> dict[str, SourceTraits]:
+    return {ref.id: traits_of(ref, table=True) for ref in query.sources}
+
+
+def _upserting(query: model.Query) -> list[str]:
+    return [name for name, traits in _traits(query).items() if traits.upserts]
+
+
+def _shrinks(query: model.Query) -> bool:
+    """Whether rows of a source can be retracted, where a table follows it."""
+    return not all(traits.only_grows for traits in _traits(query).values())
 
 
 def _only_grows(statement: model.Statement, query: model.Query) -> bool:
-    """Whether rows of a stream that is joined to tables can be taken back, as those of a watched file."""
-    watched = any(connector_for(ref.uri).name == "file" for ref in query.sources)
-    return not (query.tables and watched and isinstance(statement, model.CreateTable))
+    """Whether no row of a stream that is joined to tables can be retracted."""
+    return not (query.tables and _shrinks(query) and isinstance(statement, model.CreateTable))
 
 
 def _known(query: model.Query, columns: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str] | None]:
@@ -405,7 +416,7 @@ def _inputs(query: model.Query, in_delta: Collection[str]) -> list[str]:
     for ref in query.sources:
         connector = connector_for(ref.uri)
         lines.append(f"source{f' {ref.alias}' if ref.alias else ''}: {ref.uri} ({connector.name})")
-        shrinks = "rows can be taken back" if connector.name == "file" else "rows only grow"
+        shrinks = "rows only grow" if traits_of(ref, table=True).only_grows else "rows can be taken back"
         lines.append(f"  changes: everything that is there, then what is new; {shrinks}")
     how = (
         "looked up as it is when a batch is processed"

@@ -84,6 +84,7 @@ class LiveSelect:
             self._open,
             once=once,
             lifetime=self.lifetime,
+            pace=site.pace,
         )
 
     def _open(self, job: Job) -> Work:

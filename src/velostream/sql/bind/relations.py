@@ -134,7 +134,7 @@ class Relations:
         if name in UNSAFE:
             raise UnsafeError(f'function "{call.name}" is not allowed', detail=UNSAFE[name])
         if name not in table_functions():
-            known = [*table_functions(), "kafka_topic", "file"]
+            known = [*table_functions(), *self.context.connectors.functions()]
             raise UnknownNameError(f'unknown function "{call.name}" in FROM', hint=did_you_mean(name, known))
         _refuse_with(with_, f"{call.name} is a function")
 
@@ -187,6 +187,7 @@ class Relations:
             declared_in=declared.name if declared else None,
             alias=alias or None,
             location=self.context.place(node),
+            system_columns=connector.system_columns if connector else (),
         )
         outside = Outside(ref, connector, declared, with_)
         if declared and declared.source:
@@ -198,7 +199,7 @@ class Relations:
         if alias and not node.alias:
             node.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
         names = declared.column_names if declared else None
-        self.shapes[source_id] = source_shape(names, source_id, connector.name if connector else None)
+        self.shapes[source_id] = source_shape(names, source_id, ref.system_columns)
 
     def _aliases(self) -> set[str]:
         return {outside.ref.alias.lower() for outside in self.outside if outside.ref.alias}
@@ -219,7 +220,7 @@ class Relations:
             outside.inherited.update(ref.properties)
             self.outside.append(outside)
             names = tuple(column.name for column in ref.columns) or None
-            self.shapes[source_id] = source_shape(names, source_id, connector.name if connector else None)
+            self.shapes[source_id] = source_shape(names, source_id, ref.system_columns)
         for inner in list(tree.find_all(exp.Table)):
             inner.meta["expanded"] = True
             if inner.name in renumbered:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from velostream.model.changes import KAFKA_COLUMNS
 from velostream.model.columns import SYSTEM_COLUMNS
 
 if TYPE_CHECKING:
@@ -52,8 +51,8 @@ class Shape:
 OPEN = Shape(None)
 
 
-def source_shape(names: tuple[str, ...] | None, relation: str, connector: str | None) -> Shape:
-    """What a source offers: its columns and the system columns."""
-    hidden = (*SYSTEM_COLUMNS, *(KAFKA_COLUMNS if connector == "kafka" else ()))
+def source_shape(names: tuple[str, ...] | None, relation: str, further: tuple[str, ...]) -> Shape:
+    """What a source offers: its columns, the system columns of all sources, and `further` ones of its own."""
+    hidden = (*SYSTEM_COLUMNS, *further)
     taken = {name.lower() for name in names or ()}
     return Shape(names, tuple(name for name in hidden if name not in taken), relation)

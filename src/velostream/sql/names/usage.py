@@ -98,7 +98,7 @@ def _shapes(query: Query, columns: Mapping[str, Collection[str]]) -> dict[str, S
         declared = (
             tuple(columns.get(source.id) or ()) or tuple(column.name for column in source.columns) or None
         )
-        shapes[source.id] = source_shape(declared, source.id, source.uri.scheme)
+        shapes[source.id] = source_shape(declared, source.id, source.system_columns)
     for name in dict.fromkeys((*query.tables, *query.streams, *columns)):
         if name in shapes:
             continue

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.connectors.base import Source, SourceContext, log
+from velostream.connectors.capabilities import (
+    Awaited,
+    BadRecords,
+    Counted,
+    Explaining,
+    Ordered,
+    Partitioned,
+    Replayable,
+    SparkReader,
+    Widening,
+)
 from velostream.connectors.kafka.client.cluster import Cluster, Part
-from velostream.connectors.kafka.options import messages_of
 from velostream.connectors.kafka.read.dataframes import RAW, RAW_KEY, SYSTEM, KafkaFrames
 from velostream.connectors.kafka.read.decoder import NO_VALUE, Message, MessageDecoder
 from velostream.connectors.kafka.read.offsets import Positions
@@ -29,7 +39,7 @@ from velostream.errors import (
     VelostreamError,
 )
 from velostream.model.changes import BadRow
-from velostream.model.columns import ENTERED, OFFSET, PARTITION, POSITION, TOMBSTONE, TOPIC
+from velostream.model.columns import ENTERED, OFFSET, POSITION, TOMBSTONE
 from velostream.model.failures import root_cause
 from velostream.sql.types import literal
 
@@ -51,19 +61,14 @@ _GONE = re.compile(r"OffsetOutOfRange|KafkaIllegalStateException|KAFKA_DATA_LOSS
 _REFUSED = re.compile(r"errors\.\w*(Authorization|Authentication|Security)\w*Exception")
 
 
-class KafkaSource(Source):
+class KafkaSource(
+    Source, SparkReader, Counted, Partitioned, BadRecords, Widening, Replayable, Ordered, Explaining, Awaited
+):
     """The records of one topic, several, or all that match a pattern.
 
     A position is, per partition, the offset of the next record (see `notes` for topics that are made again).
     Spark reads ranges of offsets; this class only asks which there are.
     """
-
-    needs = "kafka"
-    partition_columns = (TOPIC, PARTITION)
-    partition_sql = "concat(_topic, '/', _partition)"
-    takes_tasks = True
-    frames_in_order = True
-    rereadable = False
 
     def __init__(self, options: KafkaOptions, context: SourceContext) -> None:
         self._options = options
@@ -74,8 +79,6 @@ class KafkaSource(Source):
         self._schema = context.schema
         self._decoder = MessageDecoder(options, context.schema if context.declared else None)
         self._used: Sequence[str] | None = None
-        self.wait_timeout = options.topic_wait_timeout
-        self.messages = messages_of(options.changelog, options.format)
         if options.format == "debezium" and not context.whole:
             raise SourceConfigError(
                 "envelopes of Debezium are changes, which a stream cannot follow",
@@ -85,7 +88,7 @@ class KafkaSource(Source):
     # --- the contract -----------------------------------------------------------------------------------
 
     def retry_delay(self, attempt: int) -> timedelta:
-        """See `Source`: as the strategy says."""
+        """See `Awaited`: as the strategy says."""
         return self._options.retry_delay(attempt)
 
     def check(self) -> None:
@@ -123,7 +126,7 @@ class KafkaSource(Source):
         *,
         careful: bool = False,
     ) -> DataFrame | None:
-        """See `Source`."""
+        """See `SparkReader`."""
         schema = self.discover()
         self.session, self._used = spark, columns
         if start is None and self._positions.under_way:
@@ -168,31 +171,31 @@ class KafkaSource(Source):
         return {**self._memory.topics, **parts, "": str(self._positions.losses)}
 
     def count(self, start: Offset | None, end: Offset) -> int:
-        """See `Source`: offsets, of which compaction and transactions may have taken some."""
+        """See `Counted`: offsets, of which compaction and transactions may have taken some."""
         return sum(self.counts(start, end).values())
 
     def counts(self, start: Offset | None, end: Offset) -> dict[str, int]:
-        """See `Source`."""
+        """See `Counted`."""
         ranges = self._positions.ranges(start, end)
         return {part.text: max(last - first, 0) for part, (first, last) in ranges.items()}
 
     def partitions(self, start: Offset | None, end: Offset) -> dict[str, str]:
-        """See `Source`."""
+        """See `Partitioned`."""
         parts = [Part.of(text) for text in end]
         several = len({part.topic for part in parts}) > 1
         topics = {part: f" AND _topic = {literal(part.topic)}" if several else "" for part in parts}
         return {part.text: f"_partition = '{part.number}'{topics[part]}" for part in parts}
 
     def lags(self, offset: Offset) -> dict[str, int]:
-        """See `Source`."""
+        """See `Counted`."""
         return {text: max(end - offset.get(text, 0), 0) for text, end in self._positions.newest.items()}
 
     def has_bad_rows(self, start: Offset | None, end: Offset) -> bool:
-        """See `Source`: records that were gone before they were read."""
+        """See `BadRecords`: records that were gone before they were read."""
         return any(self._positions.gaps(start, end))
 
     def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
-        """See `Source`."""
+        """See `BadRecords`."""
         for gap in self._positions.gaps(start, end):
             lost = f"{gap.first}-{gap.last - 1}"
             yield BadRow(gap.reason, self._name, gap.partition, lost, b"", kind="lost")
@@ -212,32 +215,32 @@ class KafkaSource(Source):
             )
 
     def located(self, positions: Collection[str], end: Offset) -> dict[str, Located]:
-        """See `Source`."""
+        """See `BadRecords`."""
         return located(self._frames(), self._runs(positions), positions)
 
     def again(
         self, spark: SparkSession, positions: Collection[str], end: Offset, columns: Sequence[str] | None
     ) -> DataFrame | None:
-        """See `Source`: those that are still in the topic."""
+        """See `Replayable`: those that are still in the topic."""
         self.session, self._used = spark, columns
         names = {*(columns or ()), POSITION} - set(self.discover().names)
         system = [name for name in SYSTEM if name in names]
         return records_at(self._frames(), self._runs(positions), positions, self._fields(columns), system)
 
     def oldest(self) -> Offset | None:
-        """See `Source`: what the brokers still have."""
+        """See `Replayable`: what the brokers still have."""
         began = self._positions.begin()
         first = self._cluster.earliest([Part.of(text) for text in began])
         return {p.text: max(began[p.text], at + self._memory.shift(p.text)) for p, at in first.items()}
 
     def reasons(self, positions: Collection[str], end: Offset) -> dict[str, str]:
-        """See `Source`."""
+        """See `Replayable`."""
         records = messages(self._frames(), self._runs(positions), positions)
         told = self._decoder.reasons(list(records.values()), self._fields(self._used))
         return {position: why for position, why in zip(records, told, strict=True) if why is not None}
 
     def took(self, position: str) -> bool | None:
-        """See `Source`."""
+        """See `Replayable`."""
         part, offset = place(position)
         began = self._positions.begin().get(part.text)
         return None if began is None else offset + self._memory.shift(part.text) >= began
@@ -250,7 +253,7 @@ class KafkaSource(Source):
         return runs(positions, self._cluster.earliest(there), self._cluster.latest(there))
 
     def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
-        """See `Source`; the wider schema is used from now on."""
+        """See `Widening`; the wider schema is used from now on."""
         if self._context.declared:
             return None
         schema = self.discover()
@@ -267,7 +270,7 @@ class KafkaSource(Source):
         return wider
 
     def explained(self, said: str) -> VelostreamError | None:
-        """See `Source`: what happens to a broker while Spark reads from it is tried again."""
+        """See `Explaining`: what happens to a broker while Spark reads from it is tried again."""
         if not _OF_KAFKA.search(said):
             return None
         self._positions.look_again()
@@ -283,11 +286,11 @@ class KafkaSource(Source):
         return SourceNetworkError(f"{where}: Spark cannot read from it: {root_cause(said)}")
 
     def note_lost(self, start: Offset | None, end: Offset) -> bool:
-        """See `Source`."""
+        """See `Explaining`."""
         return self._positions.note_lost(start, end)
 
     def order(self, positions: pa.ChunkedArray) -> pa.Array:
-        """See `Source`: within a partition by offset; across partitions by time, where a key has moved."""
+        """See `Ordered`: within a partition by offset; across partitions by time, where a key has moved."""
         return sequence(positions)
 
     def settled(self) -> bool:

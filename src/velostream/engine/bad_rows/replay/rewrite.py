@@ -27,7 +27,7 @@ def to_write(
     rows = [(letter, unpacked(letter.row or b"")) for letter in letters]
     items = list(work.inputs.all.values())
     source = items[0].source
-    if len(items) > 1 or source.positioned or not source.key:
+    if len(items) > 1 or source.traits.positioned or not source.key:
         return rows, []
     newest = source.latest(have.get(items[0].id))
     found: list[tuple[Letter, pa.Table]] = []

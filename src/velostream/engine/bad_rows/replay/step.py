@@ -12,6 +12,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from velostream.connectors.capabilities import Replayable
 from velostream.engine.bad_rows.data_errors import data_error, maybe_data_error
 from velostream.engine.bad_rows.failures import explained
 from velostream.engine.bad_rows.letter import Letter
@@ -153,14 +154,14 @@ class _Replay:
             return self._work.pipeline.groups
         if letter.position is not None:
             item = self._work.inputs.all.get(letter.input or "")
-            return item is not None and item.source.positioned
+            return item is not None and item.source.traits.positioned
         return letter.kind == "compute" and self._over_tables and self._windows is None
 
     @property
     def _over_tables(self) -> bool:
         """Whether everything that is read is tables, so that the result can be computed anew."""
         sources = [item.source for item in self._work.inputs.all.values()]
-        return not any(source.positioned for source in sources) and self._work.pipeline.stream is None
+        return not any(source.traits.positioned for source in sources) and self._work.pipeline.stream is None
 
     def run(self, letters: list[Letter]) -> None:
         """Try these."""
@@ -179,7 +180,7 @@ class _Replay:
         contents = [x for x in letters if x.position is None and x.kind == "compute"]
         if self._work.pipeline.stream is not None:
             # A stream meets tables as they are now.
-            tables = {k: i.source for k, i in self._work.inputs.all.items() if not i.source.positioned}
+            tables = {k: i.source for k, i in self._work.inputs.all.items() if not i.source.traits.positioned}
             have = {**have, **{key: source.latest(have.get(key)) for key, source in tables.items()}}
         self._groups(groups)
         self._records(self._current(placed), have)
@@ -198,7 +199,9 @@ class _Replay:
         mine, taken = [], []
         for letter in letters:
             source = self._work.inputs.all[letter.input or ""].source
-            took = False if letter.edition == self._job_id else source.took(letter.position or "")
+            took = (
+                False if letter.edition == self._job_id else Replayable.of(source).took(letter.position or "")
+            )
             if took is None:
                 self._impossible([letter], "the job does not read its source any more")
             elif took:
@@ -287,7 +290,7 @@ class _Replay:
             bad = f"{BAD} IS NOT NULL" if BAD in frame.columns else "false"
             rows = frame.selectExpr(POSITION, f"{bad} AS bad").toArrow()
             state = dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
-            reasons = item.source.reasons(
+            reasons = Replayable.of(item.source).reasons(
                 [position for position, is_bad in state.items() if is_bad], have[key]
             )
             for position in asked:
