@@ -66,7 +66,7 @@ def test_harm_to_one_file(
     for harm in harms:
         # Two of each kind here, and more than 500 in `make soak`; of files of tables, most without jobs.
         tried[harm.kind] += 1
-        if tried[harm.kind] > rounds(2, 20):
+        if tried[harm.kind] > rounds(2, 24):
             continue
         jobs = harm.path.startswith("jobs/") or rng.random() < rounds(1, 4) / 10
         found = world.tried(harm, world.root / "harmed", full=jobs)

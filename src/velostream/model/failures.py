@@ -110,6 +110,7 @@ def plain(text: str) -> str:
     # Names of Java's classes: what they mean is in the message, or in the last part of the name.
     line = re.sub(r"\b(?:[a-z_][\w$]*\.){2,}([A-Z][\w$]*)", lambda match: match[1], line)
     line = re.sub(r"^[A-Z][\w$]*(?:Exception|Error): (?=\S)", "", line)
+    line = re.sub(r"^[A-Z]+(?:_[A-Z]+)+: (?=\S)", "", line)
     line = line.strip().rstrip(".;:").strip()
     return _shortened(line[:1].lower() + line[1:])
 

@@ -74,3 +74,4 @@ def test_names_of_classes_and_stacks_do_not_come_through():
         == "no answer"
     )
     assert plain("see org.apache.spark.SparkException for more.") == "see SparkException for more"
+    assert plain("VELOSTREAM_BAD_ROW: a value of column b does not fit") == "a value of column b does not fit"
