@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from velostream.engine.inputs import feed
+from velostream.engine.inputs.tables import visible_key
+from velostream.engine.opened import outline_of
+from velostream.plan.strategy import Known, decide
+from velostream.runtime.jobs.registry import Jobs
 from velostream.testing import Bench, Way, find_cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from velostream.engine.opened import Opened
+    from velostream.engine.outputs.outputs import JobOutput
+    from velostream.engine.site import Site
+    from velostream.engine.work import Work
+    from velostream.runtime.catalog.catalog import Entry
     from velostream.testing import Case
 
 FOUND = find_cases(Path(__file__).parent)
@@ -22,6 +31,35 @@ FOUND = find_cases(Path(__file__).parent)
 def bench(spark) -> Iterator[Bench]:
     with Bench() as opened:
         yield opened
+
+
+@pytest.fixture(autouse=True)
+def decided_as_opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What EXPLAIN says of each statement of a case is what its job has opened."""
+    differing: list[str] = []
+    made = Jobs.work
+
+    def compared(self: Jobs, entry: Entry, opened: Opened, output: JobOutput) -> Work:
+        found = outline_of(opened)
+        strategy = decide(entry.statement, known(self.site, entry, opened)).outline()
+        if strategy != found:
+            differing.append(f"{entry.text}: decided {strategy}, opened {found}")
+        return made(self, entry, opened, output)
+
+    monkeypatch.setattr(Jobs, "work", compared)
+    yield
+    assert differing == []
+
+
+def known(site: Site, entry: Entry, opened: Opened) -> Known:
+    query = getattr(entry.statement, "query", None)
+    specs = {name: site.store.open(name).spec for name in (query.tables if query is not None else ())}
+    columns = {name: schema.names for name, schema in (entry.columns or opened.columns).items()}
+    return Known(
+        {**{name: spec.visible for name, spec in specs.items()}, **columns},
+        {name: visible_key(spec) for name, spec in specs.items()},
+        settings=site.settings,
+    )
 
 
 @pytest.fixture(autouse=True)

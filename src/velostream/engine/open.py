@@ -441,7 +441,7 @@ def _followed(
     query, own, declared = outer or (same, key if table else (), ())
     sources: dict[str, Source] = {RESULT: LiveSource(kept, owner, key, forgotten=False)}
     made = planned(site.spark(), query, own, sources, {}, declared, table=table)
-    return replace(made, below=opened, table=kept, live=opened.live, store=store)
+    return replace(made, below=opened, table=kept, live=opened.live, store=store, follows=outer is None)
 
 
 def _stored_columns(used: frozenset[str] | None, schema: pa.Schema, *, position: bool) -> list[str]:

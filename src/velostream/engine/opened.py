@@ -19,20 +19,22 @@ from velostream.engine.stages import LiveInput, LiveSource
 from velostream.errors import SqlError, UnsupportedError
 from velostream.model.columns import SYSTEM_TYPES, arrow_types
 from velostream.plan.planner import NeedsColumns, plan_query, recompute, recompute_plan
+from velostream.plan.plans import OverPlan
 from velostream.plan.query.declared_columns import declared_columns, in_place
+from velostream.plan.query.own_key import own_key
 from velostream.plan.query.select_names import NoKeysError
-from velostream.plan.query.stateless import one_row_each, plain_column
+from velostream.plan.query.stars import expand_stars
+from velostream.plan.strategy import Outline
 from velostream.plan.time.messages import message_key
 from velostream.plan.time.timing import Timing
 from velostream.plan.time.windows import closing
 from velostream.spark.dataframes import kept_types, private_session, show_empty
-from velostream.sql.names.spelling import column
 from velostream.sql.names.usage import column_usage
 from velostream.sql.text.spark_text import SPARK
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -62,6 +64,8 @@ class Opened:
     """The table of `below`."""
     state: Table | None = None
     """The rows that are kept for OVER."""
+    follows: bool = False
+    """Whether the result is that of `below`, row by row."""
     row_key: tuple[str, ...] = ()
     """The key of the one relation that is read, where each row of the result is one of its rows with it."""
 
@@ -97,6 +101,17 @@ class Opened:
             self.store.close()
 
 
+def outline_of(opened: Opened) -> Outline:
+    """The parts that were opened, as a strategy names them."""
+    kept = tuple(sorted(name for each in opened.live for name in each.inputs.all))
+    below = opened.below
+    if below is None:
+        return Outline(type(opened.plan), kept)
+    if isinstance(below.plan, OverPlan) or not opened.follows:
+        return Outline(type(opened.plan), kept, type(below.plan))
+    return Outline(type(below.plan), kept, beside=True)
+
+
 def planned(
     session: SparkSession,
     query: Query,
@@ -122,12 +137,12 @@ def planned(
         query = _with_declared(spark, query, schemas | _system_views(query, wide), declared)
     if query.sources and _system_names(query):
         # Once a view has such a column, `*` would have it too.
-        query = replace(query, tree=expand_stars(query.tree, schemas))
-    row_key = _own_key(query, sources)
+        query = replace(query, tree=expand_stars(query.tree, names_of(schemas)))
+    row_key = _row_key(query, sources)
     own_key = key or (row_key if table else ())
     streams = [sources[ref.id] for ref in query.sources] or sources.values()
     only_grows = all(source.traits.only_grows for source in streams)
-    usage = column_usage(query, {name: schema.names for name, schema in schemas.items()})
+    usage = column_usage(query, names_of(schemas))
     inputs = {
         name: Input(name, source, schemas[name], usage.get(name), *described(query, name))
         for name, source in sources.items()
@@ -146,7 +161,7 @@ def planned(
     try:
         plan = choose(query)
     except NeedsColumns:
-        query = replace(query, tree=expand_stars(query.tree, schemas))
+        query = replace(query, tree=expand_stars(query.tree, names_of(schemas)))
         plan = _chosen(choose, query)
     plan = closing(plan, timing.windowing, query)
     refuse_cut_digits(spark, query.tree, wide)
@@ -210,6 +225,11 @@ def schemas_of(sources: Mapping[str, Source], known: Mapping[str, pa.Schema]) ->
     }
 
 
+def names_of(schemas: Mapping[str, pa.Schema]) -> dict[str, list[str]]:
+    """The names of the columns of each input."""
+    return {name: schema.names for name, schema in schemas.items()}
+
+
 def described(query: Query, name: str) -> tuple[str, str]:
     """What an input is called in messages, and which kind of source it is."""
     for ref in query.sources:
@@ -218,34 +238,12 @@ def described(query: Query, name: str) -> tuple[str, str]:
     return name, "table"
 
 
-def _own_key(query: Query, sources: Mapping[str, Source]) -> tuple[str, ...]:
-    """The source's own key, where the query hands all of its columns through unchanged."""
-    if len(sources) != 1 or not isinstance(query.tree, exp.Select):
+def _row_key(query: Query, sources: Mapping[str, Source]) -> tuple[str, ...]:
+    """The key of the one input, where the query hands all of it through."""
+    if len(sources) != 1:
         return ()
     ((name, source),) = sources.items()
-    items = query.tree.selects
-    if not source.key or not one_row_each(query.tree, name):
-        return ()
-    alias = query.tree.args["from_"].this.alias_or_name
-    if any(_has_all(item, source.key, alias) for item in items):
-        return source.key
-    found = {plain_column(item.unalias(), alias): item.alias_or_name for item in reversed(items)}
-    passed = tuple(found.get(name, "") for name in source.key)
-    same = all(one.casefold() == other.casefold() for one, other in zip(passed, source.key, strict=True))
-    return passed if same else ()
-
-
-def _has_all(item: exp.Expr, names: tuple[str, ...], alias: str) -> bool:
-    """Whether an item is `*`, of the relation rather than of a struct, and leaves out none of the names."""
-    star = item.this if isinstance(item, exp.Column) else item
-    if not isinstance(star, exp.Star):
-        return False
-    if isinstance(item, exp.Column) and [part.name.casefold() for part in item.parts[:-1]] != [
-        alias.casefold()
-    ]:
-        return False
-    without = {each.name.casefold() for each in star.args.get("except_") or ()}
-    return not without & {name.casefold() for name in names}
+    return own_key(query, name, source.key)
 
 
 def with_system_columns(schema: pa.Schema) -> pa.Schema:
@@ -285,31 +283,3 @@ def _with_declared(
         given = {name: kind for name in names for shown, kind in found if shown.lower() == name.lower()}
     casts = [None if given.get(name) == kind else spark_ddl(kind) for name, kind in declared]
     return replace(query, tree=declared_columns(query.tree, names, casts))
-
-
-def expand_stars(tree: exp.Query, schemas: Mapping[str, pa.Schema]) -> exp.Query:
-    """`*` replaced by the columns that it stands for, where all of a SELECT's relations are known."""
-    expanded = tree.copy()
-    for select in expanded.find_all(exp.Select):
-        from_ = select.args.get("from_")
-        relations = [from_.this, *(join.this for join in select.args.get("joins") or [])] if from_ else []
-        if all(isinstance(each, exp.Table) and each.name in schemas for each in relations):
-            found = [columns for item in select.selects for columns in _columns(item, relations, schemas)]
-            select.set("expressions", found)
-    return expanded
-
-
-def _columns(
-    item: exp.Expr, relations: list[exp.Expr], schemas: Mapping[str, pa.Schema]
-) -> Iterator[exp.Expr]:
-    """An item of a SELECT, or the columns that it stands for if it is a `*`."""
-    star = item.this if isinstance(item, exp.Column) else item
-    if not isinstance(star, exp.Star):
-        yield item
-        return
-    wanted = item.table.casefold() if isinstance(item, exp.Column) else ""
-    without = {each.name.casefold() for each in star.args.get("except_") or ()}
-    for relation in relations:
-        if wanted in ("", relation.alias_or_name.casefold()):
-            names = (name for name in schemas[relation.name].names if name.casefold() not in without)
-            yield from (column([relation.alias_or_name, name]) for name in names)

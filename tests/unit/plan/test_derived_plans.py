@@ -9,6 +9,7 @@ import pytest
 
 from velostream.connectors.registry import default_registry
 from velostream.location import SourceText
+from velostream.plan.strategy import Known
 from velostream.runtime.statements.explain import explain
 from velostream.sql import EmptyCatalog, check_script
 
@@ -30,7 +31,7 @@ def checked(script: str) -> tuple[Statement, ...]:
 
 
 def kinds(sql: str) -> list[str]:
-    lines = explain(checked(f"{TABLES}\nCREATE TABLE t AS {sql};")[-1], COLUMNS)
+    lines = explain(checked(f"{TABLES}\nCREATE TABLE t AS {sql};")[-1], Known(COLUMNS))
     return [
         f"{step.partition(': ')[2]} ({kind.partition(': ')[2]})"
         for step, kind in pairwise(lines)
@@ -140,13 +141,13 @@ def test_the_kind_of_each_step_of_a_stream_joined_to_tables(sql, steps):
 
 def test_what_a_stream_joined_to_tables_cannot_answer_is_told_before_it_runs():
     sql = "SELECT o.id, a.n FROM datagen://orders o FULL JOIN a ON o.user_id = a.id"
-    told = explain(checked(f"{TABLES}\nCREATE TABLE t AS {sql};")[-1], COLUMNS)
+    told = explain(checked(f"{TABLES}\nCREATE TABLE t AS {sql};")[-1], Known(COLUMNS))
     assert any("keeps rows of a table that no row of the stream matches" in line for line in told)
 
 
 def test_a_recompute_says_why():
     statements = checked(f"{TABLES}\nCREATE TABLE t AS SELECT a.n FROM a JOIN b ON a.n < b.m;")
-    told = "\n".join(explain(statements[-1], COLUMNS))
+    told = "\n".join(explain(statements[-1], Known(COLUMNS)))
     assert "no equality between the two sides gives a key" in told
     assert "cost: the whole query runs again for every change of an input" in told
 

@@ -8,6 +8,7 @@ import pytest
 
 from velostream.connectors.registry import default_registry
 from velostream.location import SourceText
+from velostream.plan.strategy import Known
 from velostream.runtime.statements.explain import explain, warned
 from velostream.sql import EmptyCatalog, check_script
 
@@ -29,7 +30,7 @@ def statement(sql: str) -> Statement:
 
 def told(sql: str) -> tuple[list[str], str]:
     """What bounds each kind of state, and whether it grows."""
-    lines = explain(statement(sql), {"d": ("k", "name")})
+    lines = explain(statement(sql), Known({"d": ("k", "name")}))
     bounded = [line.removeprefix("  bounded: ") for line in lines if line.startswith("  bounded: ")]
     (grows,) = [line.removeprefix("state grows: ") for line in lines if line.startswith("state grows: ")]
     return bounded, grows
@@ -50,7 +51,7 @@ GROUPS = "SELECT k, SUM(x) AS total FROM s GROUP BY k"
 )
 def test_rows_by_themselves_are_not_remembered(sql):
     assert told(sql) == ([], "no")
-    assert warned(statement(sql), {}) == ()
+    assert warned(statement(sql), Known()) == ()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_what_bounds_the_result(sql, bounded):
     assert found[0].startswith("yes, ")
     assert found[0].endswith(bounded)
     assert grows == "no"
-    assert warned(statement(sql), {}) == ()
+    assert warned(statement(sql), Known()) == ()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_what_grows_with_what_users_ask_for_is_explained_and_not_warned_of(sql, 
     found, summary = told(sql)
     assert any(grows in line and line.startswith("no, ") for line in found)
     assert grows in summary
-    assert warned(statement(sql), {}) == ()
+    assert warned(statement(sql), Known()) == ()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_what_grows_with_what_users_ask_for_is_explained_and_not_warned_of(sql, 
     ],
 )
 def test_rows_that_are_kept_for_ever_are_warned_of(sql, grown, advice):
-    (warning,) = warned(statement(sql), {})
+    (warning,) = warned(statement(sql), Known())
     assert warning.startswith("state grows without bound: ")
     assert grown in warning
     assert '"state.ttl"' in warning
@@ -125,9 +126,9 @@ def test_rows_for_over_are_bounded_by_their_frames():
     over += "WITH (\"event.time.column\" = 'ts')"
     last = f"CREATE TABLE t AS {over.format(' ROWS BETWEEN 9 PRECEDING AND CURRENT ROW')}"
     assert told(last)[1] == "with the number of keys"
-    assert warned(statement(last), {}) == ()
+    assert warned(statement(last), Known()) == ()
     running = f"CREATE TABLE t AS {over.format('')}"
-    (warning,) = warned(statement(running), {})
+    (warning,) = warned(statement(running), Known())
     assert "all rows, which OVER looks back to" in warning
 
 
@@ -141,4 +142,4 @@ def test_rows_for_over_are_bounded_by_their_frames():
 def test_rows_that_are_kept_for_a_while_are_not(sql, bounded):
     found, _ = told(sql)
     assert found[0].endswith(bounded)
-    assert warned(statement(sql), {}) == ()
+    assert warned(statement(sql), Known()) == ()

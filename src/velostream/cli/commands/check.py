@@ -70,7 +70,7 @@ def _checked(
 
 def _later(statements: Sequence[Statement]) -> int:
     """Tell which valid statements this version does not execute; how many there are."""
-    from velostream.runtime.statements.explain import obstacle
+    from velostream.plan.strategy import obstacle
 
     found = [error for error in map(obstacle, statements) if error is not None]
     for error in found:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from velostream.model.changes import Offset
+    from velostream.model.tables import TableSpec
     from velostream.serving.table.table import Table
     from velostream.serving.table.version import TableVersion
 
@@ -42,7 +43,7 @@ class TableSource(Source):
         """Whether rows that the table only forgot count as rows that went."""
         self._reader = reader
         self._announced: dict[int, TableVersion] = {}
-        self.key = table.spec.lookup_key if set(table.spec.lookup_key) <= set(table.spec.visible) else ()
+        self.key = visible_key(table.spec)
 
     def discover(self) -> pa.Schema:
         """The columns that readers see."""
@@ -116,6 +117,11 @@ class TableSource(Source):
         self._table.register_reader(self._reader, done)
         for number in [n for n in self._announced if n < done]:
             del self._announced[number]
+
+
+def visible_key(spec: TableSpec) -> tuple[str, ...]:
+    """The key of a table, where readers see all of its columns."""
+    return spec.lookup_key if set(spec.lookup_key) <= set(spec.visible) else ()
 
 
 class LookedUpSource(TableSource):

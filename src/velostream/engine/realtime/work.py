@@ -20,7 +20,7 @@ from velostream.engine.bad_rows.failures import explained
 from velostream.engine.bad_rows.located import located
 from velostream.engine.bad_rows.search import Search
 from velostream.engine.connect import realtime_target
-from velostream.engine.opened import expand_stars, with_system_columns
+from velostream.engine.opened import with_system_columns
 from velostream.engine.outputs.sink import shown
 from velostream.engine.realtime.query import (
     FAILED,
@@ -45,6 +45,7 @@ from velostream.model.columns import BAD, POSITION
 from velostream.model.jobs import BatchFigures
 from velostream.model.options import key_of
 from velostream.model.private import make_folder
+from velostream.plan.query.stars import expand_stars
 from velostream.plan.realtime import row_expression
 from velostream.plan.realtime_rules import cadence
 from velostream.plan.sinks import target
@@ -102,7 +103,7 @@ def _conversion(opened: Opened, names: Sequence[str], written_to: RealtimeTarget
     ((name, item),) = opened.inputs.all.items()
     tree = sqlglot.parse_one(opened.plan.sql, dialect=SPARK)
     assert isinstance(tree, exp.Select), "by the rules of real-time mode"
-    select = expand_stars(tree, {name: item.schema})
+    select = expand_stars(tree, {name: item.schema.names})
     assert isinstance(select, exp.Select)
     conversion = Conversion(select.sql(dialect=SPARK), row_expression(select, names), written_to)
     columns = with_system_columns(item.schema).append(pa.field(BAD, pa.string()))

@@ -120,7 +120,7 @@ class Jobs:
         with self._drafted(statement, name, tell, stop) as (entry, opened), room, self._writing:
             output = self._make_output(entry, opened)
             self._catalog.put(entry)
-        return self._start(entry, self._work(entry, opened, output))
+        return self._start(entry, self.work(entry, opened, output))
 
     def build_beside(
         self, statement: CreateTable, name: str, tell: Callable[[str], None], stop: Event
@@ -130,7 +130,7 @@ class Jobs:
             output = self._make_output(entry, opened)
         with self._drafts_lock:
             self._drafts[entry.job or ""] = entry
-        return self._start(entry, self._work(entry, opened, output))
+        return self._start(entry, self.work(entry, opened, output))
 
     def adopt(self, job: Job) -> None:
         """From now on the name of the job stands for what it built."""
@@ -207,7 +207,7 @@ class Jobs:
         opened = self._open(entry, job.stopping, tell, resumed=True)
         if isinstance(entry.statement, CreateTable):
             self._fit_table(entry, opened)
-        return self._work(entry, opened, self._output(entry, opened, resumed=True))
+        return self.work(entry, opened, self._output(entry, opened, resumed=True))
 
     def _entry(self, job_id: str) -> Entry:
         found = self._drafts.get(job_id) or next((e for e in self._catalog if e.job == job_id), None)
@@ -311,7 +311,8 @@ class Jobs:
             resumed=resumed,
         )
 
-    def _work(self, entry: Entry, opened: Opened, output: JobOutput) -> Work:
+    def work(self, entry: Entry, opened: Opened, output: JobOutput) -> Work:
+        """The work of a job, of what was opened for it."""
         assert self._dead_letters is not None
         job_id = entry.job or ""
 

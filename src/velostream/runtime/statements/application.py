@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from velostream.errors import VelostreamError
 from velostream.model import statements as model
 from velostream.model.jobs import JobState
+from velostream.plan.strategy import obstacle
 from velostream.runtime.statements.executor import DONE_BEFORE, Executor
-from velostream.runtime.statements.explain import obstacle
 from velostream.runtime.statements.identity import sink_name
 from velostream.runtime.statements.result import Result
 from velostream.sql.dependencies import dependency_order

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import structlog
 
+from velostream.engine.inputs.tables import visible_key
 from velostream.engine.kept.properties import retention_of, stored
 from velostream.errors import (
     ChangedStatementError,
@@ -28,6 +29,7 @@ from velostream.model.jobs import JobState
 from velostream.model.lifetime import while_open
 from velostream.model.options import common_options
 from velostream.model.tables import TableSpec
+from velostream.plan.strategy import Known
 from velostream.runtime.expiry_thread import LEAVING
 from velostream.runtime.statements import show as listing
 from velostream.runtime.statements.dml import Dml, Params
@@ -48,7 +50,7 @@ from velostream.sql.dependencies import used_names
 from velostream.sql.text.generator import generate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from velostream.model.lifetime import Lifetime
     from velostream.runtime.catalog.catalog import Catalog, Entry
@@ -314,7 +316,10 @@ class Executor:
     def _warned(self, statement: Continuous, job: Job) -> tuple[str, ...]:
         entry = self._catalog.get(job.name)
         columns = entry.columns if entry is not None else {}
-        found = warned(statement, {key: tuple(schema.names) for key, schema in columns.items()})
+        names = {key: tuple(schema.names) for key, schema in columns.items()}
+        query = getattr(statement, "query", None)
+        tables = self._known(query.tables if isinstance(query, model.Query) else ())
+        found = warned(statement, replace(tables, columns={**tables.columns, **names}))
         for warning in found:
             log.warning("job", job=job.name, reason=warning)
         return found
@@ -382,10 +387,17 @@ class Executor:
     def _(self, statement: model.Explain) -> Result:
         query = getattr(statement.statement, "query", None)
         names = query.tables if isinstance(query, model.Query) else ()
-        specs = {name: self._store.open(name).spec for name in names}
-        columns = {name: spec.visible for name, spec in specs.items()}
-        in_delta = [name for name, spec in specs.items() if spec.options.get(STORAGE) == "delta"]
-        return Result(pa.table({"plan": explain(statement.statement, columns, in_delta)}))
+        return Result(pa.table({"plan": explain(statement.statement, self._known(names))}))
+
+    def _known(self, tables: Iterable[str]) -> Known:
+        """What planning may know of these tables."""
+        specs = {name: self._store.open(name).spec for name in tables}
+        return Known(
+            {name: spec.visible for name, spec in specs.items()},
+            {name: visible_key(spec) for name, spec in specs.items()},
+            [name for name, spec in specs.items() if spec.options.get(STORAGE) == "delta"],
+            self._jobs.site.settings,
+        )
 
     # --- what ends something ----------------------------------------------------------------------------
 

@@ -1,0 +1,39 @@
+"""Which key a query hands through from the one relation that it reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from velostream.plan.query.stateless import one_row_each, plain_column
+
+if TYPE_CHECKING:
+    from velostream.model.statements import Query
+
+
+def own_key(query: Query, name: str, key: tuple[str, ...]) -> tuple[str, ...]:
+    """The relation's own key, where the query hands all of its columns through unchanged; else none."""
+    if not key or not isinstance(query.tree, exp.Select) or not one_row_each(query.tree, name):
+        return ()
+    items = query.tree.selects
+    alias = query.tree.args["from_"].this.alias_or_name
+    if any(_has_all(item, key, alias) for item in items):
+        return key
+    found = {plain_column(item.unalias(), alias): item.alias_or_name for item in reversed(items)}
+    passed = tuple(found.get(name, "") for name in key)
+    same = all(one.casefold() == other.casefold() for one, other in zip(passed, key, strict=True))
+    return passed if same else ()
+
+
+def _has_all(item: exp.Expr, names: tuple[str, ...], alias: str) -> bool:
+    """Whether an item is `*`, of the relation rather than of a struct, and leaves out none of the names."""
+    star = item.this if isinstance(item, exp.Column) else item
+    if not isinstance(star, exp.Star):
+        return False
+    if isinstance(item, exp.Column) and [part.name.casefold() for part in item.parts[:-1]] != [
+        alias.casefold()
+    ]:
+        return False
+    without = {each.name.casefold() for each in star.args.get("except_") or ()}
+    return not without & {name.casefold() for name in names}
