@@ -12,7 +12,7 @@ PREPARED := $(VENV)/.prepared
 # cluster replace their process's Spark, and come last.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test check bench bench-tables bench-pipelines soak setup prepare clean
+.PHONY: help demo test test-cli test-cluster test-docs test-files test-formats test-kafka test-restart test-sql test-tables test-trials test-windows check bench bench-tables bench-pipelines soak setup prepare clean
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-16s %s\n' "$$name" "$$what"; done
@@ -23,7 +23,42 @@ demo: prepare ## tables that move while you watch
 test: prepare ## all tests
 	@$(BIN)/pytest -q $(SIDE_BY_SIDE)
 
-check: setup ## format, lint, types, import contracts, and the tests that need no Java: under a minute
+AREA = @$(BIN)/pytest -q $(SIDE_BY_SIDE)
+
+test-cli: prepare ## the command line
+	$(AREA) tests/cli tests/unit/cli
+
+test-cluster: prepare ## a standalone cluster
+	$(AREA) tests/cluster
+
+test-docs: prepare ## guides, reference and examples, as they are written
+	$(AREA) tests/docs
+
+test-files: prepare ## the file source and sink
+	$(AREA) tests/connectors tests/files tests/unit/connectors
+
+test-formats: prepare ## JSON, CSV, Avro, Protobuf, Debezium
+	$(AREA) tests/formats
+
+test-kafka: prepare ## Kafka, on a real broker
+	$(AREA) tests/kafka
+
+test-restart: prepare ## kill -9 at every interesting moment
+	$(AREA) tests/restart
+
+test-sql: prepare ## the SQL front end and the planner
+	$(AREA) tests/sql tests/unit/sql tests/unit/plan tests/unit/model
+
+test-tables: prepare ## tables: storage, lookups, SQL over them, derived tables
+	$(AREA) tests/serving tests/unit/serving tests/runtime tests/unit/runtime
+
+test-trials: prepare ## limits, bombs, full disks, hostile names
+	$(AREA) tests/trials
+
+test-windows: prepare ## event time, windows, OVER, stream joins: cases as text
+	$(AREA) tests/velotest tests/runtime/test_windows.py tests/runtime/test_windows_at_random.py tests/unit/testing
+
+check: setup ## format, lint, types, import contracts, and the tests that need no Java
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy

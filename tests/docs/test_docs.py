@@ -142,8 +142,29 @@ def test_reference_is_up_to_date() -> None:
     assert done.returncode == 0, done.stderr
 
 
+DESIGN = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/design/*.md")),
+]
+"""Pages for those who work on it."""
+
+
+def test_files_that_are_named_exist() -> None:
+    files = [
+        f"/{path.relative_to(ROOT / 'src' / 'velostream')}" for path in ROOT.glob("src/velostream/**/*.py")
+    ]
+    for page in DESIGN:
+        for name in re.findall(r"`([\w/]+\.py)`", (ROOT / page).read_text(encoding="utf-8")):
+            assert any(file.endswith(f"/{name}") for file in files), f"{page} names {name}"
+
+
+def test_architecture_is_one_page() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
 def test_links_lead_somewhere() -> None:
-    for page in [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md"]:
+    for page in [*PAGES, *DESIGN]:
         text = (ROOT / page).read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
