@@ -12,7 +12,7 @@ PREPARED := $(VENV)/.prepared
 # cluster replace their process's Spark, and come last.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-cli test-cluster test-docs test-files test-formats test-kafka test-restart test-sql test-tables test-trials test-windows check bench bench-tables bench-pipelines soak setup prepare clean
+.PHONY: help demo test test-cli test-cluster test-contract test-docs test-files test-formats test-kafka test-restart test-sql test-tables test-trials test-windows check bench bench-tables bench-pipelines soak setup prepare clean
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-16s %s\n' "$$name" "$$what"; done
@@ -30,6 +30,9 @@ test-cli: prepare ## the command line
 
 test-cluster: prepare ## a standalone cluster
 	$(AREA) tests/cluster
+
+test-contract: prepare ## what every source and sink must do
+	$(AREA) tests/contract tests/kafka/test_kafka_contract.py
 
 test-docs: prepare ## guides, reference and examples, as they are written
 	$(AREA) tests/docs
