@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from velostream.engine.inputs import feed
-from velostream.engine.inputs.tables import visible_key
 from velostream.engine.opened import outline_of
-from velostream.plan.strategy import Known, decide
+from velostream.plan.strategy import decide
 from velostream.runtime.jobs.registry import Jobs
 from velostream.testing import Bench, Way, find_cases
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from velostream.engine.opened import Opened
     from velostream.engine.outputs.outputs import JobOutput
-    from velostream.engine.site import Site
     from velostream.engine.work import Work
     from velostream.runtime.catalog.catalog import Entry
     from velostream.testing import Case
@@ -41,7 +39,9 @@ def decided_as_opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def compared(self: Jobs, entry: Entry, opened: Opened, output: JobOutput) -> Work:
         found = outline_of(opened)
-        strategy = decide(entry.statement, known(self.site, entry, opened)).outline()
+        query = getattr(entry.statement, "query", None)
+        known = self.site.known(query.tables if query is not None else (), entry.columns or opened.columns)
+        strategy = decide(entry.statement, known).outline()
         if strategy != found:
             differing.append(f"{entry.text}: decided {strategy}, opened {found}")
         return made(self, entry, opened, output)
@@ -49,17 +49,6 @@ def decided_as_opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(Jobs, "work", compared)
     yield
     assert differing == []
-
-
-def known(site: Site, entry: Entry, opened: Opened) -> Known:
-    query = getattr(entry.statement, "query", None)
-    specs = {name: site.store.open(name).spec for name in (query.tables if query is not None else ())}
-    columns = {name: schema.names for name, schema in (entry.columns or opened.columns).items()}
-    return Known(
-        {**{name: spec.visible for name, spec in specs.items()}, **columns},
-        {name: visible_key(spec) for name, spec in specs.items()},
-        settings=site.settings,
-    )
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from velostream.engine.event_time.closing import WindowWork
 from velostream.engine.event_time.windows import WindowPipeline
 from velostream.engine.kept.stream_rows import TimedLiveWork, TimedPipeline, TimedWork
 from velostream.engine.kept.stream_table import TimedOutput
+from velostream.engine.kinds.follow import FollowPipeline
 from velostream.engine.kinds.pipeline import Pipeline
 from velostream.engine.opened import Opened
 from velostream.engine.outputs.outputs import TableOutput
@@ -68,6 +69,8 @@ def continuous_work(
         return TimedLiveWork(job, live, *common, now=now)
     in_delta = isinstance(output, TableOutput) and isinstance(output.table, DeltaTable)
     kind = DeltaPipeline if in_delta else Pipeline
+    if isinstance(part, Opened) and part.follows:
+        kind = FollowPipeline
     pipeline = kind(part.spark, plan, part.shape, part.inputs, output)
     return ContinuousWork(job, pipeline, *common, every=pace)
 

@@ -7,12 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from velostream.engine.inputs.spreading import Strategies
+from velostream.engine.inputs.tables import visible_key
 from velostream.model.lifetime import Lifetime
+from velostream.plan.strategy import Known
+from velostream.serving.table.store import STORAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from velostream.config import Settings
@@ -48,3 +52,14 @@ class Site:
     """Ends when the database begins to close."""
     strategies: Strategies = field(default_factory=Strategies, compare=False)
     """How rows may be spread over tasks, besides what is built in."""
+
+    def known(self, tables: Iterable[str], columns: Mapping[str, pa.Schema] | None = None) -> Known:
+        """What planning may know of these tables; `columns` are those that sources were found to have."""
+        specs = {name: self.store.open(name).spec for name in tables}
+        names = {name: tuple(schema.names) for name, schema in (columns or {}).items()}
+        return Known(
+            {**names, **{name: spec.visible for name, spec in specs.items()}},
+            {name: visible_key(spec) for name, spec in specs.items()},
+            [name for name, spec in specs.items() if spec.options.get(STORAGE) == "delta"],
+            self.settings,
+        )

@@ -92,6 +92,8 @@ class Strategy:
     """OVER, or windows, whose result the plan reads; or the plan itself, where that is OVER."""
     beside: bool = False
     """Whether the result is kept beside the job, because what is written elsewhere follows from it."""
+    retracts: bool = False
+    """Whether sources are opened so that they retract rows that are edited or deleted."""
     keeping: Keeping = field(default_factory=Keeping)
 
     def outline(self) -> Outline:
@@ -198,7 +200,7 @@ class _Deciding:
             streams=bool(query.sources),
             names={ref.id: str(ref.uri) for ref in query.sources},
         )
-        return replace(found, beside=keeping.beside, keeping=keeping)
+        return replace(found, beside=keeping.beside, retracts=table, keeping=keeping)
 
     def _planned_whole(
         self,

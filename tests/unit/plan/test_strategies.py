@@ -9,7 +9,8 @@ import pytest
 from velostream.connectors.registry import default_registry
 from velostream.errors import UnsupportedError
 from velostream.location import SourceText
-from velostream.plan.strategy import Known, NeedsColumns, Strategy, decide
+from velostream.plan.planner import NeedsColumns
+from velostream.plan.strategy import Known, Strategy, decide
 from velostream.sql import EmptyCatalog, check_script
 
 TEXT = Path(__file__).with_name("strategies.txt")

@@ -19,12 +19,21 @@ from velostream.engine.outputs.outputs import JobOutput, TableOutput
 from velostream.engine.outputs.sink import shown, sink_output
 from velostream.engine.realtime.query import RealtimeOutput
 from velostream.engine.realtime.work import RealtimeWork, realtime_output
-from velostream.errors import DataDirError, DuplicateNameError, JobError, UnknownNameError, did_you_mean
+from velostream.errors import (
+    DataDirError,
+    DuplicateNameError,
+    JobError,
+    UnknownNameError,
+    UnsupportedError,
+    did_you_mean,
+)
 from velostream.model.jobs import JobState
 from velostream.model.options import common_options, key_of
 from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Query
+from velostream.plan.planner import NeedsColumns
 from velostream.plan.realtime_rules import refusal, wants_realtime
-from velostream.plan.sinks import keeps_result, only_added, outgoing, target
+from velostream.plan.sinks import Writing, keeps_result, only_added, outgoing, target
+from velostream.plan.strategy import decide
 from velostream.runtime.jobs.job import Job
 from velostream.secrets import redact_statement
 from velostream.serving.table.store import STORAGE
@@ -232,26 +241,42 @@ class Jobs:
         if isinstance(statement, CreateTable):
             return self._open_table(entry, statement, stop, tell, resumed=resumed)
         await_sink(*target(statement), self.site.settings, stop, tell)
+        return self._open_writing(entry, statement, stop, tell, resumed=resumed)
+
+    def _open_writing(
+        self, entry: Entry, statement: Writing, stop: Event, tell: Callable[[str], None], *, resumed: bool
+    ) -> Opened:
+        """A statement that writes to a sink, opened once unless Spark's types make it another plan."""
+        assert entry.job is not None
         query = outgoing(_query(statement))
-        opened = self._open_query(entry, query, stop, tell, table=False, resumed=resumed)
-        folder = self._directory.job(entry.job)
+        retracts, beside = self._decided(entry, statement)
+        opened = self._open_query(entry, query, stop, tell, table=retracts, beside=beside, resumed=resumed)
         try:
-            if not keeps_result(statement, opened.plan):
-                untouched(common_options(statement.properties), opened)
-                return opened
-        except BaseException:
-            opened.close()
-            raise
-        # Rows that are written once, when they are final, cannot be taken back.
-        taken_back = not only_added(opened.plan)
-        opened.close()
-        opened = self._open_query(entry, query, stop, tell, table=taken_back, beside=True, resumed=resumed)
-        try:
+            kept = keeps_result(statement, opened.plan)
+            # Rows that are written once, when they are final, cannot be retracted.
+            if (retracts, beside) != (kept and not only_added(opened.plan), kept):
+                retracts = kept and not only_added(opened.plan)
+                opened.close()
+                opened = self._open_query(
+                    entry, query, stop, tell, table=retracts, beside=kept, resumed=resumed
+                )
             forgets = untouched(common_options(statement.properties), opened)
+            if not kept:
+                return opened
+            folder = self._directory.job(entry.job)
             return open_kept(self.site, opened, folder, entry.job, forgets, table=False, resumed=resumed)
         except BaseException:
             opened.close()
             raise
+
+    def _decided(self, entry: Entry, statement: Writing) -> tuple[bool, bool]:
+        """Whether sources retract rows, and whether the result is kept beside the job, as far as is known."""
+        try:
+            strategy = decide(statement, self.site.known(_query(statement).tables, entry.columns))
+        except (NeedsColumns, UnsupportedError):
+            # What is wrong is told by whoever opens it, with all columns at hand.
+            return False, False
+        return strategy.retracts, strategy.beside
 
     def _open_table(
         self,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import structlog
 
-from velostream.engine.inputs.tables import visible_key
 from velostream.engine.kept.properties import retention_of, stored
 from velostream.errors import (
     ChangedStatementError,
@@ -29,7 +28,6 @@ from velostream.model.jobs import JobState
 from velostream.model.lifetime import while_open
 from velostream.model.options import common_options
 from velostream.model.tables import TableSpec
-from velostream.plan.strategy import Known
 from velostream.runtime.expiry_thread import LEAVING
 from velostream.runtime.statements import show as listing
 from velostream.runtime.statements.dml import Dml, Params
@@ -50,7 +48,7 @@ from velostream.sql.dependencies import used_names
 from velostream.sql.text.generator import generate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from velostream.model.lifetime import Lifetime
     from velostream.runtime.catalog.catalog import Catalog, Entry
@@ -316,10 +314,9 @@ class Executor:
     def _warned(self, statement: Continuous, job: Job) -> tuple[str, ...]:
         entry = self._catalog.get(job.name)
         columns = entry.columns if entry is not None else {}
-        names = {key: tuple(schema.names) for key, schema in columns.items()}
         query = getattr(statement, "query", None)
-        tables = self._known(query.tables if isinstance(query, model.Query) else ())
-        found = warned(statement, replace(tables, columns={**tables.columns, **names}))
+        tables = query.tables if isinstance(query, model.Query) else ()
+        found = warned(statement, self._jobs.site.known(tables, columns))
         for warning in found:
             log.warning("job", job=job.name, reason=warning)
         return found
@@ -387,17 +384,7 @@ class Executor:
     def _(self, statement: model.Explain) -> Result:
         query = getattr(statement.statement, "query", None)
         names = query.tables if isinstance(query, model.Query) else ()
-        return Result(pa.table({"plan": explain(statement.statement, self._known(names))}))
-
-    def _known(self, tables: Iterable[str]) -> Known:
-        """What planning may know of these tables."""
-        specs = {name: self._store.open(name).spec for name in tables}
-        return Known(
-            {name: spec.visible for name, spec in specs.items()},
-            {name: visible_key(spec) for name, spec in specs.items()},
-            [name for name, spec in specs.items() if spec.options.get(STORAGE) == "delta"],
-            self._jobs.site.settings,
-        )
+        return Result(pa.table({"plan": explain(statement.statement, self._jobs.site.known(names))}))
 
     # --- what ends something ----------------------------------------------------------------------------
 
