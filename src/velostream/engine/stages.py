@@ -88,7 +88,7 @@ class LiveSource(TableSource, Ordered):
         self._order = order
 
     def order(self, positions: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-        """As where the rows came from."""
+        """See `Ordered`: by the positions that the rows had at their source."""
         return self._order(positions)
 
     def only_forgot(self, after: Offset, upto: Offset) -> bool:

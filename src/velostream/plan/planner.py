@@ -173,7 +173,9 @@ def _refuse_samples(tree: exp.Expr) -> None:
 
 def _rows(tree: exp.Query) -> RowsPlan:
     step = Step(
-        StepKind.STATELESS, "filter and project", "each row is looked at by itself; its weight rides along"
+        StepKind.STATELESS,
+        "filter and project",
+        "each row is computed by itself, when it comes and when it is retracted",
     )
     return RowsPlan(tree.sql(dialect=SPARK), steps=(step,))
 

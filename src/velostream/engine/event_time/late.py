@@ -1,4 +1,4 @@
-"""Rows that come too late for their windows, found among the groups of a batch, whose bounds tell."""
+"""Late rows of windows: groups of a batch whose window has closed, retracted from it and told one by one."""
 
 from __future__ import annotations
 

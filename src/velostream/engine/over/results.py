@@ -120,11 +120,11 @@ class _Computed:
     values: Sequence[pa.Array | pa.ChunkedArray]
 
     def of(self, rows: Flags) -> _Computed:
-        """Those of such rows."""
+        """The values of the rows that are marked."""
         return self.at(np.flatnonzero(rows[self.places]))
 
     def at(self, order: Numbers) -> _Computed:
-        """Those at such places, in their order."""
+        """The values at these places, in their order."""
         taken = pa.array(order)
         return replace(self, places=self.places[order], values=[each.take(taken) for each in self.values])
 

@@ -70,7 +70,7 @@ def _rows(tree: exp.Query, node: Node, rest: exp.Select | None, key: tuple[str, 
             Step(
                 StepKind.STATELESS,
                 "filter and project",
-                "each row is looked at by itself; its weight rides along",
+                "each row is computed by itself, when it comes and when it is retracted",
             ),
         )
     return RowsPlan(tree.sql(dialect=SPARK), key, sql, key_columns(node, rest, key), below=node, steps=steps)

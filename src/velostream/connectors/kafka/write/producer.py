@@ -210,7 +210,7 @@ class Transactions(Producer):
         self._insist(self._client.init_transactions, self._timeout + self._patience)
 
     def send_as(self, number: int, note: str, records: Records) -> None:
-        """Write records in one transaction that says that it is this number, with a note beside it.
+        """Write records in one transaction, which commits `number` as an offset, `note` beside it.
 
         Whatever it raises, whether the transaction took place is to be asked of the brokers, after `settle`
         of the next producer.
