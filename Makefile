@@ -50,10 +50,10 @@ test-restart: prepare ## kill -9 at every interesting moment
 	$(AREA) tests/restart
 
 test-sql: prepare ## the SQL front end and the planner
-	$(AREA) tests/sql tests/unit/sql tests/unit/plan tests/unit/model
+	$(AREA) tests/sql tests/unit/sql tests/unit/plan
 
 test-tables: prepare ## tables: storage, lookups, SQL over them, derived tables
-	$(AREA) tests/serving tests/unit/serving tests/runtime tests/unit/runtime
+	$(AREA) tests/serving tests/unit/serving tests/runtime tests/unit/runtime tests/unit/spark
 
 test-trials: prepare ## limits, bombs, full disks, hostile names
 	$(AREA) tests/trials

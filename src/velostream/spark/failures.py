@@ -14,8 +14,8 @@ from velostream.errors import (
     UnknownNameError,
     VelostreamError,
 )
-from velostream.model.failures import TRACEBACK, conditions, plain, root_cause, states
 from velostream.model.storage import unkept, unkept_by_java
+from velostream.spark.messages import TRACEBACK, conditions, plain, root_cause, states
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

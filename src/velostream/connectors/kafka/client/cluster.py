@@ -18,7 +18,7 @@ from velostream.errors import (
     SourceMissingError,
     SourceNetworkError,
 )
-from velostream.model.failures import plain
+from velostream.spark.messages import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

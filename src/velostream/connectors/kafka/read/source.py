@@ -40,7 +40,7 @@ from velostream.errors import (
 )
 from velostream.model.changes import BadRow
 from velostream.model.columns import ENTERED, OFFSET, POSITION, TOMBSTONE
-from velostream.model.failures import root_cause
+from velostream.spark.messages import root_cause
 from velostream.sql.types import literal
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from velostream.model.failures import plain, root_cause
+from velostream.spark.messages import plain, root_cause
 
 JARGON = re.compile(
     r"py4j|\bo\d+\.|error occurred while calling|^\s*at [\w.$]+\(|stacktrace|\w+\.\w+\.\w*Exception",
