@@ -36,7 +36,7 @@ from velostream.runtime.application import Application
 if sys.argv[3]:
     sink_runner.die(sys.argv[3].rpartition(" ")[0], int(sys.argv[3].rpartition(" ")[2]))
 database = velostream.connect(sys.argv[1])
-Application(database, Path(sys.argv[2]).read_text(), "app.sql").start()
+Application(database, database.check(Path(sys.argv[2]).read_text(), "app.sql")).start()
 print("ready", flush=True)
 for line in sys.stdin:
     print(database.wait_idle(60), flush=True)

@@ -139,7 +139,7 @@ def main() -> None:
     if kill:
         place(kill)
     database = velostream.connect(data_dir)
-    Application(database, Path(app).read_text(), app).start()
+    Application(database, database.check(Path(app).read_text(), app)).start()
     print("ready", flush=True)
     for line in sys.stdin:
         command = line.strip()

@@ -33,7 +33,7 @@ def test_a_killed_commit_is_there_once_or_not_at_all(spark, tmp_path, rng, round
     with velostream.connect(data) as database:
         from velostream.runtime.statements.application import Application
 
-        Application(database, app.read_text(), "app.sql").start()
+        Application(database, database.check(app.read_text(), "app.sql")).start()
         feeder.feed()
         assert database.wait_idle(400), database.jobs()
         assert not [job for job in database.jobs() if job.state != "running"], database.jobs()

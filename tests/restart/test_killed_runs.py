@@ -181,7 +181,7 @@ def test_nothing_is_lost_or_doubled(spark, setting, rng, rounds):
     with velostream.connect(data) as database:
         from velostream.runtime.statements.application import Application
 
-        Application(database, app.read_text(), "app.sql").start()
+        Application(database, database.check(app.read_text(), "app.sql")).start()
         feeder.feed()
         assert database.wait_idle(180), (deaths, database.jobs())
         assert not [job for job in database.jobs() if job.state != "running"], (deaths, database.jobs())

@@ -105,6 +105,14 @@ def connect(
     return Database(settings)
 
 
+def runnable(checked: front.Checked, *, bound: bool = False) -> tuple[model.Statement, ...]:
+    """The statements of a text; raises its first error. A parameter without value is one, unless `bound`."""
+    run = [s for s in checked.statements if not bound and not isinstance(s, model.Explain)]
+    for error in (*checked.errors, *parameters.check(run, {})):
+        raise error
+    return checked.statements
+
+
 class Database:
     """One open data directory. Close it, or use it in a `with`."""
 
@@ -242,11 +250,7 @@ class Database:
         self, text: str, name: str = "<sql>", params: Mapping[str, Any] | tuple[Any, ...] | None = None
     ) -> tuple[model.Statement, ...]:
         """Parse and bind; raises the first error, also for a parameter without a value."""
-        checked = self.checked(text, name, params)
-        run = [s for s in checked.statements if params is None and not isinstance(s, model.Explain)]
-        for error in (*checked.errors, *parameters.check(run, {})):
-            raise error
-        return checked.statements
+        return runnable(self.checked(text, name, params), bound=params is not None)
 
     @while_open
     def checked(

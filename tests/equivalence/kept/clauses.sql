@@ -32,6 +32,9 @@ SELECT g, b, sum(n) AS c FROM t GROUP BY g, b WITH ROLLUP
 SELECT g, b, sum(n) AS c FROM t GROUP BY g, b WITH CUBE
 SELECT upper(g) AS k, i % 2 AS p, sum(n) AS c FROM t GROUP BY ROLLUP (upper(g), i % 2) HAVING count(*) > 1
 SELECT g, b, count(*) AS c FROM t GROUP BY g, ROLLUP(b)
+SELECT s LIKE 'a%' AS k, count(*) AS c FROM t GROUP BY ROLLUP (s LIKE 'a%')
+SELECT s NOT LIKE 'a%' AS k, i > 1 AND i < 3 AS p, count(*) AS c FROM t GROUP BY GROUPING SETS ((s NOT LIKE 'a%'), (i > 1 AND i < 3))
+SELECT s IS NULL AS k, b, count(*) AS c FROM t GROUP BY CUBE (s IS NULL, b)
 SELECT g, b, i, count(*) AS c FROM t GROUP BY CUBE(g), ROLLUP(b, i)
 SELECT t.g, u.v, count(*) AS c, grouping(u.v) AS q FROM t JOIN u ON t.g = u.g GROUP BY CUBE (t.g, u.v)
 SELECT t.g, sum(u.w) AS c FROM t LEFT JOIN u ON t.g = u.g GROUP BY ROLLUP (t.g) HAVING grouping(t.g) = 0

@@ -78,7 +78,7 @@ class Run:
     def run(self, text: str, name: str) -> int:
         """Start, watch, stop; the exit code."""
         from velostream.cli.commands.board import Board
-        from velostream.runtime.database import Database
+        from velostream.runtime.database import Database, runnable
 
         board = Board()
         settings = self._invocation.settings()
@@ -96,12 +96,12 @@ class Run:
 
                 whisper(f"metrics: {serve(database, settings.metrics_port)}")
             with board.watching(database):
-                return self._live(database, board, text, name)
+                return self._live(database, board, runnable(checked))
 
-    def _live(self, database: Database, board: Board, text: str, name: str) -> int:
+    def _live(self, database: Database, board: Board, statements: tuple[Statement, ...]) -> int:
         from velostream.runtime.statements.application import Application
 
-        application = Application(database, text, name)
+        application = Application(database, statements)
         try:
             with _interrupted_at(self._deadline):
                 application.start(lambda step: self._narrate(step, board), board.begin)

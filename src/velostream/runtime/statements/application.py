@@ -37,9 +37,9 @@ class Step:
 class Application:
     """The statements of one file on one database."""
 
-    def __init__(self, database: Database, text: str, name: str) -> None:
+    def __init__(self, database: Database, statements: tuple[model.Statement, ...]) -> None:
         self._database = database
-        self.statements = database.check(text, name)
+        self.statements = statements
         self._identities = _identities(self.statements)
 
     def start(

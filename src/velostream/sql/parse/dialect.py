@@ -257,6 +257,19 @@ class VelostreamParser(SparkParser):
     def _at_streaming_window(self) -> bool:
         return self._curr.token_type == TokenType.WINDOW and self._next.text.upper() in WINDOW_WORDS
 
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+        """As in sqlglot, but of any expressions: `ROLLUP (a LIKE 'x%')` are conditions, too."""
+        kind = (
+            exp.Cube if self._match(TokenType.CUBE) else exp.Rollup if self._match(TokenType.ROLLUP) else None
+        )
+        if kind is None:
+            return None
+        return kind(expressions=[] if with_prefix else self._parse_wrapped_csv(self._parse_disjunction))
+
+    def _parse_grouping_set(self) -> exp.Expr | None:
+        """See `_parse_cube_or_rollup`."""
+        return self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
+
     def _parse_query_modifiers(self, this: Any) -> Any:
         this = super()._parse_query_modifiers(this)
         while isinstance(this, exp.Query) and self._parse_own_modifier(this):
