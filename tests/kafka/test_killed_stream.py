@@ -32,7 +32,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[4])
 import sink_runner, velostream
-from velostream.runtime.application import Application
+from velostream.runtime.statements.application import Application
 if sys.argv[3]:
     sink_runner.die(sys.argv[3].rpartition(" ")[0], int(sys.argv[3].rpartition(" ")[2]))
 database = velostream.connect(sys.argv[1])

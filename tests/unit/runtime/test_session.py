@@ -136,7 +136,7 @@ def test_sessions_of_one_process_share_spark_but_not_views(spark, tmp_path: Path
 SCRIPT = """
 import os, signal, sys, threading
 from pathlib import Path
-from velostream.runtime.session import start_session, stop_session
+from velostream.spark.session import start_session, stop_session
 
 # A shell starts what it puts in the background with SIGINT ignored.
 handler = signal.default_int_handler
@@ -184,7 +184,7 @@ def test_nothing_reaches_the_screen_and_ctrl_c_only_reaches_python(tmp_path: Pat
 def test_java_ends_with_a_python_that_is_killed(tmp_path: Path, wait_until):
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from velostream.runtime import session\n"
+        "from velostream.spark import session\n"
         "session.start_session(None, {}, Path(sys.argv[1]))\n"
         "print(session._engines[0].jvm.process.pid, flush=True); os.kill(os.getpid(), 9)"
     )
