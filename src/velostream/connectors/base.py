@@ -58,8 +58,6 @@ class SourceContext:
     """Whether a table is built on it (rows may be taken back) or a stream (they may not)."""
     whole: bool = True
     """Whether to begin with all that is there, where the statement does not say where; or at the end."""
-    traits: SourceTraits = field(default_factory=SourceTraits)
-    """What the connector said of the source."""
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     most_rows: int | None = None
     """`max.rows.per.batch`: how far one call of `latest` may go."""

@@ -70,7 +70,6 @@ def open_source(
         once=once,
         table=table,
         whole=whole,
-        traits=traits,
         clock=clock,
         most_rows=common_options(ref.properties).max_rows_per_batch,
         owner=f"{owner} {ref.id}",
