@@ -31,7 +31,7 @@ test-cli: prepare ## the command line
 test-cluster: prepare ## a standalone cluster
 	$(AREA) tests/cluster
 
-test-contract: prepare ## what every source and sink must do
+test-contract: prepare ## what every source, sink and table must do
 	$(AREA) tests/contract tests/kafka/test_kafka_contract.py
 
 test-docs: prepare ## guides, reference and examples, as they are written

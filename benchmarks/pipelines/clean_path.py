@@ -15,14 +15,14 @@ import json
 import sys
 import tempfile
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import velostream
 from benchmarks.measure import timed
 from benchmarks.pipelines.windows_ours import declare, load
 from velostream.connectors.kafka.read.dataframes import KafkaFrames
-from velostream.engine.event_time.windows import WindowPipeline
+from velostream.engine.event_time.late_windows import LateWindows
 from velostream.formats.columns.dataframes import RECORD
 from velostream.formats.columns.types import spark_name
 from velostream.formats.json import records as json_records
@@ -45,7 +45,7 @@ def unseen() -> Iterator[None]:
     with (
         patch.object(json_records, "decode_fast", _decode),
         patch.object(KafkaFrames, "_needs_value", False),
-        patch.object(WindowPipeline, "_in_time", _all_in_time),
+        patch.object(LateWindows, "left_out", _all_in_time),
     ):
         yield
 
@@ -57,7 +57,7 @@ def _decode(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str
     return parsed.selectExpr("t.*", *through)
 
 
-def _all_in_time(pipeline: WindowPipeline, plan: Any, plus: pa.Table, *_: object) -> pa.Table:
+def _all_in_time(late: LateWindows, plus: pa.Table, *_: object) -> pa.Table:
     return plus
 
 

@@ -1,4 +1,4 @@
-"""Velostream: streaming SQL on Spark, tables that stay right for ever."""
+"""Velostream: streaming SQL on Spark, with tables that are maintained incrementally and exactly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that `velo check` never pays for Spark."""
+    """Lazy import, so that `velo check` never pays for Spark."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -62,7 +62,7 @@ _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def parse_size(text: str) -> int:
-    """Bytes that `512MB`, `2g` or `1.5 GiB` mean (units of 1024); ValueError names the valid form."""
+    """The bytes of `512MB`, `2g` or `1.5 GiB` (units of 1024); ValueError names the valid form."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f'"{text}" is not a size; write it like 512MB or 2GB')
@@ -70,7 +70,7 @@ def parse_size(text: str) -> int:
 
 
 def machine_memory() -> int:
-    """Bytes of memory this process may hope for: the machine's, or its control group's if that is less."""
+    """Bytes of memory available to this process: the machine's, or its control group's if that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
@@ -83,7 +83,7 @@ def machine_memory() -> int:
 
 
 def cache_home() -> Path:
-    """Where things are kept that any run can make again: `$XDG_CACHE_HOME/velostream`."""
+    """The folder of things that any run can create again: `$XDG_CACHE_HOME/velostream`."""
     given = os.environ.get("XDG_CACHE_HOME")
     return (Path(given) if given and Path(given).is_absolute() else Path.home() / ".cache") / "velostream"
 
@@ -110,7 +110,7 @@ Size = Annotated[int, BeforeValidator(lambda size: parse_size(size) if isinstanc
 
 
 class Allowed(BaseModel):
-    """Bounds of what statements may reach; None where there is none."""
+    """Restrictions on what statements may access; None where there is none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -121,7 +121,7 @@ class Allowed(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Everything that can be configured, validated; made by `load`."""
+    """All settings, validated; made by `load`."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True)
 
@@ -165,11 +165,11 @@ class Settings(BaseSettings):
 
     @property
     def reach(self) -> Reach:
-        """What `allowed` says, for those who have to ask."""
+        """The restrictions of `allowed`."""
         return Reach(self.allowed.roots, self.allowed.hosts)
 
     def properties(self, connector: str) -> dict[str, str]:
-        """What the environment and the file say about a connector's properties, by property name."""
+        """A connector's properties from the environment and the file, by property name."""
         merged = self.defaults | self.connectors.get(connector, {})
         for variable, (owner, name, form) in PROPERTY_VARIABLES.items():
             value = os.environ.get(variable)
@@ -179,10 +179,10 @@ class Settings(BaseSettings):
 
 
 def load(config_file: Path | str | None = None, **flags: Any) -> Settings:
-    """The settings in force.
+    """The effective settings.
 
-    `flags` are fields of Settings; None means that the flag was not given. Raises ConfigError, naming
-    file and key, for a file that is missing or malformed, an unknown key, or a value that does not fit.
+    `flags` are fields of Settings; None means that the flag was not given. Raises ConfigError, naming file
+    and key, for a file that is missing or malformed, an unknown key, or a value that does not fit.
     """
     path = _file(config_file)
     content = _read(path) if path else {}
@@ -201,7 +201,7 @@ def load(config_file: Path | str | None = None, **flags: Any) -> Settings:
 
 
 class _FileSource(PydanticBaseSettingsSource):
-    """What `load` has read from the file, in the order of precedence after the environment."""
+    """The values that `load` has read from the file, next in precedence after the environment."""
 
     content: Mapping[str, Any] = {}
 

@@ -1,9 +1,8 @@
-"""The one tree of exceptions.
+"""The exceptions of Velostream, as one tree.
 
-Each class says, once, what a caller needs to decide: a stable `code`, who is to blame, whether trying
-again can help, and the exit code of the command line. Each instance carries a message (lowercase, no
-final period, the object named), optionally a detail, a hint, and the place in the user's SQL. None of them
-holds a secret.
+Each class defines what a caller needs to decide: a stable `code`, who is to blame, whether retrying can help,
+and the exit code of the command line. Each instance has a message (lowercase, no final period, the object
+named), optionally a detail, a hint, and the location in the user's SQL. None of them holds a secret.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class VelostreamError(Exception):
     blame: ClassVar[Blame] = Blame.US
     retryable: ClassVar[bool] = False
     attempts: ClassVar[int | None] = None
-    """How often in a row a job tries again what is retryable; None: until it works."""
+    """How many times in a row a job retries; None: until it works."""
     health: ClassVar[str] = "degraded"
-    """What a table is whose job tries again because of it."""
+    """The health of a table whose job retries because of this error."""
     exit_code: ClassVar[int] = 1
 
     def __init__(
@@ -48,7 +47,7 @@ class VelostreamError(Exception):
         hint: str | None = None,
         location: Location | None = None,
     ) -> None:
-        # Whatever an error quotes is shown, logged and sent from here on.
+        # The texts of an error are shown, logged and sent from here on, so secrets are removed once.
         self.message = redact(message)
         super().__init__(self.message)
         self.detail = redact(detail) if detail else detail
@@ -56,7 +55,7 @@ class VelostreamError(Exception):
         self.location = location
 
     def at(self, location: Location | None) -> VelostreamError:
-        """The same error, placed in the user's text if it has no place yet."""
+        """The same error with a location in the user's text, if it has none yet."""
         if self.location is None:
             self.location = location
         return self
@@ -96,7 +95,7 @@ class InternalError(VelostreamError):
 
 
 class SqlError(VelostreamError):
-    """A statement cannot be accepted as it stands."""
+    """A statement cannot be accepted as it is."""
 
     code = "sql"
     blame = Blame.YOU
@@ -133,7 +132,7 @@ class UnsupportedError(SqlError):
 
 
 class TypeMismatchError(SqlError):
-    """An expression whose types do not fit, or whose result would have to cut digits."""
+    """An expression whose types do not fit, or whose result would lose digits."""
 
     code = "sql.type"
 
@@ -151,7 +150,7 @@ class DuplicateNameError(SqlError):
 
 
 class ChangedStatementError(SqlError):
-    """A statement differs from the one that the data directory remembers."""
+    """A statement differs from the one recorded in the data directory."""
 
     code = "sql.changed_statement"
 
@@ -196,7 +195,7 @@ class CorruptDataError(DataDirError):
 
 
 class StorageError(DataDirError):
-    """The system does not take or give a file: no room, no permission, too many open, a failing disk."""
+    """The system refuses a file operation: no space, no permission, too many open files, a failing disk."""
 
     code = "data_dir.storage"
     blame = Blame.OUTSIDE
@@ -244,14 +243,14 @@ class SourceNetworkError(SourceError):
 
 
 class SourceLostError(SourceError):
-    """Records were gone from the source before they were read: what is left can be read without them."""
+    """Records were lost from the source before they were read; the rest can be read without them."""
 
     code = "source.lost"
     retryable = True
 
 
 class SourceUnreadableError(SourceError):
-    """A file or folder is there, but the system fails to read it."""
+    """A file or folder exists, but the system fails to read it."""
 
     code = "source.unreadable"
     retryable = True
@@ -265,7 +264,7 @@ class SourceAuthError(SourceError):
 
 
 class SourceConfigError(SourceError):
-    """The source is reached but what was asked of it makes no sense."""
+    """The source is reachable, but the request to it is invalid."""
 
     code = "source.config"
     blame = Blame.YOU
@@ -286,7 +285,7 @@ class SinkError(VelostreamError):
 
 
 class SinkChangedError(SinkError):
-    """What a sink wrote was changed by somebody else: going on could destroy rows that are not ours."""
+    """A sink's output was changed by somebody else: continuing could destroy rows that are not ours."""
 
     code = "sink.changed"
     retryable = False
@@ -314,7 +313,7 @@ class SinkAuthError(SinkError):
 
 
 class SinkConfigError(SinkError):
-    """The sink is reached but what was asked of it makes no sense."""
+    """The sink is reachable, but the request to it is invalid."""
 
     code = "sink.config"
     blame = Blame.YOU
@@ -322,7 +321,7 @@ class SinkConfigError(SinkError):
 
 
 class SinkFencedError(SinkError):
-    """Another process writes for this job: what this one has begun was undone, and it must not go on."""
+    """Another process writes for this job: this one's open transaction was aborted, and it must stop."""
 
     code = "sink.fenced"
     retryable = False
@@ -360,7 +359,7 @@ class MemoryBudgetError(TableError):
 
 
 class LaggingReaderError(TableError):
-    """A subscriber fell behind what the table keeps."""
+    """A subscriber is behind the changes that the table keeps."""
 
     code = "table.lagging_reader"
     retryable = True
@@ -374,7 +373,7 @@ class JobError(VelostreamError):
 
 
 class ReplayInterruptedError(JobError):
-    """A replay failed where only the output can tell whether it took place: the job is opened again."""
+    """A replay failed where only the output can say whether it took place: the job is reopened."""
 
     code = "job.replay_interrupted"
     retryable = True
@@ -389,12 +388,12 @@ class StepError(JobError):
 
 
 class SparkEndedError(JobError):
-    """The Spark that runs the jobs is gone."""
+    """The Spark that runs the jobs has died."""
 
     code = "job.spark_ended"
 
     def __init__(self, message: str = "Spark has ended", **parts: Any) -> None:
-        hint = "its last words are in logs/spark.log; start again, and every job goes on where it was"
+        hint = "see the end of logs/spark.log; start again, and every job resumes where it was"
         super().__init__(message, **{"hint": hint} | parts)
 
 
@@ -406,7 +405,7 @@ class RowError(JobError):
 
 
 class ReplayError(JobError):
-    """Dead letters cannot be tried again."""
+    """Dead letters cannot be replayed."""
 
     code = "job.replay"
     blame = Blame.YOU
@@ -429,13 +428,13 @@ class CaseError(VelostreamError):
 
 
 class CaseFailedError(CaseError):
-    """A test case did not give what it expects."""
+    """The result of a test case differs from its expectation."""
 
     code = "case.failed"
 
 
 class DeadlineError(VelostreamError):
-    """Something did not happen in the time it was given."""
+    """Something did not happen within its time limit."""
 
     code = "timeout"
     blame = Blame.OUTSIDE
@@ -457,5 +456,5 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def numbered(options: Iterable[str]) -> str:
-    """What can be done about an error, as its detail."""
+    """Numbered suggestions, as the detail of an error."""
     return "\n".join(f"  {number}. {text}" for number, text in enumerate(options, start=1))

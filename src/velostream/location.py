@@ -1,4 +1,4 @@
-"""Where in the user's text something stands."""
+"""Locations in the user's text."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class SourceText:
         return (0, *(i + 1 for i, c in enumerate(self.text) if c == "\n"))
 
     def hide(self, start: int, end: int) -> None:
-        """Never show these characters, which may be a secret though nothing in the text says so."""
+        """Never show these characters: they may be a secret although their form does not show it."""
         self._hidden.add((start, end))
 
     @property
     def shown(self) -> str:
-        """The text without its secrets, everything else in its place."""
+        """The text with secrets masked, everything else in its place."""
         shown = redact_draft(self.text)
         for start, end in self._hidden:
             shown = f"{shown[:start]}{'*' * (end - start)}{shown[end:]}"
         return shown
 
     def location(self, start: int, end: int | None = None) -> Location:
-        """The place of the characters from `start` up to, not including, `end`."""
+        """The location of the characters from `start` up to, not including, `end`."""
         return Location(self, start, start + 1 if end is None else end)
 
 
 @dataclass(frozen=True)
 class Location:
-    """A range of characters in a text. Equality ignores it: two models may differ only in place."""
+    """A range of characters in a text. Ignored by equality: statements may differ only in place."""
 
     source: SourceText = field(repr=False)
     start: int
@@ -71,7 +71,7 @@ class Location:
 
     @property
     def shown(self) -> str:
-        """The characters, without secrets."""
+        """The characters, with secrets masked."""
         return self.source.shown[self.start : self.end]
 
     def hide(self) -> None:
@@ -79,7 +79,7 @@ class Location:
         self.source.hide(self.start, self.end)
 
     def caret(self) -> str:
-        """The line with a caret under the range; passwords in it are hidden."""
+        """The line with a caret under the range; secrets are masked."""
         first = self.source.line_starts[self.line - 1]
         line = self.source.shown[first:].split("\n", 1)[0].rstrip("\r")
         width = max(1, min(self.end, first + len(line)) - self.start)

@@ -1,9 +1,9 @@
-"""What must never be shown: passwords and the like, wherever a text leaves the process.
+"""Redaction of secrets: passwords and the like, in every text that leaves the process.
 
-There is one list of what is a secret (`secret`), and functions that take secrets out of texts. A text is
-searched for the forms in which secrets are written: properties, URIs, JSON, headers, also misspelt and
-unfinished ones. What libraries say may name a password in a form of its own: so values that were seen in a
-statement, or that a reference stood for, are remembered and taken out wherever they are.
+There is one definition of what is a secret (`secret`), and functions that remove secrets from texts. A text
+is searched for the forms in which secrets are written: properties, URIs, JSON, headers, also misspelt and
+incomplete ones. Messages of libraries may quote a password in a form of their own: so values that were seen
+in a statement, or that a reference resolved to, are remembered and removed wherever they occur.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 HIDDEN_VALUE = "***"
-"""What stands in place of a secret."""
+"""Replaces a secret."""
 
 REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
-"""A secret by reference, looked up when a source is opened."""
+"""A secret by reference, resolved when a source is opened."""
 _MAY_BE_SHOWN = re.compile(rf"{REFERENCE.pattern}|\$\{{\w+\}}|\$\{{kept-secret:\w+\}}")
 
 # --- which names are names of secrets -----------------------------------------------------------------
@@ -46,21 +46,21 @@ _WITHIN = (
     "jaas",
     "cookie",
 )
-"""Names that contain one of these, whatever stands between the letters, are names of secrets."""
+"""Names that contain one of these, whatever separates the letters, are names of secrets."""
 _PARTS = frozenset({"pass", "pwd", "auth", "sig", "jwt", "headers", "bearer"})
 """So are names that have one of these between dots, dashes and underscores."""
 _ABOUT = frozenset(
     {"url", "uri", "endpoint", "location", "path", "file", "provider", "source", "class", "type", "format"}
     | {"algorithm", "mechanism", "timeout", "interval", "enabled", "ms"}
 )
-"""Names that end with one of these tell where a secret is, or of what kind."""
+"""Names that end with one of these say where a secret is, or of what kind."""
 _SPELLINGS = ("password", "passphrase", "secret", "token", "credential", "credentials", "signature")
 _ALIKE = 0.8
 
 
 @lru_cache(maxsize=4096)
 def secret(name: str) -> bool:
-    """Whether a property of this name, or of one that is misspelt so, holds what must never be shown."""
+    """Whether a property of this name, possibly misspelt, holds a secret."""
     parts = [part for part in re.split(r"[^a-z0-9]+", name.lower()) if part]
     whole = "".join(parts)
     if not whole or parts[-1] in _ABOUT:
@@ -73,7 +73,7 @@ def secret(name: str) -> bool:
 # --- the forms in which secrets are written -----------------------------------------------------------
 
 _QUOTED = r"""\\?(?P<quote>['"])(?P<value>(?:\\.|(?P=quote){2}|(?!(?P=quote)).)*+)(?:(?P=quote)|\Z)"""
-"""A value in quotes; one that is not closed reaches to the end."""
+"""A value in quotes; an unclosed one extends to the end."""
 _NAME = r"""(?P<mark>\\?['"`])(?P<name>[^'"`\\\n]+)(?P=mark)"""
 _BARE_NAME = r"""(?<![\w.'"`?&-])(?P<name>[A-Za-z_][\w.-]*)"""
 _PROPERTY = re.compile(rf"{_NAME}\s*[=:]\s*{_QUOTED}", re.DOTALL)
@@ -93,7 +93,7 @@ _QUERY = re.compile(r"\?[A-Za-z_][\w.-]*=")
 _PARAMETER = re.compile(r"""([?&])([^=&?\s'"]+)=(\\?"[^"]*"?|'[^']*'?|[^&\s'"]*)""")
 _NO_PORT = re.compile(r":(?!\d+(?:[/,?]|\Z))")
 _OF_PATHS = frozenset({"file", "s3", "s3a", "delta"})
-"""Schemes in whose paths an @ may stand."""
+"""Schemes whose paths may contain an @."""
 
 _USER = re.compile(r"[\w.+-]{1,24}")
 
@@ -104,17 +104,17 @@ _known_pattern: list[re.Pattern[str] | None] = [None]
 
 
 def redact(text: str) -> str:
-    """Any text without its secrets: a message, a line of a log, a stack trace. References stay as written."""
+    """Any text without its secrets: a message, a log line, a stack trace. References stay as written."""
     return _without_known(redact_uri(_without(_TEXT, text, _three)), _three) if text else text
 
 
 def redact_statement(text: str) -> str:
-    """A statement that was understood, for display: what looks like a property without quotes is none."""
+    """A valid statement, for display: what looks like a property without quotes is none."""
     return with_secrets(text, _three)
 
 
 def redact_draft(text: str) -> str:
-    """A text of statements as somebody wrote it, mistakes and all; everything keeps its place."""
+    """Statements as typed, mistakes and all, with secrets masked; everything keeps its place."""
     found = redact_uri(_without(_DRAFT, text, _stars), same_length=True)
     return _without_known(found, _stars)
 
@@ -142,7 +142,7 @@ def _without_known(text: str, hidden: Callable[[str], str]) -> str:
 
 
 def with_secrets(text: str, hidden: Callable[[str], str]) -> str:
-    """A statement that was understood, with what `hidden` gives in the place of each secret."""
+    """A valid statement with each secret replaced by the result of `hidden`."""
     return _without_uris(_without(_STATEMENT, text, hidden), hidden)
 
 
@@ -165,7 +165,7 @@ def _without_uris(text: str, hidden: Callable[[str], str]) -> str:
         if end <= 0:
             return match[0]
         name, colon, password = match["rest"][:end].partition(":")
-        # A long name, or one without a password, may be a token.
+        # A long user name, or one without a password, may be a token.
         first = name if password and _USER.fullmatch(name) else _unless_harmless(name, hidden)
         second = _unless_harmless(password, hidden)
         return f"{match['scheme']}://{first}{colon}{second}{match['rest'][end:]}"
@@ -174,7 +174,7 @@ def _without_uris(text: str, hidden: Callable[[str], str]) -> str:
 
 
 def _user_end(scheme: str, rest: str) -> int:
-    """Where user and password of a URI end; they may hold any character, even those that end a host."""
+    """The end of user and password of a URI; they may contain any character, even those that end a host."""
     if rest.startswith("/"):
         return 0
     query = _QUERY.search(rest)
@@ -187,7 +187,7 @@ def _user_end(scheme: str, rest: str) -> int:
 
 
 def _harmless(value: str) -> bool:
-    """Whether a value is a reference, or a mark that stands for one: an ellipsis, or stars."""
+    """Whether a value is a reference, or a placeholder for one: an ellipsis, or stars."""
     return _MAY_BE_SHOWN.fullmatch(value) is not None or not any(char.isalnum() for char in value)
 
 
@@ -207,7 +207,7 @@ def _stars(value: str) -> str:
 
 
 def learn(text: str) -> None:
-    """Remember the secrets that are written in the text of statements."""
+    """Remember the secrets that are written out in statements."""
     found: list[str] = []
 
     def seen(value: str) -> str:
@@ -224,7 +224,7 @@ def learn(text: str) -> None:
 
 
 def learn_value(value: str) -> None:
-    """Remember a secret, unless it is a word that may well stand in a text by itself."""
+    """Remember a secret, unless it is a word that may well occur in other texts."""
     if not _telling(value) or value in _known:
         return
     with _lock:

@@ -185,9 +185,7 @@ def cluster_spark(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     """A session on the cluster; sessions that code under test starts with its master and conf share it."""
     from velostream.spark import session
 
-    for engine in list(session._engines):
-        for other in list(engine.sessions):
-            session.stop_session(other)
+    session.stop_all_sessions()
     started = session.start_session(cluster.master, cluster.conf, tmp_path_factory.mktemp("cluster"))
     yield started
     session.stop_session(started)

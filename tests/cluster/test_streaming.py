@@ -13,7 +13,7 @@ import velostream
 from equivalence.check import create, wrong
 from equivalence.queries import closed
 from equivalence.worlds import WORLDS
-from velostream.errors import UnsupportedError
+from refusals import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,6 +90,6 @@ def test_functions_bad_rows_widening_and_sinks(opened, tmp_path):
 
 def test_a_table_in_delta_lake_needs_a_data_directory_that_executors_see(opened, tmp_path):
     database = opened(tmp_path / "data")
-    with pytest.raises(UnsupportedError, match="all machines of the cluster share"):
+    with refusal("sql.unsupported", "Delta Lake"):
         database.sql('CREATE TABLE t (id INT) WITH ("table.storage" = "delta")')
     assert [row.name for row in database.sql("SHOW TABLES").rows()] == ["dead_letters"]

@@ -11,11 +11,11 @@ from files_model import open_source
 from velostream.connectors.file.spool import merges, spool
 
 merges.FEWEST = 2
-spool._COMPACT_ENTRIES = 10
+spool.COMPACT_ENTRIES = 10
 
 source = open_source(sys.argv[1], Path(sys.argv[2]))
 offset = None
 print("ready", flush=True)
 while True:
     offset = source.latest(offset)
-    source.commit({"spool": max(source._spool._base_position, offset["spool"] - 1)})
+    source.commit({"spool": max(source.spool.oldest, offset["spool"] - 1)})

@@ -20,7 +20,7 @@ CHARACTERS = "abcXYZ019 _-+.,;:|/\\'`~!?*$^()[]{}<>@#%&=\té漢😀"
 
 def both(spark, source, columns=None):
     end = source.latest(None)
-    assert all(segment.plain for segment in source._spool.live.values())
+    assert all(segment.plain for segment in source.spool.live.values())
     careful = source.frame(spark, None, end, columns, careful=True)
     assert careful.where("_bad IS NOT NULL").count() == 0
     fast = source.frame(spark, None, end, columns)
@@ -103,7 +103,7 @@ def test_arrays_in_the_place_of_objects_are_not_taken_for_rows(spark, tmp_path):
     path.write_text('{"a": "1"}\n[{"a": "2"}, {"a": "3"}]\n')
     source = open_source(str(path), tmp_path / "spool", schema=SCHEMA)
     end = source.latest(None)
-    assert not any(segment.plain for segment in source._spool.live.values())
+    assert not any(segment.plain for segment in source.spool.live.values())
     good = source.frame(spark, None, end, ["a"], careful=True).where("_bad IS NULL").toArrow()
     assert good["a"].to_pylist() == ["1"]
 

@@ -210,9 +210,9 @@ def test_merged_segments_keep_positions_and_order(spark, tmp_path, monkeypatch):
 
     before = seen()
     assert before[1] == list(range(10))
-    while merge_small(source._spool, end["spool"]):
+    while merge_small(source.spool, end["spool"]):
         pass
-    assert len(source._spool.live) == 1
+    assert len(source.spool.live) == 1
     assert seen() == before
 
 

@@ -32,4 +32,4 @@ def test_kills(tmp_path, rng, rounds):
         reader = Reader(pattern, spool)
         assert reader.settle() == expected(folder.paths)
         known = {path.name.removesuffix(".index") for path in (spool / "segments").iterdir()}
-        assert known >= set(reader.source._spool.live)
+        assert known >= set(reader.source.spool.live)

@@ -19,7 +19,7 @@ def test_ten_thousand_small_files(tmp_path):
         os.utime(folder / f"{number}.csv", (1, 1))
     reader = reader_of(folder / "*.csv", tmp_path)
     assert sum(reader.settle().values()) == 10_000
-    assert len(reader.source._spool.live) <= 2
+    assert len(reader.source.spool.live) <= 2
     begin = time.process_time()
     assert not reader.step()
     assert time.process_time() - begin < 1
@@ -27,5 +27,5 @@ def test_ten_thousand_small_files(tmp_path):
     (folder / "6000.csv").unlink()
     first = reader.offset
     assert sum(reader.settle().values()) == 9_999
-    changes = reader.source._spool.changes(first["spool"], reader.offset["spool"])
+    changes = reader.source.spool.changes(first["spool"], reader.offset["spool"])
     assert sum(segment.rows for segment, _ in changes) == 3

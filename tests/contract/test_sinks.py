@@ -14,7 +14,7 @@ import pytest
 from contract.sinks import COLUMNS, Place, Row, SinkContract
 from velostream.config import Settings
 from velostream.connectors.base import SinkContext
-from velostream.engine.connect import open_sink
+from velostream.engine.opening.connect import open_sink
 from velostream.model.uri import Uri
 from velostream.testing.connector import CaseSink, written_files
 

@@ -11,8 +11,8 @@ import pytest
 from contract.sources import Row, SourceContract, World
 from velostream.config import Settings
 from velostream.connectors.base import SourceContext
-from velostream.engine.connect import open_source
 from velostream.engine.inputs.tables import TableSource
+from velostream.engine.opening.connect import open_source
 from velostream.model.statements import ColumnDef, SourceRef
 from velostream.model.tables import TableSpec
 from velostream.model.uri import Uri

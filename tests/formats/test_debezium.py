@@ -12,7 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from velostream.errors import SourceConfigError
+from refusals import refusal
 from velostream.formats.decoder import FormatSettings, decoder_for
 from velostream.formats.schemas.wire import framed
 
@@ -131,7 +131,7 @@ def test_types_of_connect():
     assert columns.field("at").type == pa.timestamp("us", tz="UTC")
     assert columns.field("raw").type == pa.binary()
     assert ours.reasons([record], list(columns)) == [None]
-    found = ours._envelopes(list(columns)).opened()(record).after
+    found = ours.envelopes(list(columns)).opened()(record).after
     assert found["due"] == Decimal("-1.50")
     assert found["day"] == date(1970, 1, 2)
     assert found["at"] == datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC)
@@ -191,5 +191,5 @@ def test_avro(spark, registry):
         "else-value", {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
     )
     assert other
-    with pytest.raises(SourceConfigError, match="not an envelope"):
+    with refusal("source.config", "R", why="envelope"):
         decoder_for("debezium", FormatSettings(registry_url=registry.url, subject="else-value")).columns([])

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from velostream.errors import ConfigError, SourceConfigError
+from refusals import refusal
+from velostream.errors import ConfigError
 from velostream.formats.columns.python_dataframes import decoded
 from velostream.formats.decoder import FormatSettings, decoder_for
 from velostream.formats.encoder import encoder_for
@@ -58,7 +59,7 @@ def table(rows=ROWS, schema=SCHEMA):
 def read_back(form, settings_, records):
     ours = decoder_for(form, settings_)
     columns = ours.columns(list(records))
-    rows = ours._rows(list(columns))
+    rows = ours.row_decoder(list(columns))
     arrays, bad = decoded(records, list(columns), rows.types, rows.opened())
     assert bad == [None] * len(records)
     return pa.table(arrays, schema=columns)
@@ -93,9 +94,9 @@ def test_avro_with_a_schema_file(tmp_path):
     ).to_pylist() == [{"id": 1, "name": "x", "more": 3}]
     with pytest.raises(ValueError):
         encoder_for("avro", small, where).records(table([{"id": 1, "name": None}], small))
-    with pytest.raises(ConfigError, match='"due" is not in'):
+    with refusal("config", "due"):
         encoder_for("avro", pa.schema(list(SCHEMA)[:3]), where)
-    with pytest.raises(ConfigError, match='"name" of the Avro schema'):
+    with refusal("config", "name"):
         encoder_for("avro", pa.schema(list(SCHEMA)[:1]), where)
 
 
@@ -103,7 +104,7 @@ def test_an_incompatible_schema_is_refused(registry):
     where = FormatSettings(registry_url=registry.url, subject="out-value")
     registry.add("out-value", {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]})
     registry.compatible = lambda old, new: False
-    with pytest.raises(SourceConfigError, match="incompatible"):
+    with refusal("source.config", registry.url, why="incompatible"):
         encoder_for("avro", SCHEMA, where)
 
 
@@ -131,7 +132,7 @@ def test_protobuf_with_a_schema_file(tmp_path, registry):
     assert read_back("protobuf", where, records).to_pylist() == rows
     with pytest.raises(ValueError, match="not a symbol"):
         encoder_for("protobuf", schema, where).records(table([rows[0] | {"name": "Z"}], schema))
-    with pytest.raises(ConfigError, match="is not in the Protobuf message"):
+    with refusal("config", "due", "B"):
         encoder_for("protobuf", SCHEMA, where)
 
 
@@ -171,9 +172,9 @@ def test_texts():
     assert encoder_for("csv", schema).records(rows) == [b'"x,""y""",123456789012345678.10', b","]
     one = rows.select(["d"])
     assert encoder_for("raw", one.schema).records(one) == [b"123456789012345678.10", None]
-    with pytest.raises(ConfigError, match="one column"):
+    with refusal("config", "raw"):
         encoder_for("raw", schema)
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with refusal("config", "debezium"):
         encoder_for("debezium", schema)
 
 

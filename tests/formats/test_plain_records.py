@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from velostream.errors import SourceConfigError
+from refusals import refusal
 from velostream.formats.csv.text import CsvDialect
 from velostream.formats.decoder import FormatSettings, decoder_for
 
@@ -110,5 +110,5 @@ def test_raw(spark):
 
 
 def test_an_unknown_format_is_told():
-    with pytest.raises(SourceConfigError, match='format "jsom"'):
+    with refusal("source.config", "jsom"):
         decoder_for("jsom")

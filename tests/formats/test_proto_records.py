@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from velostream.errors import SourceConfigError
+from refusals import refusal
 from velostream.formats.decoder import FormatSettings, decoder_for
 from velostream.formats.protobuf.files import compiled, descriptor_set, message_class
 from velostream.formats.protobuf.records import ProtobufRows, columns_of, message_indexes
@@ -250,10 +250,10 @@ def test_places_of_messages(trades):
 def test_what_is_no_schema_is_told(tmp_path, text, word):
     path = tmp_path / "bad.proto"
     path.write_text(text)
-    with pytest.raises(SourceConfigError, match=word):
+    with refusal("source.config", why=word):
         decoder_for("protobuf", FormatSettings(schema_file=str(path))).columns([])
-    with pytest.raises(SourceConfigError, match="is no name"):
+    with refusal("source.config", "../evil.proto"):
         compiled("x.proto", SIMPLE, {"../evil.proto": ""}, None)
     path.with_suffix(".desc").write_bytes(b"\xff\xff")
-    with pytest.raises(SourceConfigError, match="descriptors"):
+    with refusal("source.config", why="descriptors"):
         decoder_for("protobuf", FormatSettings(schema_file=str(path.with_suffix(".desc")))).columns([])

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from velostream.config import load
-from velostream.engine.bad_rows.replay.intent import Pending
+from velostream.engine.replay.intent import Pending
 from velostream.errors import DataDirError, VelostreamError
 from velostream.model.jobs import JobState
 from velostream.model.statements import CreateTable, CreateView

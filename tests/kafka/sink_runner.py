@@ -34,7 +34,7 @@ PLACES: dict[str, tuple[Any, str, bool]] = {
     "before the intent": (SinkJournal, "intend", False),
     "after the intent": (SinkJournal, "intend", True),
     "inside the transaction": (Producer, "flush", True),
-    "before the commit": (Transactions, "_commit", False),
+    "before the commit": (Transactions, "commit", False),
     "after the commit": (Transactions, "send_as", True),
     "before the record": (SinkJournal, "append", False),
     "after the record": (SinkJournal, "append", True),

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import kafka_clients as clients
 import pytest
 
+from refusals import refusal
 from velostream.devtools.broker.folder import port_of, running, stop, wipe
 from velostream.devtools.broker.process import BrokerProcess, free_port
-from velostream.errors import ConfigError, JavaError
+from velostream.errors import JavaError
 from velostream.spark.class_path import load_jars
 
 if TYPE_CHECKING:
@@ -111,11 +112,11 @@ def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path, wait
 
 
 def test_one_broker_per_folder_and_per_port(broker: BrokerProcess, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"already runs on .* process {broker.pid}"):
+    with refusal("config", broker.folder, broker.pid):
         BrokerProcess(broker.folder, free_port()).start()
-    with pytest.raises(ConfigError, match=f"port {broker.port} of 127.0.0.1 is taken"):
+    with refusal("config", broker.port):
         BrokerProcess(tmp_path / "other", broker.port).start()
-    with pytest.raises(ConfigError, match="runs, as process"):
+    with refusal("config", broker.pid):
         wipe(broker.folder)
     assert not (tmp_path / "other").exists()
 

@@ -28,7 +28,7 @@ def world(
 ) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         # Journals are shortened and segments merged after a few steps, so that it happens here.
-        patch.setattr(spool, "_COMPACT_ENTRIES", 6)
+        patch.setattr(spool, "COMPACT_ENTRIES", 6)
         patch.setattr(merges, "FEWEST", 3)
         made = World(tmp_path_factory.mktemp("world"), broker.address, whole=rounds(0, 1) == 1)
         made.build()

@@ -12,7 +12,7 @@ from contract.sinks import COLUMNS, Place, SinkContract
 from contract.sources import Row, SourceContract, World
 from velostream.config import Settings
 from velostream.connectors.base import SinkContext
-from velostream.engine.connect import load_needed, open_sink, open_source
+from velostream.engine.opening.connect import load_needed, open_sink, open_source
 from velostream.model.statements import SourceRef
 from velostream.model.uri import Uri
 

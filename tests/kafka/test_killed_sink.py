@@ -17,9 +17,9 @@ import kafka_clients as clients
 import pytest
 import sink_runner as runner
 
+from refusals import refusal
 from velostream.connectors.kafka.client.cluster import Cluster, Part
 from velostream.connectors.kafka.options import KafkaOptions
-from velostream.errors import SinkChangedError, SinkFencedError
 
 if TYPE_CHECKING:
     import random
@@ -152,21 +152,21 @@ def test_an_older_process_is_fenced(
     for copy in ("two", "three"):
         shutil.copytree(tmp_path / "one", tmp_path / copy)
     second = runner.opened(broker.address, name, tmp_path / "two")
-    with pytest.raises(SinkFencedError, match="another process writes"):
+    with refusal("sink.fenced"):
         runner.step(first, 7)
     runner.step(second, 5)
     first.close()
     # The first was about to write a second step, and a second step is there, but not that one.
-    with pytest.raises(SinkChangedError, match="holds 2 steps of this job, and 1 are known here"):
+    with refusal("sink.changed", 2, 1):
         runner.opened(broker.address, name, tmp_path / "one")
     third = runner.opened(broker.address, name, tmp_path / "three")
-    with pytest.raises(SinkChangedError, match="holds 2 steps of this job, and 1 are known here"):
+    with refusal("sink.changed", 2, 1):
         runner.step(third, 3)
     third.close()
     second.close()
     second = runner.opened(broker.address, name, tmp_path / "two")
     runner.step(second, 5)
-    with pytest.raises(SinkChangedError, match="holds 3 steps of this job, and 1 are known here"):
+    with refusal("sink.changed", 3, 1):
         runner.opened(broker.address, name, tmp_path / "one")
     runner.step(second, 5)
     second.close()
@@ -185,7 +185,7 @@ def test_brokers_that_undid_what_they_confirmed_are_told_of(
     )
     cluster.commit(f"velostream-1-runner-{identity}", {Part(name, 0): 1})
     cluster.close()
-    with pytest.raises(SinkChangedError, match="holds 1 steps of this job, and the brokers had confirmed 2"):
+    with refusal("sink.changed", 1, 2, why="confirmed"):
         runner.opened(broker.address, name, tmp_path / "sink")
 
 

@@ -10,7 +10,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from runner import _after, _before, _replace
+from runner import after, before, replace
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     from velostream.runtime.database import Database
     from velostream.serving.durable.log import Log
 
-    _replace(Log, "append", {"before": _before, "after": _after}[when](int(number)))
+    replace(Log, "append", {"before": before, "after": after}[when](int(number)))
     clock = Path(clock_file)
     Database(load(None, data_dir=Path(data)), clock=lambda: datetime.fromisoformat(clock.read_text()))
     print("ready", flush=True)

@@ -38,8 +38,8 @@ PLACES = (
 def die(kill: str) -> None:
     """Arrange for the end."""
     from velostream.engine.bad_rows.dead_letters import DeadLetters
-    from velostream.engine.bad_rows.replay.intent import Pending
     from velostream.engine.outputs.outputs import SinkJournal
+    from velostream.engine.replay.intent import Pending
     from velostream.serving.durable.log import Log
 
     functions: tuple[tuple[Any, str, bool], ...] = (

@@ -24,13 +24,13 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _replace(owner: Any, name: str, instead: Callable[..., Any]) -> None:
+def replace(owner: Any, name: str, instead: Callable[..., Any]) -> None:
     """Put `instead(original, *arguments)` in the place of a function."""
     original = getattr(owner, name)
     setattr(owner, name, lambda *arguments, **named: instead(original, *arguments, **named))
 
 
-def _before(number: int) -> Callable[..., Any]:
+def before(number: int) -> Callable[..., Any]:
     left = [number]
 
     def instead(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -42,7 +42,7 @@ def _before(number: int) -> Callable[..., Any]:
     return instead
 
 
-def _after(number: int) -> Callable[..., Any]:
+def after(number: int) -> Callable[..., Any]:
     left = [number]
 
     def instead(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -55,7 +55,7 @@ def _after(number: int) -> Callable[..., Any]:
     return instead
 
 
-def _half_written(number: int) -> Callable[..., Any]:
+def half_written(number: int) -> Callable[..., Any]:
     """The file that would be replaced as a whole is left half written beside the old one."""
     left = [number]
 
@@ -75,41 +75,41 @@ def place(kill: str) -> None:
     from velostream.connectors.file.spool.draft import Draft
     from velostream.connectors.file.spool.spool import Spool
     from velostream.engine.bad_rows.dead_letters import DeadLetters
-    from velostream.engine.delta.table import DeltaTable
+    from velostream.engine.delta.log import DeltaLog
     from velostream.engine.outputs.outputs import SinkJournal
     from velostream.runtime.catalog import file as catalog_file
     from velostream.serving.durable import snapshots
+    from velostream.serving.durable.journal import Journal
     from velostream.serving.durable.log import Log
-    from velostream.serving.table.table import Table
     from velostream.spark import delta
 
     places: dict[str, tuple[Any, str, Callable[[int], Callable[..., Any]]]] = {
-        "sink written, not recorded": (SinkJournal, "append", _before),
-        "sink recorded": (SinkJournal, "append", _after),
-        "table computed, not logged": (Log, "append", _before),
-        "table logged, not published": (Table, "_publish", _before),
-        "table committed, source not told": (FileSource, "commit", _before),
-        "segments written, not in the journal": (Spool, "append", _before),
-        "spooled, not announced": (Spool, "append", _after),
-        "while spooling": (Draft, "_write", _after),
-        "before a snapshot": (snapshots, "write", _before),
-        "after a snapshot": (snapshots, "write", _after),
-        "while the catalogue is written": (catalog_file, "replace_file", _half_written),
-        "catalogue written": (catalog_file, "replace_file", _after),
-        "dead letters kept, batch not": (DeadLetters, "keep", _after),
-        "before a merge of Delta's": (delta, "merge", _before),
-        "Delta committed, nobody told": (DeltaTable, "_make_durable", _before),
+        "sink written, not recorded": (SinkJournal, "append", before),
+        "sink recorded": (SinkJournal, "append", after),
+        "table computed, not logged": (Log, "append", before),
+        "table logged, not published": (Journal, "record", after),
+        "table committed, source not told": (FileSource, "commit", before),
+        "segments written, not in the journal": (Spool, "append", before),
+        "spooled, not announced": (Spool, "append", after),
+        "while spooling": (Draft, "write", after),
+        "before a snapshot": (snapshots, "write", before),
+        "after a snapshot": (snapshots, "write", after),
+        "while the catalogue is written": (catalog_file, "replace_file", half_written),
+        "catalogue written": (catalog_file, "replace_file", after),
+        "dead letters kept, batch not": (DeadLetters, "keep", after),
+        "before a merge of Delta's": (delta, "merge", before),
+        "Delta committed, nobody told": (DeltaLog, "written", before),
     }
     name, _, number = kill.rpartition(" ")
     owner, function, when = places[name]
-    _replace(owner, function, when(int(number)))
+    replace(owner, function, when(int(number)))
 
 
 PLACES = {
     "sink written, not recorded": 4,
     "sink recorded": 4,
     "table computed, not logged": 12,
-    "table logged, not published": 20,
+    "table logged, not published": 12,
     "table committed, source not told": 12,
     "segments written, not in the journal": 12,
     "spooled, not announced": 12,
@@ -163,7 +163,7 @@ def main() -> None:
             told = {job.name: [job.state, job.reason] for job in database.jobs()}
             print(json.dumps(told), flush=True)
         elif command == "java":
-            print(session._engines[0].jvm.process.pid, flush=True)
+            print(session.java_processes()[0], flush=True)
         elif command == "quit":
             database.close()
             print("closed", flush=True)

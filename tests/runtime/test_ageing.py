@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from velostream.errors import TypeMismatchError, UnsupportedError
+from refusals import refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -276,7 +276,7 @@ def test_drop_leaves_nothing_of_live_rows(database, clock, tmp_path, wait_until)
     ("query", "why"),
     [
         ("SELECT id, now() AS seen FROM o", "now"),
-        ("SELECT id FROM o WHERE ts > now() OR n = 1", "ts > NOW.. OR n = 1.*AND connects"),
+        ("SELECT id FROM o WHERE ts > now() OR n = 1", "AND connects"),
         ("SELECT id FROM o WHERE ts > now() - INTERVAL 1 MONTH", "equally long"),
         ("SELECT id FROM o WHERE hour(now()) > n", "move with the clock"),
         ("SELECT id FROM o WHERE ts > now() - make_dt_interval(0, n)", "not the same for every row"),
@@ -288,14 +288,14 @@ def test_drop_leaves_nothing_of_live_rows(database, clock, tmp_path, wait_until)
 )
 def test_what_cannot_be_followed_is_refused(database, query, why):
     database.sql("CREATE TABLE o (id BIGINT PRIMARY KEY, n INT, ts TIMESTAMP)")
-    with pytest.raises(UnsupportedError, match=f"(?s){why}"):
+    with refusal("sql.unsupported", why=why):
         database.sql(f"CREATE TABLE t AS {query}")
     assert database.catalog.get("t") is None
 
 
 def test_text_is_not_compared_with_the_clock(database):
     database.sql("CREATE TABLE o (id BIGINT PRIMARY KEY, ts STRING)")
-    with pytest.raises(TypeMismatchError, match=r"CAST\(ts AS TIMESTAMP\)"):
+    with refusal("sql.type", "ts"):
         database.sql("CREATE TABLE t AS SELECT id FROM o WHERE ts > now()")
 
 

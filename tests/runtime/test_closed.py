@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import velostream
+from refusals import refusal
 from velostream.errors import ClosedError, VelostreamError
 from velostream.runtime.database import Database
 from velostream.runtime.jobs.job import Job
@@ -136,7 +137,7 @@ def test_every_public_member_of_a_closed_database_says_so_and_writes_nothing(
         "SHOW JOBS",
         "no sql",
     ):
-        with pytest.raises(ClosedError, match="the database is closed"):
+        with refusal("closed", why="database"):
             by_hand.sql(statement)
     with pytest.raises(ClosedError):
         made_before(lambda x: x)
@@ -274,9 +275,9 @@ def test_jobs_and_selects_of_a_closed_database(opened, tmp_path, wait_until) -> 
         following = others.submit(follow)
         wait_until(lambda: seen)
         long = others.submit(database.sql, "SELECT count(*) FROM range(1000000000000) WHERE xxhash64(id) = 7")
-        wait_until(lambda: database.lifetime._users)
+        wait_until(lambda: database.lifetime.in_use)
         database.close()
-        with pytest.raises(ClosedError, match="the database is closed"):
+        with refusal("closed", why="database"):
             following.result(30)
         before = files(tmp_path / "data")
         refused(live, LiveSelect, "the database is closed")

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 import velostream
-from velostream.errors import ConfigError, JobError, UnknownNameError, UnsupportedError
+from refusals import refusal
 
 pytestmark = pytest.mark.spark
 
@@ -94,7 +94,7 @@ def test_explain_tells_where_rows_go(database, orders):
 
 
 def test_a_strategy_that_nobody_knows_is_refused(database, orders):
-    with pytest.raises(UnknownNameError, match="neither built in nor registered") as error:
+    with refusal("sql.unknown_name", "by_lenght") as error:
         database.sql(
             f"CREATE TABLE t AS SELECT * FROM file://{orders} WITH (\"partition.strategy\" = 'by_lenght')"
         )
@@ -102,14 +102,14 @@ def test_a_strategy_that_nobody_knows_is_refused(database, orders):
 
 
 def test_hash_needs_something_that_belongs_together(database, orders):
-    with pytest.raises(UnsupportedError, match="brings the rows of a group or key together"):
+    with refusal("sql.unsupported", "hash"):
         database.sql(
             f"CREATE TABLE t AS SELECT id FROM file://{orders} WITH (\"partition.strategy\" = 'hash')"
         )
 
 
 def test_names_that_are_built_in_stay_so(database):
-    with pytest.raises(ConfigError, match='"hash" is a strategy that is built in'):
+    with refusal("config", "hash"):
         database.partition_strategy("hash", by_length)
 
 
@@ -123,7 +123,7 @@ def test_names_that_are_built_in_stay_so(database):
 )
 def test_a_strategy_that_fails_is_not_the_fault_of_a_row(database, orders, function, said):
     database.partition_strategy("broken", function)
-    with pytest.raises(JobError, match=f'partition strategy "broken" failed.*{said}'):
+    with refusal("job", "broken", why=said):
         database.sql(f"SELECT * FROM file://{orders} WITH (\"partition.strategy\" = 'broken')").rows()
     assert not database.sql("SELECT * FROM dead_letters WHERE job = 'select'").rows()
 

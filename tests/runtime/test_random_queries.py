@@ -10,7 +10,7 @@ from equivalence.changes import Contents
 from equivalence.grammar import TABLES, Grammar
 from equivalence.truth import SecondOpinion, Truth, differences
 from velostream.engine.inputs import feed
-from velostream.engine.step import ContinuousWork
+from velostream.engine.stage import Stage
 
 if TYPE_CHECKING:
     from velostream.runtime.database import Database
@@ -29,13 +29,13 @@ def changed(database: Database, contents: Contents) -> str:
 @pytest.mark.timeout(7200)
 def test_random_queries_equal_spark_from_scratch(spark, opened, tmp_path, rng, rounds, monkeypatch):
     rebuilt: list[str] = []
-    rebuild = ContinuousWork._rebuild
+    rebuild = Stage.rebuild
 
-    def noted(self: ContinuousWork, end: Any, commit: Any, why: Any) -> Any:
+    def noted(self: Stage, end: Any, commit: Any, why: Any) -> Any:
         rebuilt.append(f"{self.job}: {why.message}")
         return rebuild(self, end, commit, why)
 
-    monkeypatch.setattr(ContinuousWork, "_rebuild", noted)
+    monkeypatch.setattr(Stage, "rebuild", noted)
     for _ in range(rounds(1, 10)):
         folder = tmp_path / f"round{rng.random()}"
         contents, grammar = Contents(rng), Grammar(rng)

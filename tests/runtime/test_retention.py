@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from velostream.errors import PropertyError
+from refusals import refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,6 +143,6 @@ def test_with_a_filter_on_the_clock_and_a_join(database, clock, wait_until):
 )
 def test_what_makes_no_sense_is_refused(database, sql, why):
     database.sql("CREATE TABLE o (id BIGINT PRIMARY KEY, n BIGINT)")
-    with pytest.raises(PropertyError, match=why):
+    with refusal("sql.property", why=why):
         database.sql(sql)
     assert database.catalog.get("t") is None

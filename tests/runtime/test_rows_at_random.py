@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stepped import in_duckdb, stepped
 
+from velostream.engine.outputs.outputs import TableOutput
 from velostream.engine.over import state as over_state
-from velostream.engine.over.pipeline import OverPipeline
 from velostream.model.jobs import JobState
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ SHORT = {"back", "ahead", "peers"}
 @pytest.fixture(autouse=True)
 def soon_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests are so small that nothing would be forgotten."""
-    monkeypatch.setattr(over_state, "_LEAST_ROWS", 0)
-    monkeypatch.setattr(over_state, "_MOST_CHUNKS", 2)
+    monkeypatch.setattr(over_state, "LEAST_ROWS", 0)
+    monkeypatch.setattr(over_state, "MOST_CHUNKS", 2)
 
 
 def truth(kind: str, events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -134,7 +134,7 @@ def test_a_crash_between_kept_rows_and_result(emit, opened, tmp_path: Path, monk
             raise RuntimeError("the power went")
 
         with monkeypatch.context() as patch:
-            patch.setattr(OverPipeline, "_show", crash)
+            patch.setattr(TableOutput, "rows", crash)
             steps.give({"0": batch})
             (job,) = database.jobs_by_name
             wait_until(lambda job=job: job.state is JobState.FAILED)

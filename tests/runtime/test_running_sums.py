@@ -58,9 +58,9 @@ def test_the_same_as_added_up(spark, rng):
         spark, f"SELECT {', '.join(f'{a} AS a{n}' for n, a in enumerate(arguments))} FROM v AS t"
     )
     replaced = with_running_sums(SQL, dict(zip(arguments, found.types, strict=True)))
-    # Doubles, and what has too many digits, stay as they are.
+    # Integers, doubles, and what has too many digits, stay as they are.
     assert replaced.count("9 PRECEDING") == sum(
-        call in {"AVG(i)", "SUM(x)", "SUM(w)", "AVG(w)"} for call in CALLS
+        call in {"SUM(i)", "AVG(i)", "SUM(x)", "SUM(w)", "AVG(w)"} for call in CALLS
     )
     plain, ours = (spark.sql(sql).orderBy("o").toArrow() for sql in (SQL, replaced))
     assert ours.schema.types == plain.schema.types
@@ -68,11 +68,12 @@ def test_the_same_as_added_up(spark, rng):
 
 
 def test_a_running_sum_may_be_larger_than_any_frame(spark):
-    table = pa.table({"k": ["a"] * 40, "o": list(range(40)), "i": [2**59] * 40})
+    most = pa.array([Decimal("9" * 27)] * 40, pa.decimal128(27, 0))
+    table = pa.table({"k": ["a"] * 40, "o": list(range(40)), "i": most})
     over = "OVER (PARTITION BY k ORDER BY o ROWS BETWEEN 7 PRECEDING AND CURRENT ROW)"
     sql = f"SELECT SUM(i) {over} AS s, t.o FROM v t"
     arrow_frame(spark, table).createOrReplaceTempView("v")
-    replaced = with_running_sums(sql, {"i": pa.int64()})
+    replaced = with_running_sums(sql, {"i": pa.decimal128(27, 0)})
     assert replaced != sql
     plain, ours = (spark.sql(each).orderBy("o").toArrow() for each in (sql, replaced))
     assert ours.column("s").to_pylist() == plain.column("s").to_pylist()

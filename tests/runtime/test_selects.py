@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from velostream.errors import ClosedError, SourceMissingError
+from refusals import refusal
 from velostream.model.jobs import JobState
 
 pytestmark = pytest.mark.spark
@@ -52,7 +52,7 @@ def test_rows_already_handed_over_widen_with_the_rest(database, tmp_path, wait_u
 
 def test_a_file_that_is_not_there_is_said(database, tmp_path):
     with (
-        pytest.raises(SourceMissingError, match="does not exist"),
+        refusal("source.missing", f"{tmp_path}/no.csv"),
         database.stream(f"SELECT * FROM file://{tmp_path}/no.csv"),
     ):
         pass
@@ -68,11 +68,11 @@ def test_closing_the_database_ends_selects(opened, tmp_path):
         next(batches)
         closing = threading.Thread(target=database.close)
         closing.start()
-        with pytest.raises(ClosedError, match="the database is closed"):
+        with refusal("closed", why="database"):
             list(batches)
         closing.join(30)
         assert live.job.state is JobState.STOPPED
-        with pytest.raises(ClosedError, match="the database is closed"):
+        with refusal("closed", why="database"):
             live.everything()
     assert not list((tmp_path / "data" / "tmp").glob("select-*"))
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.errors import DuplicateNameError, LaggingReaderError
+from refusals import refusal
+from velostream.errors import LaggingReaderError
 from velostream.model.jobs import JobState
-from velostream.serving.table.table import Table
+from velostream.serving.memory.table import MemoryTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +29,9 @@ def test_a_file_that_another_statement_writes_is_refused(opened, tmp_path: Path,
     )
     (tmp_path / "hard.csv").hardlink_to(tmp_path / "out.csv")
     target = f"file://{tmp_path}/{spelling}"
-    with pytest.raises(DuplicateNameError, match='"s1" writes to the same file'):
+    with refusal("sql.duplicate_name", "s1"):
         database.sql(f"CREATE STREAM s2 AS SELECT a FROM file://{tmp_path}/2.csv WITH ('sink' = '{target}')")
-    with pytest.raises(DuplicateNameError, match='"s1" writes to the same file'):
+    with refusal("sql.duplicate_name", "s1"):
         database.sql(f"INSERT INTO {target} SELECT a FROM file://{tmp_path}/2.csv")
     assert (tmp_path / "out.csv").read_text() == "a\n1\n"
     assert [job.name for job in database.jobs()] == ["s1"]
@@ -50,7 +51,7 @@ def test_a_stream_that_fell_behind_its_table_says_what_to_do(opened, tmp_path: P
     def gone(*_: object, **__: object) -> None:
         raise LaggingReaderError("the log no longer reaches back")
 
-    monkeypatch.setattr(Table, "changes_between", gone)
+    monkeypatch.setattr(MemoryTable, "changes_between", gone)
     database.sql("INSERT INTO base VALUES (2, 2)")
     assert job.wait(lambda j: j.state is JobState.FAILED, 30)
     assert "the log no longer reaches back" in job.info.reason

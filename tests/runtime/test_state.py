@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stepped import stepped
 
-from velostream.errors import PropertyError
+from refusals import refusal
 from velostream.model.columns import WEIGHT
 
 if TYPE_CHECKING:
@@ -131,15 +131,15 @@ def test_groups_that_nothing_touches_leave_what_is_kept_for_a_sink(database, clo
     [
         ("CREATE TABLE t AS SELECT k FROM stepped://refused", "nothing to forget"),
         ("CREATE TABLE t AS SELECT COUNT(*) AS c FROM stepped://refused", "nothing to forget"),
-        ("CREATE TABLE t AS SELECT k, COUNT(*) AS c FROM o GROUP BY k", "can be taken back"),
+        ("CREATE TABLE t AS SELECT k, COUNT(*) AS c FROM o GROUP BY k", "can be retracted"),
     ],
 )
 def test_a_ttl_that_makes_no_sense_is_refused(database, sql, why):
     stepped("refused")
     database.sql("CREATE TABLE o (id BIGINT PRIMARY KEY, k STRING)")
-    with pytest.raises(PropertyError, match=why):
+    with refusal("sql.property", "state.ttl", why=why):
         database.sql(f'{sql} WITH ("state.ttl" = "1h")')
-    with pytest.raises(PropertyError, match="longer than nothing"):
+    with refusal("sql.property", "state.ttl", why="longer than nothing"):
         database.sql(f'{sql} WITH ("state.ttl" = "0s")')
     assert database.catalog.get("t") is None
 

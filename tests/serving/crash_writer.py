@@ -48,7 +48,7 @@ def commit(number: int) -> Commit:
 
 
 STEPS: dict[str, tuple[Any, str]] = {
-    "file made": (snapshots, "_write"),
+    "file made": (snapshots, "encode"),
     "half written": (os, "fdatasync"),
     "written": (os, "fsync"),
     "renamed": (snapshots, "sync_folder"),
@@ -76,8 +76,8 @@ def die_at(step: str, number: int) -> None:
 def main() -> None:
     folder, kind, first, seed = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     rng = random.Random(seed)
-    journal._SNAPSHOT_BYTES = 100_000
-    snapshots._SYNC_BYTES = 1_000
+    journal.SNAPSHOT_BYTES = 100_000
+    snapshots.SYNC_BYTES = 1_000
     if len(sys.argv) > 5:
         die_at(sys.argv[5], int(sys.argv[6]))
     store = TableStore(folder)

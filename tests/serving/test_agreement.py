@@ -185,6 +185,34 @@ def test_parameters_are_bound_as_values(
     assert sorted(positional.column(0).to_pylist()) == [4, 5]
 
 
+@pytest.mark.parametrize(
+    ("sql", "first", "later"),
+    [
+        ("SELECT word LIKE :p AS x FROM v", "100%", "100\\%"),
+        ("SELECT substring(word, :p) AS x FROM v WHERE n > :p", 1, 3),
+        ("SELECT date_trunc(:p, at) AS x, :p AS y FROM v", "year", "month"),
+        ("SELECT day = :p AS x, :p AS y FROM v", "2024-02-29", "2024-01-31"),
+        ("SELECT replace(word, :p, 'x') AS x FROM v", "a", ""),
+        ("SELECT lag(n, :p) OVER (ORDER BY n) + :p AS x FROM v", 1, 2),
+        ("SELECT CAST(n AS DECIMAL(3,2)) + :p AS x FROM v WHERE n < 9", 1, 100),
+    ],
+)
+def test_a_kept_plan_answers_as_a_new_one(
+    sql: str, first: Any, later: Any, versions: dict[str, TableVersion]
+) -> None:
+    kept, new = QueryEngine(), QueryEngine()
+    _answer(kept, sql, versions, first)
+    assert _answer(kept, sql, versions, later) == _answer(new, sql, versions, later)
+
+
+def _answer(engine: QueryEngine, sql: str, versions: dict[str, TableVersion], value: Any) -> list[str] | str:
+    try:
+        answer = engine.answer(bound(sql), versions, {"p": value})
+    except NeedsSpark:
+        return "left to Spark"
+    return [*types_of(answer), *rows_of(answer)]
+
+
 @pytest.mark.parametrize("sql", data.lines("spark_only"))
 def test_what_may_differ_is_left_to_spark(
     sql: str, engine: QueryEngine, versions: dict[str, TableVersion]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import velostream
+from refusals import refusal
 from velostream.errors import ClosedError, StorageError
 from velostream.model.storage import storing, unkept, unkept_by_java
 
@@ -68,10 +69,10 @@ def test_tables_by_hand(small_disk, room: int, capfd: pytest.CaptureFixture[str]
         again.sql("CREATE TABLE v (id INT)")
         assert not [path for path in data.rglob("*") if path.name.endswith((".new", ".partial"))]
     assert capfd.readouterr().err == ""
-    for refusal in refusals:
-        assert refusal.message.startswith(f'file "{disk.folder}')
-        assert refusal.message.endswith("cannot be written: no space left on device")
-        assert str(refusal.hint).startswith("make room on the disk")
+    for each in refusals:
+        assert each.message.startswith(f'file "{disk.folder}')
+        assert each.message.endswith("cannot be written: no space left on device")
+        assert str(each.hint).startswith("make room on the disk")
     assert refusals or room >= 1 << 15
 
 
@@ -142,7 +143,7 @@ def test_jobs_go_on_when_there_is_room_again(
     assert "no space left on device" in degraded()["raw"].reason
     assert "trying again in" in degraded()["raw"].reason
     assert database.sql("SELECT COUNT(*) FROM raw").scalar() == 1000
-    with pytest.raises(StorageError, match="no space left on device"):
+    with refusal("data_dir.storage", why="no space left on device"):
         database.sql(f"CREATE TABLE more AS SELECT id FROM file://{source}")
     disk.empty()
 

@@ -53,8 +53,9 @@ def test_tables_that_come_and_go_leave_nothing(
     before = held(database)
     for _ in range(rounds(4, 200)):
         cycle()
-    # Threads end a moment after their job.
-    wait_until(lambda: all(now <= before[what] for what, now in held(database).items()))
+    # Threads end a moment after their job. Java keeps a connection for each call into Python that it ever had
+    # at the same time; one that each cycle left behind would be more than these two.
+    wait_until(lambda: all(now <= before[what] + 2 for what, now in held(database).items()))
     data = tmp_path / "data"
     assert {path.name for path in (data / "tables").iterdir()} == {"base", "dead_letters"}
     assert len(list((data / "jobs").iterdir())) == 1
@@ -83,6 +84,7 @@ def test_many_tables_on_one_source(
 
 def test_many_tables_by_hand(tmp_path: Path, rounds: Callable[[int, int], int]) -> None:
     count = rounds(20, 200)
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with velostream.connect(tmp_path / "data") as database:
         for number in range(count):
             database.create_table(f"t{number}", [{"id": number}])
@@ -90,4 +92,4 @@ def test_many_tables_by_hand(tmp_path: Path, rounds: Callable[[int, int], int]) 
         open_files = len(list(Path("/proc/self/fd").iterdir()))
     with velostream.connect(tmp_path / "data") as database:
         assert [database.table(f"t{n}").scalar("MAX(id)") for n in range(count)] == list(range(count))
-    assert open_files < count + 100
+    assert open_files - before < count + 20

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.errors import ClosedError
+from refusals import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def test_closing_ends_a_select_on_spark(
         wait_until(lambda: database.tasks()[1], 60)
         assert database.sql("SELECT COUNT(*) FROM t").scalar() == 3000
         database.close()
-        with pytest.raises(ClosedError, match="the database is closed"):
+        with refusal("closed", why="database"):
             asked.result(30)
 
 

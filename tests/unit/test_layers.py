@@ -44,6 +44,20 @@ def test_no_connector_is_asked_for_by_name_above_its_layer():
     assert found == []
 
 
+def test_no_storage_is_asked_for_by_name_above_its_layer():
+    asked = re.compile(
+        r"""["']delta["']|\bin_delta\b|\bDelta(Table|Version|TableSource|Pipeline|Engine|Storage)\b"""
+    )
+    found = {
+        str(path.relative_to(SOURCE))
+        for folder in ("plan", "serving", "engine", "runtime", "cli", "testing")
+        for path in (SOURCE / folder).rglob("*.py")
+        if SOURCE / "engine" / "delta" not in path.parents and asked.search(path.read_text(encoding="utf-8"))
+    }
+    # Storages are registered there.
+    assert found == {"engine/storages.py"}
+
+
 def test_no_folder_is_longer_than_a_screen():
     folders = Counter(path.parent for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
     long = {str(folder.relative_to(SOURCE)): n for folder, n in folders.items() if n > MOST_MODULES}

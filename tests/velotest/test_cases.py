@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from velostream.engine.inputs import feed
-from velostream.engine.opened import outline_of
+from velostream.engine.opening.opened import outline_of
 from velostream.plan.strategy import decide
 from velostream.runtime.jobs.registry import Jobs
 from velostream.testing import Bench, Way, find_cases
@@ -16,7 +16,7 @@ from velostream.testing import Bench, Way, find_cases
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from velostream.engine.opened import Opened
+    from velostream.engine.opening.opened import Opened
     from velostream.engine.outputs.outputs import JobOutput
     from velostream.engine.work import Work
     from velostream.runtime.catalog.catalog import Entry

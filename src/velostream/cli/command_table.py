@@ -1,4 +1,4 @@
-"""The commands of `velo`, each loaded when it is used."""
+"""The commands of `velo`, each imported when it is used."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ COMMANDS = {
     "check": ("velostream.cli.commands.check", "Check a file of SQL statements without starting anything."),
     "sql": ("velostream.cli.commands.sql", "Run a statement, or type them one by one."),
     "tables": ("velostream.cli.commands.listings", "List the tables."),
-    "jobs": ("velostream.cli.commands.listings", "List the jobs with their state and figures."),
+    "jobs": ("velostream.cli.commands.listings", "List the jobs with their state and statistics."),
     "describe": ("velostream.cli.commands.listings", "Show the columns of a table, stream, source or view."),
-    "explain": ("velostream.cli.commands.listings", "Tell how a statement would be kept up to date."),
+    "explain": (
+        "velostream.cli.commands.listings",
+        "Show how a statement would be maintained, and with which state.",
+    ),
     "logs": ("velostream.cli.commands.logs", "Show what happened in the data directory."),
     "test": (
         "velostream.cli.commands.test",
-        "Run test cases: SQL, rows that come, and what must come of it.",
+        "Run test cases: SQL, input rows, and expected results.",
     ),
     "broker": ("velostream.cli.commands.broker", "Run a Kafka broker for development, on this machine."),
     "doctor": ("velostream.cli.commands.doctor", "Check Java, Spark, jars, ports, memory and disk."),
 }
-"""Name to module and help; the module has a click command of that name."""
+"""From name to module and help text; the module has a click command of that name."""
 
 EPILOG = "Exit codes: 0 done, 1 a statement failed, 2 usage or configuration, 3 cannot connect, 4 timeout, 130 interrupted."  # noqa: E501
 
@@ -56,7 +59,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first argument names; an unknown one is told with the nearest."""
+        """The command that the first argument names; an unknown one is reported with the nearest."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             _unknown(args[0])
         return super().resolve_command(ctx, args)
@@ -80,7 +83,7 @@ def _unknown(name: str) -> NoReturn:
 @click.pass_context
 @common
 def velo(invocation: Invocation, context: click.Context) -> None:
-    """Streaming SQL on Spark: tables that stay right for ever."""
+    """Streaming SQL on Spark: tables that are maintained continuously and exactly."""
     context.obj = invocation
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

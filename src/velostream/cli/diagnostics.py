@@ -1,4 +1,4 @@
-"""What goes wrong, told on stderr: message, place, detail, hint; a trace only when asked for."""
+"""Errors on stderr: message, location, detail, hint; a traceback only when asked for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code_of(exc: BaseException, *, debug: bool = False, as_json: bool = False) -> int:
-    """Tell about whatever ended a command, and give the exit code that belongs to it."""
+    """Report whatever ended a command, and return its exit code."""
     import click
 
     if isinstance(exc, click.exceptions.Exit):
@@ -80,7 +80,7 @@ def _usage(exc: object) -> None:
         known = [name for name in _options(context) if name.startswith("--")]
         hint = did_you_mean(exc.option_name, known)
     elif context is not None:
-        hint = f"{context.command_path} --help tells how it is used"
+        hint = f"{context.command_path} --help shows how it is used"
     fail(message, hint=hint)
 
 
@@ -118,36 +118,36 @@ def _rest(lines: list[str], *, caret: bool) -> None:
 
 
 def fail(message: str, hint: str | None = None) -> None:
-    """An error that is no VelostreamError: usage, or the operating system's."""
+    """Report an error that is no VelostreamError: usage, or the operating system's."""
     _write(f"{paint('error: ', f'{_BOLD};{_RED}')}{message}")
     if hint:
         _write(paint("hint: ", _CYAN) + hint)
 
 
 def warn(message: str, hint: str | None = None) -> None:
-    """Something worth knowing that stops nothing."""
+    """Report something that does not stop anything."""
     _write(f"{paint('note: ', _YELLOW)}{message}")
     if hint:
         _write(paint("hint: ", _CYAN) + hint)
 
 
 def caution(message: str) -> None:
-    """Something that goes well now and may not for ever."""
+    """Report something that works now but may not forever."""
     _write(f"{paint('warning: ', f'{_BOLD};{_YELLOW}')}{message}")
 
 
 def say(message: str, style: str = "") -> None:
-    """Narration."""
+    """Print a progress message."""
     _write(paint(message, style) if style else message)
 
 
 def whisper(message: str) -> None:
-    """Narration of less weight."""
+    """Print a less important progress message."""
     _write(paint(message, _DIM))
 
 
 def coloured() -> bool:
-    """Whether stderr takes colours."""
+    """Whether stderr supports colours."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -161,6 +161,6 @@ def _write(line: str) -> None:
 
 
 def _discard_output() -> None:
-    """Whoever read our output is gone: nothing more may be written, not even at exit."""
+    """The reader of our output is gone: write nothing more, not even at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""What every command is told: the common options, and the settings that follow from them."""
+"""The common options of every command, and the settings that result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMATS = ("table", "json", "csv", "arrow")
 
 @dataclass(frozen=True)
 class Invocation:
-    """The common options as given; None where they were not."""
+    """The common options; None where they were not given."""
 
     data_dir: str | None = None
     master: str | None = None
@@ -31,7 +31,7 @@ class Invocation:
     debug: bool = False
 
     def over(self, other: Invocation) -> Invocation:
-        """These options, and those of `other` where these were not given."""
+        """These options, completed by those of `other`."""
         given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name)}
         if self.metrics_port is not None:
             given["metrics_port"] = self.metrics_port
@@ -39,11 +39,11 @@ class Invocation:
 
     @property
     def output_format(self) -> str:
-        """How rows are written to stdout."""
+        """The output format of rows."""
         return self.format or "table"
 
     def settings(self, **more: Any) -> Settings:
-        """The settings in force; ConfigError tells which flag, variable or line is wrong."""
+        """The effective settings; ConfigError says which flag, variable or line is wrong."""
         from velostream.config import load
 
         flags: dict[str, Any] = {
@@ -77,9 +77,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 
 
 def common(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the common options; they reach it as one `Invocation`.
+    """Give a command the common options; it gets them as one `Invocation`.
 
-    They may also stand before the command's name; the ones after it win.
+    They may also precede the command's name; those after it win.
     """
 
     @wraps(function)

@@ -1,4 +1,4 @@
-"""The entry point of `velo`. It imports next to nothing, so that Ctrl-C is quiet from the first moment."""
+"""The entry point of `velo`. It imports almost nothing, so that Ctrl-C is quiet from the first moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ INTERRUPTED = 130
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit with its code."""
     sys.meta_path.insert(0, _WithoutPandas())
-    # What a terminal cannot show is escaped, as Python does on stderr; `Output` decides for itself.
+    # Characters that a terminal cannot show are escaped, as
+    # Python does on stderr; `Output` decides for itself.
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
@@ -28,13 +29,13 @@ def main() -> NoReturn:
 
 
 class _WithoutPandas:
-    """Keeps pyarrow from loading pandas, half a second, for conversions that need nothing of it.
+    """Keeps pyarrow from importing pandas, half a second, for conversions that do not need it.
 
     Nothing of ours uses it here, and Spark's Python workers are processes of their own.
     """
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """See importlib: None leaves a module to the others, an error says that there is none."""
+        """See importlib: None leaves a module to the other finders; an error says that it does not exist."""
         if name == "pandas":
             raise ModuleNotFoundError("No module named 'pandas'", name=name)
 
@@ -67,6 +68,6 @@ def _leave(code: int) -> NoReturn:
         try:
             stream.flush()
         except (OSError, ValueError):
-            # A closed pipe: whoever read from it has seen enough.
+            # A closed pipe: its reader has seen enough.
             continue
     os._exit(code)

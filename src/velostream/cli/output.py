@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _NULL, _PLAIN_NULL = "∅", "NULL"
 MOST = 1000
-"""Rows that a terminal is given."""
+"""The most rows that are shown on a terminal."""
 _WIDEST = 60
 _LEAST = 6
-"""Characters of a text that stay when the terminal is narrow."""
+"""The fewest characters of a text that remain when the terminal is narrow."""
 
 
 class Output:
-    """Writes any number of tables of rows in one format to stdout."""
+    """Writes tables of rows in one format to stdout."""
 
     def __init__(self, form: str) -> None:
         self.form = form
@@ -34,7 +34,7 @@ class Output:
         if form == "arrow" and sys.stdout.isatty():
             raise ConfigError("arrow is binary and stdout is a terminal", hint="redirect it: > rows.arrow")
         if form in {"json", "csv"} and isinstance(sys.stdout, TextIOWrapper):
-            # For programs, which expect it whatever a terminal would show.
+            # For programs, which expect it whatever a terminal could show.
             sys.stdout.reconfigure(encoding="utf-8")
 
     @property
@@ -45,7 +45,7 @@ class Output:
     def write(self, rows: pa.Table) -> None:
         """Write the rows; in CSV and Arrow, a header whenever the columns change."""
         if self.form == "json":
-            from velostream.formats.json.text import json_lines
+            from velostream.formats.json.writer import json_lines
 
             _lines(f"{line}\n" for line in json_lines(rows))
         elif self.form == "csv":
@@ -92,7 +92,7 @@ class Output:
 
 
 def null_mark() -> str:
-    """What stands for NULL: a sign that no text looks like, where stdout can show it."""
+    """The sign for NULL: one that no text looks like, where stdout can show it."""
     try:
         _NULL.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
@@ -146,7 +146,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) 
 
 
 def pretty_table(rows: pa.Table, width: int, *, most: int | None = None) -> RenderableType:
-    """Rows for a terminal of that width: numbers to the right and never cut, NULL dim, long texts cut.
+    """Rows for a terminal of that width: numbers right-aligned and never cut, NULL dim, long texts cut.
 
     Where not even that fits, each row is a block of lines.
     """
@@ -177,7 +177,7 @@ def pretty_table(rows: pa.Table, width: int, *, most: int | None = None) -> Rend
 def fitted(
     names: Sequence[str], cells: Sequence[Sequence[str | None]], numeric: Sequence[bool], width: int
 ) -> list[int] | None:
-    """Widths of the columns so that the table fits, taken from the widest texts first; None if it cannot."""
+    """Column widths that make the table fit, taken from the widest texts first; None if impossible."""
     widths = [
         min(
             max(len(name), *(len(row[i] or null_mark()) for row in cells), 1),
@@ -202,7 +202,7 @@ def fitted(
 
 
 def widths_of_two(widths: list[int], width: int) -> list[int]:
-    """Two columns, such as a name and a long text: the second is folded into what the first leaves."""
+    """Widths of two columns, such as a name and a long text: the second is folded into the rest."""
     return [widths[0], min(widths[1], max(_LEAST, width - widths[0] - 7))]
 
 

@@ -1,4 +1,4 @@
-"""A file of statements, read, with every way in which that fails."""
+"""Reads a file of statements, with all the errors of that."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_script(path: str) -> tuple[str, str]:
 
 
 def read_stdin() -> str:
-    """What comes through the pipe, which is UTF-8 whatever the locale says."""
+    """Standard input, which is UTF-8 whatever the locale says."""
     return _decoded(sys.stdin.buffer.read(), STDIN)
 
 

@@ -1,1 +1,1 @@
-"""Sources and sinks: the contract, the registry, and one folder per kind."""
+"""Connectors: the contract of sources and sinks, the registry, and one folder per kind."""

@@ -1,8 +1,8 @@
-"""The door through which every source and sink comes, built-in or a user's own.
+"""The contract of sources and sinks, for built-in connectors and those of users alike.
 
-A relation outside is read in two phases: everything that is there now, then what changed since. Both
-are the same call here: `read(partition, None, end)` is all of it as of `end`, and
-`read(partition, start, end)` are the changes after `start` up to `end`.
+A relation outside is read in two phases: everything that is there now, then what changed since. Both are the
+same call: `read(partition, None, end)` is a snapshot as of `end`, and `read(partition, start, end)` are the
+changes after `start` up to `end`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger("velostream.connectors")
 
 
 class Delivery(StrEnum):
-    """What a source or sink promises across a crash."""
+    """The delivery guarantee of a source or sink across a crash."""
 
     EXACTLY_ONCE = "exactly_once"
     AT_LEAST_ONCE = "at_least_once"
@@ -44,89 +44,91 @@ class Delivery(StrEnum):
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What the runtime lends to an opened source."""
+    """What the runtime provides to an opened source."""
 
     spool: Path
-    """A durable folder of the source's own, kept as long as the job."""
+    """A durable folder of the source's own, which exists as long as the job."""
     schema: pa.Schema | None = None
-    """Columns that were declared, or discovered by an earlier start; None lets the source discover."""
+    """Columns that were declared, or discovered at an earlier start; None lets the source discover them."""
     declared: bool = False
-    """Whether `schema` was written by the user, so that it must not widen."""
+    """Whether the user declared `schema`, so that it must not widen."""
     once: bool = False
     """Read what is there and end, rather than wait for more."""
     table: bool = True
-    """Whether a table is built on it (rows may be taken back) or a stream (they may not)."""
+    """Whether a table is built on the source (rows may be retracted) or a stream (they may not)."""
     whole: bool = True
-    """Whether to begin with all that is there, where the statement does not say where; or at the end."""
+    """Whether to begin with everything that is there, or at the end, where the statement does not say."""
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     most_rows: int | None = None
-    """`max.rows.per.batch`: how far one call of `latest` may go."""
+    """`max.rows.per.batch`: how far one call of `latest` may advance."""
     owner: str = ""
-    """The job and its input: files in `spool` say that they are theirs."""
+    """The job and its input; files in `spool` record it as their owner."""
     resumed: bool = False
-    """Whether the job was made by an earlier start: what a source keeps in `spool` from then on is there."""
+    """Whether the job was created at an earlier start, so that the source's files in `spool` must exist."""
     reach: Reach = field(default_factory=Reach)
-    """Which files and addresses may be read: its properties were checked, what they lead to was not."""
+    """Which files and addresses may be read; only what the properties name was checked so far."""
 
 
 class Source(ABC):
     """One relation outside, opened by one job.
 
     Three methods make a source; the rest have defaults. All run in the driver, on the job's own thread.
-    Positions must be replayable: `read` of the same range gives the same rows for ever, or until
-    `commit` of a later position allows older ranges to be forgotten. What it is stands in its traits, which
-    the connector tells before it is opened; what it can do beyond this, in `capabilities`.
+    Positions must be replayable: `read` of the same range returns the same rows forever, or until `commit` of
+    a later position allows older ranges to be forgotten. The traits describe the source, and are known before
+    it is opened; `capabilities` has what a source may be able to do beyond this contract.
     """
 
     traits: SourceTraits = SourceTraits()
-    """Set by whoever opens it, to what `Connector.traits` said."""
+    """What `Connector.traits` returned; set by the caller that opens the source."""
     key: tuple[str, ...] = ()
-    """The source's own key columns (a database's primary key), used when the statement names none; known
-    once the columns are."""
+    """The source's own key columns (a database's primary key), used when the statement names none.
+
+    Known once the columns are.
+    """
 
     @abstractmethod
     def discover(self) -> pa.Schema:
         """The columns of a row, without system columns.
 
-        Raises SourceMissingError when the source is not there, or has no row yet to tell from.
+        Raises SourceMissingError when the source does not exist, or has no row yet to infer columns from.
         """
 
     @abstractmethod
     def latest(self, after: Offset | None) -> Offset:
-        """The partitions and the newest position of each that can be read now.
+        """The partitions, and the newest position of each that can be read now.
 
-        `after` is what the job already has; a source may advance by a bounded step from there.
-        Must return `after` itself (an equal value) when there is nothing new.
+        `after` is the job's position; a source may advance by a bounded step from there. Must return a value
+        equal to `after` when there is nothing new.
         """
 
     @abstractmethod
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
         """Rows of one partition after `start` (None: from the beginning) up to and including `end`.
 
-        Batches have the columns of `discover`, any of the system columns, and `_weight` where rows
-        are taken back. With `start` None the rows are those that are live at `end`, all of weight 1.
+        Batches have the columns of `discover`, any of the system columns, and `_weight` where rows are
+        retracted. With `start` None the rows are a snapshot: those that exist at `end`, all of weight 1.
         """
 
     def settled(self) -> bool:
-        """Whether the last `latest` saw all there is; False when it left something to a later look."""
+        """Whether the last `latest` covered everything; False when it left something to a later poll."""
         return True
 
     def finished(self, offset: Offset) -> bool:
-        """Whether nothing can come after `offset` (a bounded source)."""
+        """Whether no row can follow `offset` (a bounded source)."""
         return False
 
     def commit(self, offset: Offset) -> None:  # noqa: B027
         """Everything up to `offset` is durable in the job; older ranges will not be read again."""
 
     def check(self) -> None:  # noqa: B027
-        """Raise the SourceError that explains why the source cannot be used, if so."""
+        """Raise the SourceError that explains why the source cannot be used, if it cannot."""
 
     def health(self) -> tuple[str, str | None]:
         """One of healthy, degraded, disconnected, "file not found", failed; and the reason."""
         return "healthy", None
 
     def close(self) -> None:  # noqa: B027
-        """Let go of connections and files."""
+        """Close connections and files."""
 
 
 def wait_while_missing(
@@ -137,7 +139,10 @@ def wait_while_missing(
     stop: Event,
     tell: Callable[[str], None],
 ) -> None:
-    """Until `check` finds it; raises what it says after the timeout. `delay` is asked after each attempt."""
+    """Wait until `check` succeeds; raises its error after the timeout.
+
+    `delay` is called after each attempt, for the seconds until the next.
+    """
     deadline = time.monotonic() + timeout.total_seconds()
     for attempt in count(1):
         try:
@@ -154,26 +159,28 @@ def wait_while_missing(
 
 @dataclass(frozen=True)
 class SinkContext:
-    """What the runtime lends to an opened sink."""
+    """What the runtime provides to an opened sink."""
 
     state: Path
     """A durable folder of the sink's own."""
     schema: pa.Schema
     key: tuple[str, ...] = ()
-    """The columns that tell which record a row is: of the statement, or of the table that is read."""
+    """The columns that identify a record: the key of the statement, or of the table that is read."""
     unique: bool = False
-    """Whether no two rows that are there at the same time have the same key."""
+    """Whether no two rows have the same key at the same time."""
     decimal_format: str = "number"
-    """How decimals stand in JSON: `number` with the same digits, or `string`."""
+    """How decimals are written in JSON: as a `number` with the same digits, or as a `string`."""
     delivery: Delivery | None = None
-    """What the statement asks for; None leaves it to the sink."""
+    """The delivery guarantee the statement asks for; None leaves it to the sink."""
     job: str = "job"
-    """The job's id, for names outside that a person may read."""
+    """The job's id, for names in outside systems that a person may read."""
     resumed: bool = False
-    """Whether the job was made by an earlier start: what a sink keeps in `state` from then on is there."""
+    """Whether the job was created at an earlier start, so that the sink's files in `state` must exist."""
     refuse: Callable[[list[BadRow]], None] = field(default=lambda rows: None)
-    """Takes rows that can never be written; to be called before `write` makes the others durable. Raises when
-    the statement says that such a row is a failure."""
+    """Sets rows aside that can never be written; to be called before `write` makes the others durable.
+
+    Raises when the statement treats such rows as a failure.
+    """
 
 
 class Sink(ABC):
@@ -181,42 +188,45 @@ class Sink(ABC):
 
     For each batch the runtime calls `intend`, then `write`, then records `Commit` with the value that `write`
     returned, then `committed`. After a crash between these, `recover` is called with the last recorded value
-    before the batch is written again: what was written after it must be undone or recognised.
+    before the batch is written again: anything written after that value must be undone or recognised.
 
-    Where it cannot be undone, `intend` gives a value, which is made durable with the batch's positions before
-    `write`. After a crash `settle` is asked, after `recover`, whether that write took place: then the
-    positions are taken as they are, and the batch is not done again.
+    Where it cannot be undone, `intend` returns a value, which is made durable with the batch's positions
+    before `write`. After a crash, following `recover`, `settle` returns whether that write took place; if it
+    did, the batch counts as written and is not written again.
     """
 
     delivery: Delivery = Delivery.EXACTLY_ONCE
     takes_deletes: bool = False
-    """Whether rows may be taken back. A batch that does has a last column `_weight`: -1 for those rows, which
-    come first, and 1 for the others. Without it, such a batch fails the job."""
+    """Whether the sink accepts retractions; without it, a batch with retractions fails the job.
+
+    A batch with retractions has a last column `_weight`: -1 for retracted rows, which come first, and 1 for
+    added ones.
+    """
 
     def intend(self, batch: int, rows: pa.Table) -> Mapping[str, Any] | None:
-        """What `write` of these rows will return, where only the outside can tell whether it took place."""
+        """The value that `write` will return, where only the outside can say whether it took place."""
         return None
 
     def settle(self, intended: Mapping[str, Any]) -> bool:
-        """Whether the write that was intended before a crash, and not recorded, took place."""
+        """Whether a write that was intended before a crash, and not recorded, took place."""
         raise InternalError(f"{type(self).__name__} records no intents")
 
     def try_out(self, rows: pa.Table) -> None:  # noqa: B027
-        """Tell `refuse` of the rows that `write` would not take, and write nothing."""
+        """Call `refuse` for the rows that `write` would reject, and write nothing."""
 
     @abstractmethod
     def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:
-        """Write the rows durably and return what `recover` needs (JSON)."""
+        """Write the rows durably and return the value (JSON) that `recover` needs."""
 
     @abstractmethod
     def recover(self, recorded: Mapping[str, Any] | None) -> None:
-        """Bring the outside back to the state of the last recorded write (None: nothing was written)."""
+        """Restore the outside to the last recorded write (None: nothing was written)."""
 
     def committed(self, recorded: Mapping[str, Any]) -> None:  # noqa: B027
         """The write is recorded and will not be undone."""
 
     def close(self) -> None:  # noqa: B027
-        """Let go of connections and files."""
+        """Close connections and files."""
 
 
 class Connector(ABC):
@@ -230,13 +240,13 @@ class Connector(ABC):
     functions: ClassVar[tuple[str, ...]] = ()
     """SQL functions that name a source of this kind, such as `kafka_topic`."""
     Options: ClassVar[type[AnyOptions]]
-    """Typed properties; unknown keys are refused. The docs and `SHOW PROPERTIES` come from it."""
+    """Typed properties; unknown keys are refused. The docs and `SHOW PROPERTIES` are generated from them."""
     available: ClassVar[bool] = True
-    """False while this version parses and checks but does not run the connector."""
+    """False while this version parses and checks the connector but does not run it."""
     upserts: ClassVar[bool] = False
-    """Whether its sinks take changes of rows by key."""
+    """Whether its sinks accept upserts: updates of rows by key."""
     system_columns: ClassVar[tuple[str, ...]] = ()
-    """System columns that rows of its sources have, beside those that all sources have."""
+    """System columns that rows of its sources have, besides those of all sources."""
 
     @staticmethod
     def parse(uri: Uri) -> Mapping[str, str]:
@@ -244,10 +254,10 @@ class Connector(ABC):
         return uri.parameters
 
     def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:
-        """What a source with these properties is. Opens nothing.
+        """The traits of a source with these properties. Opens nothing.
 
-        `table`: a table is built on it, so that rows may be retracted. `once`: what is there is read, and no
-        more is waited for.
+        `table`: a table is built on it, so rows may be retracted. `once`: what is there is read, and no more
+        is waited for.
         """
         return SourceTraits()
 
@@ -261,15 +271,15 @@ class Connector(ABC):
         raise UnsupportedError(f"reading {uri.scheme}:// is not in this version yet")
 
     def sole_place(self, uri: Uri, options: AnyOptions) -> str | None:
-        """What only one statement may write to, equal for every spelling of it; None where several may."""
+        """The target that only one statement may write to, in a canonical form; None where several may."""
         return None
 
     def await_sink(  # noqa: B027
         self, uri: Uri, options: AnyOptions, stop: Event, tell: Callable[[str], None]
     ) -> None:
-        """Return once what is written to is there, waiting as the options say; raises what is wrong.
+        """Return once the sink's target exists, waiting as the options say; raises if it does not.
 
-        Called when the statement is made, before anything of it is kept.
+        Called when the statement is created, before anything of it is recorded.
         """
 
     def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:

@@ -1,7 +1,7 @@
-"""What a source may be able to do beyond its contract: it then derives from these classes, too.
+"""Optional capabilities of sources, beyond the contract: a source derives from those it has.
 
-Each has an answer for sources that cannot, so whoever asks need not know: `Counted.of(source).count(…)`.
-Like the contract, all of it runs in the driver, on the thread of the job.
+Each capability has a stand-in for sources without it, so callers need not distinguish:
+`Counted.of(source).count(…)`. Like the contract, everything runs in the driver, on the thread of the job.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 
 class Capability:
-    """Something that a source may be able to do."""
+    """A capability that a source may have."""
 
     @classmethod
     def of(cls, source: Source) -> Self:
-        """The source as one that can, or what stands in for it where it cannot."""
+        """The source itself if it has the capability, else a stand-in."""
         return source if isinstance(source, cls) else cls()
 
 
 class SparkReader(Capability):
-    """Ranges are read by Spark itself, in parallel, rather than by `Source.read` in the driver."""
+    """Spark itself reads ranges, in parallel, instead of `Source.read` in the driver."""
 
     session: SparkSession | None = None
-    """Spark, which is set before anything is asked for."""
+    """The Spark session; set before the first call."""
     tasks: int | None = None
-    """By how many tasks a range is read; None is as many as serve it best. Followed with `takes_tasks`."""
+    """The number of tasks that read a range; None leaves it to the source. Used with `takes_tasks`."""
     splits: bool = True
-    """Whether several tasks may read one partition. Followed with `takes_tasks`."""
+    """Whether several tasks may read one partition. Used with `takes_tasks`."""
 
     def frame(
         self,
@@ -51,76 +51,75 @@ class SparkReader(Capability):
     ) -> DataFrame | None:
         """The same rows as `read` over all partitions, as a native Spark plan, or None to use `read`.
 
-        `columns` are those the statement uses, system columns included; None means all but system ones.
-        Not `careful`: the plan must fail (Spark's FAILFAST) on the first row that cannot be decoded, so
-        that clean input pays nothing; the engine then asks again, `careful`, and gets `_bad`.
-        The system column `_position`, a string, orders the rows of the source: a later row sorts after. In
-        careful frames it also tells rows apart: each has one of its own, the same in every frame.
-        A column `_weight` (+1, -1) is there only when the range retracts rows. A string column `_bad`
-        may mark rows that could not be decoded: it is null in good rows, and in bad ones the other
-        columns mean nothing (see `BadRecords`). Rows that are bad already have their place in `bad_rows`
-        of the same range, so a retracted row is never marked.
+        `columns` are the columns the statement uses, system columns included; None means all but system ones.
+        Not `careful`: the plan must fail (Spark's FAILFAST) on the first row that cannot be decoded, so that
+        clean input pays nothing; the engine then asks again, `careful`, and gets `_bad`. The system column
+        `_position`, a string, orders the rows of the source: a later row sorts after. In careful frames it is
+        also unique per row, and the same in every frame. A column `_weight` (+1, -1) exists only when the
+        range retracts rows. A string column `_bad` may mark rows that could not be decoded: it is null in
+        good rows, and in bad ones the other columns are undefined (see `BadRecords`). A row that was bad when
+        it was added is in `bad_rows` of that range and was never counted, so a retracted row is never marked.
         """
         return None
 
 
 class Counted(Capability):
-    """It knows how many rows a range has, without reading them."""
+    """The source knows how many rows a range has without reading them."""
 
     def count(self, start: Offset | None, end: Offset) -> int | None:
-        """How many rows came and went in a range; None where that is not known."""
+        """The number of rows added and retracted in a range; None where it is not known."""
         return None
 
     def counts(self, start: Offset | None, end: Offset) -> Mapping[str, int]:
-        """How many of them each partition had; empty where partitions mean nothing to a user."""
+        """The number of rows of each partition; empty where partitions mean nothing to a user."""
         return {}
 
     def lags(self, offset: Offset) -> Mapping[str, int]:
-        """How many records each partition had after `offset` when `latest` last looked."""
+        """The lag: how many records of each partition follow `offset`, as of the last `latest`."""
         return {}
 
 
 class Partitioned(Capability):
-    """Its partitions mean something to event time: each has a watermark of its own."""
+    """The source's partitions matter for event time: each has a watermark of its own."""
 
     def partitions(self, start: Offset | None, end: Offset) -> Mapping[str, str] | None:
-        """The partitions at `end`, each with SQL over `partition_columns` that is true of its rows.
+        """The partitions at `end`, each with an SQL condition over `partition_columns` that selects its rows.
 
-        None where positions do not tell: they are then found by reading.
+        None where positions do not name partitions: then they are found by reading.
         """
         return {name: "_partition = '" + name.replace("\\", "\\\\").replace("'", "\\'") + "'" for name in end}
 
     def watermark(self, offset: Offset) -> datetime | None:
-        """A time before which no row comes after `offset`, where the source knows; None: rows tell."""
+        """A time that no row after `offset` precedes, where the source knows one; None: derived from rows."""
         return None
 
 
 class BadRecords(Capability):
-    """It has records that may be impossible to decode, and knows where each is."""
+    """The source may have records that cannot be decoded, and knows where each is."""
 
     def has_bad_rows(self, start: Offset | None, end: Offset) -> bool:
-        """Whether the source itself set rows of the range aside, which no frame shows (cheap)."""
+        """Whether the source itself set rows of the range aside, which are in no frame. Cheap."""
         return False
 
     def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
-        """The rows of a range that could not be decoded; asked only when `_bad` was seen."""
+        """The rows of a range that could not be decoded; called only when `_bad` was seen."""
         return iter(())
 
     def located(self, positions: Collection[str], end: Offset) -> Mapping[str, Located]:
-        """Where the records at these `_position`s are, and what they hold; those not known are left out.
+        """The place and content of the records at these `_position`s; unknown ones are left out.
 
-        Asked for rows up to `end` that cannot be computed: users look for them at their source.
+        Called for rows up to `end` that cannot be computed, so that users can find them at their source.
         """
         return {}
 
 
 class Widening(Capability):
-    """Its columns were discovered, and later rows may ask for more of them, or for wider types."""
+    """The source's columns were discovered; later rows may need more columns, or wider types."""
 
     def new_columns(self, start: Offset | None, end: Offset) -> bool:
-        """Whether rows of the range have columns that the schema lacks; asked before a range is read.
+        """Whether rows of the range have columns that the schema lacks; called before a range is read.
 
-        If so, `widen` gives the schema with them.
+        If so, `widen` returns the schema with them.
         """
         return False
 
@@ -130,14 +129,14 @@ class Widening(Capability):
 
 
 class Replayable(Capability):
-    """Single records can be read again, for dead letters that are replayed."""
+    """Single records can be read again, to replay dead letters."""
 
     def again(
         self, spark: SparkSession, positions: Collection[str], end: Offset, columns: Sequence[str] | None
     ) -> DataFrame | None:
-        """A careful frame with `_position`, of the records up to `end` that are at these positions.
+        """A careful frame with `_position`, of the records up to `end` at these positions.
 
-        Records that are not there any more are left out. None: they are picked out of all that there is.
+        Records that no longer exist are left out. None: the engine picks them out of a full read.
         """
         return None
 
@@ -146,43 +145,43 @@ class Replayable(Capability):
         return {}
 
     def oldest(self) -> Offset | None:
-        """The position after which all can still be read; None: everything can."""
+        """The position after which everything can still be read; None: everything can."""
         return None
 
     def took(self, position: str) -> bool | None:
-        """Whether the record at this position of a former statement's source is among what this one has read.
+        """Whether this source has read the record at this position of an earlier statement's source.
 
-        False where reading began after it; None where it is not a record of this source, or nobody can tell.
+        False where reading began after it; None where it is no record of this source, or that is unknown.
         """
         return None
 
 
 class Ordered(Capability):
-    """Its positions do not sort as its rows follow each other."""
+    """The source's positions do not sort in the order of its rows."""
 
     def order(self, positions: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-        """Values that sort as the rows with these `_position`s follow each other."""
+        """Values that sort in the order of the rows with these `_position`s."""
         return positions
 
 
 class Explaining(Capability):
-    """It can tell what Spark's words mean when reading it fails."""
+    """The source can interpret Spark's errors from reading it."""
 
     def explained(self, said: str) -> VelostreamError | None:
-        """The error for what Spark said when it read a frame; None when that was not about this source."""
+        """The error that Spark's message stands for; None when it does not concern this source."""
         return None
 
     def note_lost(self, start: Offset | None, end: Offset) -> bool:
-        """Find out which records of a range are gone: frames leave them out then, and `bad_rows` tells them.
+        """Find out which records of a range are lost: frames then skip them, and `bad_rows` reports them.
 
-        Asked after `explained` gave a SourceLostError; False when no more are gone than was known.
+        Called after `explained` returned a SourceLostError; False when no more are lost than was known.
         """
         return False
 
 
 class Awaited(Capability):
-    """It says how long to wait between two looks for it while it is missing."""
+    """The source defines how long to wait between two attempts while it is missing."""
 
     def retry_delay(self, attempt: int) -> timedelta:
-        """How long to wait after an attempt, counted from 1, that found the source missing."""
+        """The delay after an attempt, counted from 1, that found the source missing."""
         return timedelta(seconds=2)

@@ -12,7 +12,7 @@ from velostream.model.options import ADDRESS, Options
 
 
 class DatabaseOptions(Options):
-    """How to connect, what to read, how to follow changes, and how fast."""
+    """Connection, query, change capture and speed of a database source or sink."""
 
     connection: str | None = Field(
         None, description="a connection of the configuration ([connections.name]), or a driver's own address"

@@ -1,4 +1,4 @@
-"""A durable list of JSON entries: each is whole or not there."""
+"""Journal: a durable list of JSON entries, each of which is complete or absent."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _OF, _ID, _BEFORE = "journal", "id", "before"
 class Journal:
     """Appended entries, one framed line each (checksum, space, JSON).
 
-    The first line says whose the journal is, and how many entries there were before those that follow. A
-    note beside it says how many there were when it was last closed: a journal may be longer, never shorter.
-    A line that a crash left unfinished at the end is cut off when the journal is opened; any other that is
-    damaged is an error, since something was lost that had been promised.
+    The first line names the owner of the journal, and how many entries preceded those that follow. A note
+    beside it records how many entries there were at the last close: a journal may be longer, never shorter.
+    An incomplete last line, as a crash leaves it, is cut off on opening; any other damaged line is an error,
+    since an entry was lost that had been promised.
 
-    `required`: the journal was made with the job, so that it must be there.
+    `required`: the journal was created with the job, so it must exist.
     """
 
     def __init__(self, path: Path, of: str = "", *, required: bool = False) -> None:
@@ -48,13 +48,13 @@ class Journal:
         self._required = required
         self._size = 0
         self._total = 0
-        """Entries ever written; never goes back."""
+        """The number of entries ever written; never decreases."""
         self._noted = 0
         self._token = ""
-        """Tells it from the journal of a job of the same name elsewhere."""
+        """Distinguishes it from the journal of a job of the same name in another data directory."""
 
     def load(self) -> list[dict[str, Any]]:
-        """All entries; the file is ready for `append` afterwards."""
+        """All entries; afterwards the file is ready for `append`."""
         self._noted, noted_of = self._read_note()
         try:
             data = self._path.read_bytes()
@@ -115,7 +115,7 @@ class Journal:
             sync_folder(self._path.parent)
 
     def close(self) -> None:
-        """Note how many entries there are; without the note only a check is lost."""
+        """Record the number of entries; without the note only a consistency check is lost."""
         if self._total <= self._noted:
             return
         try:
@@ -125,7 +125,7 @@ class Journal:
             log.warning('cannot write "%s": %s', self._note, exc.strerror)
 
     def _read_note(self) -> tuple[int, str]:
-        """How many entries there were, and the journal's token."""
+        """The recorded number of entries, and the journal's token."""
         try:
             content = unseal(self._note.read_bytes())
             owner, token = owner_and_token(content.of or "")
@@ -140,12 +140,12 @@ class Journal:
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """The path of the journal."""
         return self._path
 
 
 def _write_all(out: RawIOBase, line: bytes) -> None:
-    """Without a buffer, which would be written once more when the file is closed after a failure."""
+    """Write without a buffer, which would be written once more when the file is closed after a failure."""
     view = memoryview(line)
     while view:
         view = view[out.write(view) or 0 :]
@@ -161,10 +161,10 @@ def entries_of(path: Path) -> list[dict[str, Any]]:
 
 
 def _promised(rest: bytes) -> bool:
-    """Whether what follows the last good line was once whole, so that it is no crash that left it so.
+    """Whether the damaged rest after the last good line was once complete, so that no crash explains it.
 
-    A line is written at once. Of one that was not, the end is missing, or is on the disk before the rest,
-    which then reads as zeros.
+    A line is written in one call. Of a line that a crash interrupted, the end is missing, or reached the disk
+    before the rest, which then reads as zeros.
     """
     return b"\n" in rest[:-1] or (rest.endswith(b"\n") and b"\0" not in rest)
 

@@ -1,4 +1,4 @@
-"""Properties as users see them: validation with friendly errors, secrets, and the reference.
+"""Properties of users: validation with helpful errors, secrets, and the reference.
 
 The option models declare everything once; this module turns them into messages and tables.
 """
@@ -37,7 +37,7 @@ class PropertyInfo(NamedTuple):
 
 
 def build_options(model: type[_OptionsT], properties: Mapping[str, str], owner: str) -> _OptionsT:
-    """The typed options that `properties` mean, secrets resolved.
+    """The typed options of `properties`, secrets resolved.
 
     `owner` names the connector in messages. Raises UnknownNameError for a name that does not exist and
     PropertyError for a value that does not fit; neither repeats the value of a secret.
@@ -50,13 +50,13 @@ def build_options(model: type[_OptionsT], properties: Mapping[str, str], owner: 
     try:
         return model.model_validate(resolved)
     except ValidationError as exc:
-        # The context of pydantic's error holds the input, which may be a secret: it ends here.
+        # `from None`: pydantic's error holds the input, which may be a secret.
         message = _explain(exc, properties)
         raise PropertyError(message) from None
 
 
 def known_options(model: type[_OptionsT], properties: Mapping[str, str]) -> _OptionsT:
-    """The typed options as far as they are known without looking up secrets, which nothing is opened with."""
+    """The typed options without looking up secrets; not to be used for opening anything."""
     left = dict(properties)
     while True:
         try:
@@ -71,7 +71,7 @@ def known_options(model: type[_OptionsT], properties: Mapping[str, str]) -> _Opt
 
 
 def check_reach(model: type[Options], said: Mapping[str, str], reach: Reach) -> None:
-    """Raise UnsafeError where what a statement says would reach a file or an address that it may not."""
+    """Raise UnsafeError where a statement would reach a file or an address that is not allowed."""
     if reach == Reach():
         return
     kinds = model.reaching()
@@ -101,7 +101,7 @@ def _explain(exc: ValidationError, properties: Mapping[str, str]) -> str:
 
 
 def resolve_secrets(value: str) -> str:
-    """`value` with each `${env:NAME}` and `${file:path}` replaced by what it refers to.
+    """`value` with each `${env:NAME}` and `${file:path}` replaced by its content.
 
     Raises ConfigError naming the reference, never a value. A file's last newline is not part of it.
     """

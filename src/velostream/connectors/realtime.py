@@ -1,6 +1,6 @@
-"""What a source and a sink need beside their contract so that Spark's real-time mode can run between them.
+"""Capabilities of sources and sinks for Spark's real-time mode.
 
-There the rows never pass through Python: the source is a frame that does not end, the sink is one of Spark's.
+In this mode rows never pass through Python: the source is a streaming frame, the sink is one of Spark's own.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ WRITTEN_BY_SPARK = ("json", "raw")
 
 
 class Endless(NamedTuple):
-    """A source that Spark follows by itself."""
+    """A source as a streaming frame of Spark."""
 
     frame: DataFrame
-    """As `Source.frame`, careful: with `_bad`."""
+    """Like `SparkReader.frame`, careful: with `_bad`."""
     partitions: int
-    """How many tasks read it, for as long as it is read."""
+    """The number of tasks that read it continuously."""
     edition: Mapping[str, str]
-    """What tells that the source was made again meanwhile, so that the frame has to be, too."""
+    """Changes when the source was recreated, so that the frame has to be as well."""
 
 
 @runtime_checkable
@@ -40,10 +40,10 @@ class EndlessSource(Protocol):
     """A `Source` that Spark can follow by itself."""
 
     def endless(self, spark: SparkSession, start: Offset | None, columns: Sequence[str] | None) -> Endless:
-        """All records after `start`, None being where the statement began."""
+        """All records after `start`; None: from where the statement began."""
 
     def reached(self, told: str) -> Offset:
-        """The position that Spark reports as its end offset, for a frame of the present edition."""
+        """The position of an end offset that Spark reports, for a frame of the current edition."""
 
     @property
     def edition(self) -> Mapping[str, str]:
@@ -55,14 +55,14 @@ class RealtimeTarget:
     """How Spark's own sink writes the rows of a result."""
 
     name: str
-    """What is written to, for messages."""
+    """The target's name, for messages."""
     form: str
     """Spark's name of the sink."""
     options: Mapping[str, str]
     columns: Mapping[str, str]
-    """The columns that the sink wants, as SQL over those of the result."""
+    """The columns that the sink needs, as SQL over the columns of the result."""
     finished: Mapping[str, str]
-    """SQL over these columns, which makes them what is written."""
+    """SQL over these columns, which gives what is written."""
     refused: str
     """SQL over what is written: why a record can never be written, null where it can."""
 
@@ -72,4 +72,4 @@ class RealtimeConnector(Protocol):
     """A `Connector` whose sinks Spark can write by itself."""
 
     def realtime_target(self, uri: Uri, options: Options, context: SinkContext) -> RealtimeTarget:
-        """How to; UnsupportedError says what cannot be written so."""
+        """The target for Spark; UnsupportedError says what Spark cannot write."""

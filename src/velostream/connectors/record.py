@@ -1,4 +1,4 @@
-"""A small value of a job that must not be lost: in two files, so that each is put right by the other."""
+"""A small durable value of a job, stored in two files so that each can repair the other."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = logging.getLogger("velostream.connectors")
 
 
 class Record:
-    """A value that is replaced as a whole, durably, with a copy beside it.
+    """A value that is replaced atomically and durably, with a copy beside it.
 
-    `of` says whose it is: a file of another job, or an older version, is not taken for it. A token that both
-    files carry tells them from those of a job of the same name elsewhere. `required`: it was
-    written when the job was made, so that it must be there. `before` is where an earlier version kept it.
+    `of` is its owner: a file of another job, or an older version, is not accepted. A token in both files
+    distinguishes them from those of a job of the same name in another data directory. `required`: it was
+    written when the job was created, so it must exist. `before` is where an earlier version stored it.
     """
 
     def __init__(self, path: Path, of: str, *, required: bool = False, before: Path | None = None) -> None:
@@ -35,7 +35,7 @@ class Record:
         self._token = ""
 
     def load(self) -> dict[str, Any] | None:
-        """The value, None where none was saved yet; CorruptDataError when neither file can be believed."""
+        """The value; None where none was saved yet. CorruptDataError when neither file is valid."""
         found = {path: self._read(path) for path in (self._path, self._copy)}
         good = [content for content in found.values() if isinstance(content, Sealed)]
         if not good:
@@ -54,7 +54,7 @@ class Record:
         return newest.value
 
     def _put_right(self, path: Path, why: str, newest: Sealed) -> None:
-        """Nothing is lost without the second file but its help, so what the disk refuses is only told."""
+        """Repair the second file. It is only a backup, so a refusal of the disk is logged and not raised."""
         try:
             replace_file(path, seal(newest.value, newest.of, newest.number))
         except OSError as exc:
@@ -88,7 +88,7 @@ class Record:
                 self._before.unlink(missing_ok=True)
 
     def _read(self, path: Path) -> Sealed | str:
-        """What a file says, or why it cannot be believed."""
+        """The content of a file, or why it is not valid."""
         try:
             content = unseal(path.read_bytes())
         except FileNotFoundError:

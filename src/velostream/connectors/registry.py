@@ -1,8 +1,8 @@
-"""Which connectors there are.
+"""The registry of connectors.
 
-Built-in connectors and those of other packages come through the same door: an entry point of the group
-`velostream.connectors`, or `register`. A connector's module declares options and nothing heavy, so
-that the SQL front end can load all of them; drivers are imported when a source is opened.
+Built-in connectors and those of other packages are registered alike: by an entry point of the group
+`velostream.connectors`, or with `register`. A connector's module declares options and imports nothing heavy,
+so that the SQL front end can load all of them; drivers are imported when a source is opened.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ BUILT_IN: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Registered:
-    """A connector as the registry hands it out."""
+    """A registered connector."""
 
     connector: Connector
 
@@ -69,17 +69,17 @@ class Registered:
 
     @property
     def system_columns(self) -> tuple[str, ...]:
-        """System columns of its sources, beside those that all have."""
+        """System columns of its sources, besides those of all sources."""
         return self.connector.system_columns
 
     @property
     def parse(self) -> Callable[[Uri], Mapping[str, str]]:
-        """Gives the properties that a URI itself carries."""
+        """The properties that a URI itself carries."""
         return type(self.connector).parse
 
     @property
     def uri_of(self) -> Callable[[str], Uri]:
-        """Gives the URI that a SQL function with this argument stands for."""
+        """The URI that a SQL function with this argument stands for."""
         return self.connector.uri_of
 
 
@@ -92,7 +92,7 @@ class Registry:
         self._lock = Lock()
 
     def register(self, connector: type[Connector] | Connector) -> type[Connector] | Connector:
-        """Make a connector known, replacing one of the same name; usable as a class decorator."""
+        """Register a connector, replacing one of the same name; usable as a class decorator."""
         kind = connector if inspect.isclass(connector) else type(connector)
         if not issubclass(kind, Connector):
             raise ConfigError(f"{connector!r} is not a connector", hint="derive it from velostream.Connector")
@@ -104,7 +104,7 @@ class Registry:
         return connector
 
     def forget(self, name: str) -> None:
-        """Make a connector unknown again."""
+        """Remove a connector."""
         self._by_name.pop(name, None)
 
     def names(self) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ def connector_for(uri: Uri) -> Registered:
 def said_of(
     connector: Registered, uri: Uri, properties: Mapping[str, str], settings: Settings | None
 ) -> dict[str, str]:
-    """The connector's own properties: the configuration's, over them the URI's, then the statement's."""
+    """The connector's own properties: from the configuration, overridden by the URI, then the statement."""
     accepted = set(connector.options.property_names())
     configured = settings.properties(connector.name) if settings is not None else {}
     merged = {**configured, **connector.parse(uri), **properties}
@@ -205,7 +205,7 @@ def said_of(
 def traits_of(
     ref: SourceRef, settings: Settings | None = None, *, table: bool, once: bool = False
 ) -> SourceTraits:
-    """What a source of a statement is; nothing is opened, and no secret looked up. See `Connector.traits`."""
+    """The traits of a statement's source; opens nothing and looks up no secret. See `Connector.traits`."""
     connector = connector_for(ref.uri)
     said = said_of(connector, ref.uri, ref.properties, settings)
     return connector.connector.traits(known_options(connector.options, said), table=table, once=once)

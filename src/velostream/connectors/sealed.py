@@ -1,4 +1,4 @@
-"""Small durable files: JSON under a checksum that says whose it is, and is replaced as a whole."""
+"""Small durable files: JSON with a checksum and an owner, replaced atomically."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ASIDE = ".new"
-"""Ends the name of a file that is being written, before it takes the place of the one before."""
+"""Suffix of a file that is being written, before it is renamed over the previous one."""
 
 _PIECE = 4 << 20
 _MARK = " #"
 _OF, _NUMBER, _CHECKSUM = "of", "times written", "checksum"
-"""What stands beside the value, under names that no value has."""
+"""Keys beside the value, which no value has."""
 
 
 @dataclass(frozen=True)
 class Sealed:
-    """What a file says."""
+    """The content of a file."""
 
     value: dict[str, Any]
     of: str | None = None
-    """Whose it is; None in files that do not tell."""
+    """The owner; None in files without one."""
     number: int = 0
-    """How often it was written: an older version of the file has a smaller one."""
+    """How often the file was written: an older version has a smaller number."""
     checked: bool = True
     """Whether it has a checksum; files of earlier versions had none."""
 
 
 def signed(of: str, token: str) -> str:
-    """Whose a file is, told from a file of the same owner in another data directory."""
+    """Owner and token: distinguishes files of the same owner in different data directories."""
     return f"{of}{_MARK}{token}" if token else of
 
 
 def owner_and_token(of: str) -> tuple[str, str]:
-    """What `signed` was given."""
+    """The arguments of `signed`."""
     owner, _, token = of.partition(_MARK)
     return owner, token
 
@@ -56,7 +56,7 @@ def seal(value: dict[str, Any], of: str | None = None, number: int = 0) -> bytes
 
 
 def unseal(text: bytes) -> Sealed:
-    """What a file says; ValueError tells why it is not as it was written."""
+    """The content of a file; ValueError says why it is damaged."""
     data = json.loads(text)
     if not isinstance(data, dict):
         raise ValueError("it holds something else")  # noqa: TRY004 - told like other damage
@@ -70,9 +70,9 @@ def unseal(text: bytes) -> Sealed:
 
 
 def replace_file(path: Path, text: bytes, *, durable: bool = True, named: bool = True) -> None:
-    """Put a file into the place of the one before; a crash leaves the old or the new one.
+    """Replace a file atomically; a crash leaves the old or the new one.
 
-    `durable`: it is on the disk afterwards; and `named`: under its name, for which the folder is synced.
+    `durable`: its content is synced to disk; `named`: its folder is synced too, so that the name is durable.
     """
     aside = path.with_name(path.name + ASIDE)
     try:
@@ -101,7 +101,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def damaged(path: Path, why: str, detail: str | None = None) -> CorruptDataError:
-    """The error for a file of a job that cannot be what was written, with what to do about it."""
+    """The error for a damaged or foreign file of a job, with what to do about it."""
     return CorruptDataError(
         f'file "{path}" {why}',
         detail=detail,
@@ -110,7 +110,7 @@ def damaged(path: Path, why: str, detail: str | None = None) -> CorruptDataError
 
 
 def checksum(path: Path) -> int:
-    """Of a whole file."""
+    """The checksum of a whole file."""
     found = 0
     with path.open("rb") as file:
         while piece := file.read(_PIECE):

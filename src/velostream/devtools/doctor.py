@@ -27,28 +27,28 @@ PYSPARK = "4.2.0"
 DISK_NEEDED = 1 << 30
 MEMORY_NEEDED = 2 << 30
 EXTRAS = {"avro": "fastavro", "kafka": "confluent-kafka", "pandas": "pandas", "polars": "polars"}
-"""Each optional part of the package and the module that tells whether it is installed."""
+"""Each optional part of the package and the module by which it is detected."""
 
 PREPARE = "velo doctor --prepare"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """One check and its result."""
 
     name: str
     ok: bool
     detail: str
     hint: str | None = None
     required: bool = True
-    """Whether Velostream works without it; if so, `ok` False is advice."""
+    """Whether Velostream cannot work without it; if not, `ok` False is advice."""
 
 
 def checks(data_dir: Path, *, master: str | None = None, deep: bool = False) -> Iterator[Check]:
-    """Look at everything that Velostream needs, in the order in which it needs it.
+    """Check everything that Velostream needs, in the order in which it needs it.
 
     Each check is yielded as soon as it is done. `deep` also starts a Spark session, which takes seconds.
-    Nothing is changed, and nothing is raised: what fails is a check that is not ok.
+    Nothing is changed, and nothing is raised: a failure is a check that is not ok.
     """
     for check in _all(data_dir, master, deep):
         yield replace(check, hint=None) if check.ok else check
@@ -184,7 +184,7 @@ def _extras() -> Iterator[Check]:
 
 
 def _installed(distribution: str) -> bool:
-    """Asked of the packages on disk: the command line keeps some modules from being imported."""
+    """Whether a package is installed on disk: the command line blocks importing some modules."""
     try:
         version(distribution)
     except PackageNotFoundError:
@@ -208,7 +208,7 @@ def _session(master: str | None) -> Check:
         except VelostreamError as exc:
             return Check("session", False, exc.message, exc.detail or exc.hint)
         except Exception as exc:
-            # Whatever Spark throws at a first query is the finding, not a failure of the doctor.
+            # Any failure of Spark's first query is the finding, not a failure of the doctor.
             return Check("session", False, f"Spark starts but does not answer: {cause_of(exc)}")
     took = f"up in {ready - started:.1f} s, first answer after {answered - started:.1f} s"
     return Check("session", count == 499500, took)

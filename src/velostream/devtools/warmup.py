@@ -1,4 +1,4 @@
-"""A small database once through what jobs do, so that Java can record the classes; run by `prepare`."""
+"""Runs the steps of jobs on a small database, so that Java can record the classes; used by `prepare`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from velostream.runtime.database import Database
 from velostream.spark.session import start_session, stop_session
 
 EXIT_TIMEOUT = 200.0
-"""Writing 100 MB of classes down happens while Java exits."""
+"""Seconds; Java writes 100 MB of classes while it exits."""
 
 _SCRIPT = """
 CREATE TABLE trades AS SELECT * FROM file://{folder}/t.csv WITH ("key" = "id");
@@ -25,7 +25,7 @@ SELECT symbol, upper(symbol), row_number() OVER (ORDER BY total) AS place FROM t
 
 
 def warm_up(database: Database, folder: Path) -> None:
-    """Read, merge, take back and join tiny inputs in the ways that jobs do."""
+    """Read, merge, retract and join tiny inputs in the ways that jobs do."""
     trades = folder / "t.csv"
     trades.write_text("id,symbol,price,qty,at\n1,A,1.50,1,2024-01-01T00:00:00Z\n2,B,2.25,2,\n")
     (folder / "n.jsonl").write_text('{"symbol":"A","name":"Alpha"}\n{"symbol":"B","name":"Beta"}\n')
@@ -36,7 +36,7 @@ def warm_up(database: Database, folder: Path) -> None:
 
 
 def main(folder: Path, archive: Path, *base: Path) -> None:
-    """Warm a session up and leave the archive of its classes, on top of `base` if given, behind."""
+    """Warm up a session and write the archive of its classes, on top of `base` if given."""
     options = [f"-XX:SharedArchiveFile={path}" for path in base]
     options += [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     settings = load(None, data_dir=folder / "data", conf={"spark.driver.extraJavaOptions": " ".join(options)})

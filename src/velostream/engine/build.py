@@ -1,113 +1,189 @@
-"""From what was opened to the work of a job, for every kind of plan."""
+"""Builds the work of a job from an opened statement: each part becomes a stage of the kind of its plan."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from velostream.engine.delta.pipeline import DeltaPipeline
-from velostream.engine.delta.table import DeltaTable
-from velostream.engine.event_time.closing import WindowWork
+from velostream.engine.bad_rows.dead_letters import keep_untimely
+from velostream.engine.event_time.clock import EventClock
+from velostream.engine.event_time.watermark import WATERMARK
 from velostream.engine.event_time.windows import WindowPipeline
-from velostream.engine.kept.stream_rows import TimedLiveWork, TimedPipeline, TimedWork
-from velostream.engine.kept.stream_table import TimedOutput
+from velostream.engine.job_time import ByClock, ByWatermark
+from velostream.engine.kept.stream import StreamPipeline
+from velostream.engine.kept.stream_rows import StreamRows
 from velostream.engine.kinds.follow import FollowPipeline
-from velostream.engine.kinds.pipeline import Pipeline
-from velostream.engine.opened import Opened
-from velostream.engine.outputs.outputs import TableOutput
+from velostream.engine.kinds.groups import GroupsPipeline
+from velostream.engine.kinds.recompute import RecomputePipeline
+from velostream.engine.kinds.rows import JoinedRowsPipeline, KeyedRowsPipeline, RowsPipeline
+from velostream.engine.kinds.runner import Runner
+from velostream.engine.kinds.upsert import MessagesPipeline, UpsertPipeline
+from velostream.engine.on_spark import SparkTable
+from velostream.engine.opening.opened import Opened
+from velostream.engine.outputs.outputs import TableOutput, table_of
 from velostream.engine.over.pipeline import OverPipeline
-from velostream.engine.over.step import OverWork
-from velostream.engine.stages import AgeingWork
-from velostream.engine.step import ContinuousWork
-from velostream.plan.plans import GroupsPlan, OverPlan, RowsPlan
+from velostream.engine.stage import Stage
+from velostream.engine.stages import Stages
+from velostream.plan.plans import GroupsPlan, Kind, OverPlan, RowsPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime, timedelta
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     import pyarrow as pa
 
     from velostream.engine.bad_rows.dead_letters import DeadLetters
     from velostream.engine.inputs.inputs import Inputs
+    from velostream.engine.job_time import JobTime
+    from velostream.engine.kinds.pipeline import Pipeline
+    from velostream.engine.opening.kept import KeptInput
     from velostream.engine.outputs.outputs import JobOutput
-    from velostream.engine.stages import LiveInput
+    from velostream.model.changes import BadRow, SourceOffsets
     from velostream.model.options import CommonOptions
 
 
-def continuous_work(
-    job: str,
-    part: Opened | LiveInput,
-    output: JobOutput,
-    options: CommonOptions,
-    letters: DeadLetters,
-    remember: Callable[[str, pa.Schema], None],
-    *,
-    clock: Callable[[], datetime],
-    patient: bool = True,
-    watched: Sequence[Inputs] = (),
-    every: timedelta | None = None,
-) -> ContinuousWork:
-    """The work that brings `output` up to date; `watched` are inputs below whose event times count too."""
-    plan, pace = part.plan, every.total_seconds() if every is not None else 0.0
-    common = (part.inputs, output, options, letters, remember, patient)
+@dataclass(frozen=True)
+class Building:
+    """Builds the stages of one job, which share these settings."""
 
-    def now() -> float:
-        return clock().timestamp()
+    job: str
+    options: CommonOptions
+    letters: DeadLetters
+    remember: Callable[[str, pa.Schema], None]
+    """Makes wider columns of a source durable."""
+    clock: Callable[[], datetime]
+    patient: bool = True
+    """Whether to wait until tables over one source are at the same position of it."""
+    every: timedelta | None = None
+    """EMIT CHANGES EVERY."""
 
-    if isinstance(plan, GroupsPlan) and plan.windowing is not None:
-        windows = WindowPipeline(part.spark, plan, part.shape, part.inputs, output)
-        work = WindowWork(job, windows, *common, every=pace, watched=watched, now=now)
-        if plan.windowing.ttl is not None:
-            windows.forgets(plan.windowing.ttl)
-        return work
-    if isinstance(plan, OverPlan):
-        assert isinstance(part, Opened)
-        assert part.state is not None
-        rows = OverPipeline(part.spark, plan, part.shape, part.inputs, output, part.state)
-        return OverWork(job, rows, *common, every=pace, now=now, store=part.store, kept=part.state)
-    if isinstance(output, TimedOutput):
-        live = TimedPipeline(part.spark, plan, part.shape, part.inputs, output)
-        return TimedLiveWork(job, live, *common, now=now)
-    in_delta = isinstance(output, TableOutput) and isinstance(output.table, DeltaTable)
-    kind = DeltaPipeline if in_delta else Pipeline
-    if isinstance(part, Opened) and part.follows:
-        kind = FollowPipeline
-    pipeline = kind(part.spark, plan, part.shape, part.inputs, output)
-    return ContinuousWork(job, pipeline, *common, every=pace)
+    def work(self, opened: Opened, output: JobOutput) -> Stage | Stages:
+        """The stages of a statement, including those that keep state beside it."""
+        result = self._stage(opened, output, opened, self.letters)
+        if opened.store is None:
+            return result
+        keeping = [self._beside(each, each.output, opened) for each in opened.live]
+        then, part = [result], opened
+        while part.below is not None and part.table is not None:
+            kept, follower = self._beside(part.below, TableOutput(part.table), opened), then[0]
+            if part.plan.kind is Kind.ROWS and part.plan.below is None:
+                _let_forget(kept.pipeline, part.below, follower)
+            then, part = [kept, *then], part.below
+        time = self._time(keeping, then)
+        return Stages(keeping, then, time, self.clock, opened.store, opened.table)
 
-
-def whole_work(
-    opened: Opened,
-    output: JobOutput,
-    options: CommonOptions,
-    clock: Callable[[], datetime],
-    make: Callable[[Opened | LiveInput, JobOutput], ContinuousWork],
-) -> ContinuousWork | AgeingWork:
-    """The work of a statement and of all that it keeps beside it; `make` makes each part."""
-    work = make(opened, output)
-    if opened.store is None or isinstance(work, OverWork):
-        return work
-    live = [make(each, each.output) for each in opened.live]
-    then = [work]
-    if opened.below is not None and opened.table is not None:
-        kept = make(opened.below, TableOutput(opened.table))
-        if isinstance(opened.plan, RowsPlan) and opened.plan.below is None:
-            _let_forget(kept, opened.below, lambda: work.offsets() is not None)
-        then = [kept, work]
-    if live and all(isinstance(each, TimedLiveWork) for each in live):
-        wait = options.window_close_timeout
+    def _time(self, keeping: list[Stage], then: list[Stage]) -> JobTime:
+        if not keeping or not all(isinstance(stage.output, StreamRows) for stage in keeping):
+            return ByClock([*keeping, *then], self.clock)
+        wait = self.options.window_close_timeout
         after = wait.total_seconds() if wait is not None else None
-        now = lambda: clock().timestamp()  # noqa: E731
-        return TimedWork(live, then, clock, opened.store, opened.table, now=now, close_after=after)
-    return AgeingWork(live, then, clock, opened.store, opened.table)
+        return ByWatermark(keeping, self._now, after)
+
+    def _now(self) -> float:
+        return self.clock().timestamp()
+
+    def _beside(self, part: Opened | KeptInput, output: TableOutput, opened: Opened) -> Stage:
+        """A stage whose result is kept beside the job, with its own dead letters."""
+        return self._stage(part, output, opened, self.letters.of_part(output.table.name))
+
+    def _stage(
+        self, part: Opened | KeptInput, output: JobOutput, opened: Opened, letters: DeadLetters
+    ) -> Stage:
+        pipeline = self._pipeline(part, output, [each.inputs for each in opened.live], letters)
+        return Stage(
+            self.job,
+            pipeline,
+            part.inputs,
+            output,
+            self.options,
+            letters,
+            self.remember,
+            self.patient,
+            self.every.total_seconds() if self.every is not None else 0.0,
+        )
+
+    def _pipeline(
+        self, part: Opened | KeptInput, output: JobOutput, kept: list[Inputs], letters: DeadLetters
+    ) -> Pipeline:
+        """The pipeline of the kind of a part's plan; `kept` are the inputs whose rows the job keeps."""
+        given = part.plan, part.shape, part.inputs, output
+        plain = _PLAIN.get(part.kind)
+        if plain is not None:
+            return plain(*given, self._runner(part, output))
+        clock = self._clock(part, output, kept, letters)
+        return _TIMED[part.kind](part, output, Runner(part.spark), clock)
+
+    def _runner(self, part: Opened | KeptInput, output: JobOutput) -> Runner:
+        if isinstance(output, TableOutput) and isinstance(output.table, SparkTable):
+            return output.table.runner(part.spark, part.plan, part.shape)
+        return Runner(part.spark)
+
+    def _clock(
+        self, part: Opened | KeptInput, output: JobOutput, kept: list[Inputs], letters: DeadLetters
+    ) -> EventClock:
+        """The event clock of a stage, with the watermark that its state records."""
+        late, grace = self.options.late_rows, self.options.grace // timedelta(microseconds=1)
+        if isinstance(part.plan, GroupsPlan | OverPlan):
+            windowing = part.plan.windowing
+            late, grace = (windowing.late, windowing.grace) if windowing is not None else (late, 0)
+        state = part.state if isinstance(part, Opened) and part.state is not None else table_of(output)
+        last = state.last_commit
+
+        def refuse(rows: list[BadRow], stage: str, start: SourceOffsets | None) -> None:
+            keep_untimely(letters, self.job, self.options, stage, f"{start}", rows)
+
+        return EventClock(
+            [part.inputs, *(kept if part.kind is Kind.WINDOWS else ())],
+            last.extra.get(WATERMARK) if last is not None else None,
+            late=late,
+            grace=grace,
+            now=self._now,
+            refuse=refuse,
+        )
 
 
-def _let_forget(kept: ContinuousWork, opened: Opened, followed: Callable[[], bool]) -> None:
-    """Let windows that have closed leave a result that is kept beside the job, once they are followed."""
-    plan, windows = opened.plan, kept.pipeline
-    if not isinstance(windows, WindowPipeline) or not isinstance(plan, GroupsPlan) or plan.windowing is None:
+def _windows(part: Opened | KeptInput, output: JobOutput, runner: Runner, clock: EventClock) -> Pipeline:
+    assert isinstance(part.plan, GroupsPlan)
+    made = WindowPipeline(part.plan, part.shape, part.inputs, output, runner, clock)
+    if part.plan.windowing is not None and part.plan.windowing.ttl is not None:
+        made.forgets(part.plan.windowing.ttl)
+    return made
+
+
+def _over(part: Opened | KeptInput, output: JobOutput, runner: Runner, clock: EventClock) -> Pipeline:
+    assert isinstance(part, Opened)
+    assert isinstance(part.plan, OverPlan)
+    assert part.state is not None
+    return OverPipeline(part.plan, part.shape, part.inputs, output, runner, clock, part.state)
+
+
+def _stream(part: Opened | KeptInput, output: JobOutput, runner: Runner, clock: EventClock) -> Pipeline:
+    assert isinstance(part.plan, RowsPlan)
+    assert isinstance(output, StreamRows)
+    return StreamPipeline(part.plan, part.shape, part.inputs, output, runner, clock)
+
+
+_PLAIN: Mapping[Kind, type[Pipeline]] = {
+    Kind.ROWS: RowsPipeline,
+    Kind.KEYED_ROWS: KeyedRowsPipeline,
+    Kind.JOINED_ROWS: JoinedRowsPipeline,
+    Kind.UPSERT: UpsertPipeline,
+    Kind.MESSAGES: MessagesPipeline,
+    Kind.GROUPS: GroupsPipeline,
+    Kind.RECOMPUTE: RecomputePipeline,
+    Kind.FOLLOW: FollowPipeline,
+}
+_TIMED = {Kind.WINDOWS: _windows, Kind.OVER: _over, Kind.STREAM: _stream}
+
+
+def _let_forget(kept: Pipeline, opened: Opened, follower: Stage) -> None:
+    """Let a result that is kept beside the job for a sink forget closed windows, once the sink follows it."""
+    if not isinstance(kept, WindowPipeline):
         return
-    after = plan.windowing.ttl
-    if after is None and plan.windowing.late != "update" and opened.only_grows:
+    windowing = kept.windowing
+    after = windowing.ttl
+    if after is None and windowing.late != "update" and opened.only_grows:
         after = 0
     if after is not None:
-        windows.forgets(after, followed)
+        kept.forgets(after, lambda: follower.offsets() is not None)

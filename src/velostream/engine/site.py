@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from velostream.engine.inputs.spreading import Strategies
 from velostream.engine.inputs.tables import visible_key
 from velostream.model.lifetime import Lifetime
+from velostream.model.table_storage import storage_of
 from velostream.plan.strategy import Known
-from velostream.serving.table.store import STORAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.config import Settings
+    from velostream.engine.on_spark import SparkStorage
     from velostream.serving.table.store import TableStore
-    from velostream.spark.delta import DeltaEngine
 
 
 class Running(Protocol):
-    """Something that runs until it is interrupted."""
+    """A running SELECT that can be interrupted."""
 
     def interrupt(self) -> None:
         """End it."""
@@ -38,28 +38,29 @@ class Site:
     settings: Settings
     store: TableStore
     spark: Callable[[], SparkSession]
-    delta: DeltaEngine
+    storages: Mapping[str, SparkStorage]
+    """The storages outside memory, by name."""
     once: bool = False
     tmp: Path | None = None
-    """Where a SELECT keeps what it read while it runs; None: the system's own folder for such things."""
+    """The folder for temporary files of SELECTs; None: the system's."""
     selects: set[Running] = field(default_factory=set, compare=False)
-    """The SELECTs that run now."""
+    """The SELECTs that are running."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    """What time it is, for rows that come and go by it."""
+    """The wall clock, by which rows age; tests replace it."""
     pace: timedelta | None = None
-    """How often jobs look for something new at least, whatever their sources say; tests look more often."""
+    """The longest poll interval of jobs, whatever their sources say; tests poll more often."""
     lifetime: Lifetime = field(default_factory=Lifetime, compare=False)
     """Ends when the database begins to close."""
     strategies: Strategies = field(default_factory=Strategies, compare=False)
-    """How rows may be spread over tasks, besides what is built in."""
+    """Partitioning strategies besides the built-in ones."""
 
     def known(self, tables: Iterable[str], columns: Mapping[str, pa.Schema] | None = None) -> Known:
-        """What planning may know of these tables; `columns` are those that sources were found to have."""
+        """What the planner may know of these tables; `columns` are the discovered columns of sources."""
         specs = {name: self.store.open(name).spec for name in tables}
         names = {name: tuple(schema.names) for name, schema in (columns or {}).items()}
         return Known(
             {**names, **{name: spec.visible for name, spec in specs.items()}},
             {name: visible_key(spec) for name, spec in specs.items()},
-            [name for name, spec in specs.items() if spec.options.get(STORAGE) == "delta"],
+            {name: storage_of(spec.options) for name, spec in specs.items()},
             self.settings,
         )

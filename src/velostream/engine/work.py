@@ -1,4 +1,4 @@
-"""The work of a job, as the thread that runs it sees it."""
+"""The contract between a job's thread and what the job does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Work(Protocol):
-    """What a job does, opened: made anew for each start by the job's `open`."""
+    """The opened work of a job; each start of the job opens a new one."""
 
     def offsets(self) -> SourceOffsets | None:
         """The positions that the result contains."""
@@ -22,30 +22,30 @@ class Work(Protocol):
         """The newest positions that can be read; `after` itself when there is nothing new."""
 
     def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
-        """Do one step."""
+        """Advance the result from `start` to `end`; an attempt that raises may be repeated."""
 
     def lags(self) -> Mapping[str, int]:
-        """How far each partition of the sources is ahead of the result."""
+        """The lag of the result behind each partition of the sources."""
 
     def state(self) -> Sequence[Table]:
-        """The tables that hold what the work has to remember to go on."""
+        """The tables that hold the state of the job."""
 
     def settled(self) -> bool:
-        """Whether the last look at the inputs left nothing to a later one."""
+        """Whether the last `latest` saw everything that the inputs had."""
 
     def health(self) -> tuple[str, str | None]:
         """The worst health of the inputs, with its reason."""
 
     def finished(self, offsets: SourceOffsets) -> bool:
-        """Whether nothing can come any more."""
+        """Whether all inputs have ended and the result is complete."""
 
     @property
     def poll_seconds(self) -> float:
-        """How often to look for something new."""
+        """Seconds between two calls of `latest`."""
 
     @property
     def trigger_seconds(self) -> float:
         """Least time between two batches."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release sources, sinks and files."""

@@ -1,1 +1,1 @@
-"""Bytes to columns and back."""
+"""Record formats: from bytes to columns and back."""

@@ -1,4 +1,4 @@
-"""From a file's bytes to UTF-8: byte order marks and compression."""
+"""A file's bytes as UTF-8: byte order marks and compression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 UTF8_MARK = codecs.BOM_UTF8
 _CHUNK = 4 * 1024 * 1024
-# The longer marks first: UTF-32 little-endian begins like UTF-16 little-endian.
+# Longer marks first: UTF-32 little-endian begins like UTF-16 little-endian.
 _WIDE_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -29,16 +29,16 @@ _MARKED = "velostream.marked"
 _SURROGATES = "surrogatepass"
 COMPRESSIONS = (".gz", ".zst")
 WHOLE_BYTES = 1 << 30
-"""How much text a file may hold that can only be read whole: in memory it becomes several times as much."""
+"""The most text of a file that can only be read whole: in memory it takes several times as much."""
 LONGEST_RECORD = 64 << 20
-"""How long a line may be: more is no record but a file without line ends, or made to fill the memory."""
+"""The longest line: more is a file without line ends, or one made to fill the memory."""
 _LINE = 32
-"""What a line counts beside its text, and how often the text of a document does: what they take in memory."""
+"""The memory that a line takes beside its text; and how many times its text a document takes."""
 _DOCUMENT = 4
 
 
 def wide_encoding(head: bytes) -> str | None:
-    """The encoding that a byte order mark announces when it is not UTF-8."""
+    """The encoding that a byte order mark announces when it is not UTF-8; None without one."""
     return next((name for mark, name in _WIDE_MARKS if head.startswith(mark)), None)
 
 
@@ -59,9 +59,9 @@ def utf8_chunks(
 ) -> Iterator[bytes]:
     """A file's content as UTF-8 without its mark.
 
-    Raises SourceDataError when it is damaged, unfinished or larger than `WHOLE_BYTES`, or has a line of more
-    than `LONGEST_RECORD`, unless its beginning makes it a `document`. Bytes that are no UTF-8 pass through:
-    the records they are in are judged one by one.
+    Raises SourceDataError when it is damaged, incomplete or larger than `WHOLE_BYTES`, or has a line of more
+    than `LONGEST_RECORD`, unless its beginning makes it a `document`. Bytes that are not UTF-8 are passed on:
+    their records are judged one by one.
     """
     chunks = _bounded(_unpacked(stream, packed), document)
     first = next(chunks, b"")
@@ -77,7 +77,7 @@ def utf8_chunks(
 
 
 def _marked(error: UnicodeError) -> tuple[str, int]:
-    """Half a surrogate pair, which no UTF-8 has, where bytes are no text: their record is found bad by it."""
+    """Replaces undecodable bytes by half a surrogate pair, which marks the record as bad."""
     assert isinstance(error, UnicodeDecodeError)
     return "\ud800", error.end
 
@@ -86,7 +86,7 @@ codecs.register_error(_MARKED, _marked)
 
 
 def too_long(position: int) -> str:
-    """Why a line is no record."""
+    """The reason why a line is no record."""
     return f"the record at byte {position} is longer than {LONGEST_RECORD >> 20} MiB"
 
 

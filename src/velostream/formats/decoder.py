@@ -1,7 +1,7 @@
-"""Records to columns, whatever carried them: one decoder per format, made by `decoder_for`.
+"""Decoders of records to columns, independent of the carrier: one per format, made by `decoder_for`.
 
-A frame of records has a BINARY column `record` and any further columns. A record that is null gives a row of
-nulls: what it means is for its carrier to say.
+A frame of records has a BINARY column `record` and any further columns. A null record gives a row of nulls:
+its meaning is up to the carrier.
 """
 
 from __future__ import annotations
@@ -25,37 +25,38 @@ class Decoder(Protocol):
     """Turns the records of one source into columns."""
 
     def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
-        """The columns of such records, from their schema where there is one; None when nothing tells."""
+        """The columns of such records, from their schema where there is one; None when unknown."""
 
     def frame(
         self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
     ) -> DataFrame:
-        """The columns `fields` of each record, and those of `passed` as they are.
+        """The columns `fields` of each record, and those of `passed` unchanged.
 
-        Careful, there is also `_bad`, a text in rows whose record cannot be decoded, whose other columns mean
-        nothing, and null in the others. Not careful, Spark fails at the first such record (`BAD_ROW`, or an
-        error of its own); it may also fail at a good one that only the careful way can read exactly.
+        A careful frame also has `_bad`: a text in rows whose record cannot be decoded, and whose other
+        columns are undefined; null in the others. If not careful, Spark fails at the first such record
+        (`BAD_ROW`, or an error of its own); it may also fail at a good one that only the careful way can read
+        exactly.
         """
 
     def reasons(self, records: Sequence[bytes], fields: Sequence[pa.Field]) -> list[str | None]:
         """Why each record cannot be decoded, None where it can. Without Spark."""
 
     def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
-        """A schema with room for what these records hold that `schema` has not, or None."""
+        """A schema that holds what these records have beyond `schema`; None when nothing has to change."""
 
 
 @dataclass(frozen=True)
 class FormatSettings:
-    """What a statement says about the format of its records."""
+    """The format settings of a statement's records."""
 
     schema_file: str | None = None
     registry_url: str | None = field(default=None, repr=False)
     subject: str | None = None
-    """Under which name the registry keeps the schema of the records: of topic `t`, `t-value` or `t-key`."""
+    """The registry's subject for the schema of the records: of topic `t`, `t-value` or `t-key`."""
     message: str | None = None
-    """The message of a Protobuf schema; the first when there is none."""
+    """The message of a Protobuf schema; by default the first."""
     names: Sequence[str] | None = None
-    """Columns that were declared, in order; CSV records have no header."""
+    """Declared columns, in order; CSV records have no header."""
     dialect: CsvDialect = field(default_factory=lambda: CsvDialect(header=False))
 
 

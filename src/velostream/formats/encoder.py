@@ -1,4 +1,4 @@
-"""Rows to records: one encoder per format, made by `encoder_for`; the inverse of `decoder`."""
+"""Encoders of rows to records: one per format, made by `encoder_for`; the inverse of `decoder`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ FORMATS = ("json", "avro", "protobuf", "csv", "raw")
 
 
 class RecordEncoder(Protocol):
-    """Turns rows of one schema into records."""
+    """Encodes rows of one schema as records."""
 
     def records(self, rows: pa.Table) -> Sequence[bytes | None]:
-        """One record per row; ValueError when a row cannot be written in this format."""
+        """One record per row; ValueError when a row cannot be represented in this format."""
 
 
 def encoder_for(
@@ -35,10 +35,10 @@ def encoder_for(
     *,
     decimals_as_text: bool = False,
 ) -> RecordEncoder:
-    """The encoder of rows with these columns; ConfigError when the format cannot hold them.
+    """The encoder of rows with these columns; ConfigError when the format cannot represent them.
 
-    Avro and Protobuf are written with the schema of `schema_file`, else with one made of the columns. With a
-    registry it is registered under the subject, now, and its id stands in every record.
+    Avro and Protobuf are written with the schema of `schema_file`, else with one derived from the columns.
+    With a registry it is registered under the subject at once, and its id is in every record.
     """
     settings = settings or FormatSettings()
     if form == "json":
@@ -87,7 +87,7 @@ class CsvEncoder:
 
 @dataclass(frozen=True)
 class RawEncoder:
-    """The one column as it is: bytes, or the text of its value; null stays null."""
+    """The one column unchanged: bytes, or the text of its value; null stays null."""
 
     def records(self, rows: pa.Table) -> Sequence[bytes | None]:
         """See `RecordEncoder`."""

@@ -1,8 +1,8 @@
-"""Message keys to one column, `key`: decoded by a format of their own, as values are by theirs.
+"""Message keys as one column, `key`, decoded by a format of their own.
 
-A key may be a plain value, unlike a row. In JSON and Avro it is read as the only field of an object, whatever
-it is: in Avro that has the same bytes, in JSON the object is put around it. Where a format has only rows, the
-row becomes a STRUCT. A record without a key has a null.
+Unlike a row, a key may be a plain value. In JSON and Avro it is read as the only field of an object: in Avro
+that has the same bytes, in JSON the object is put around it. Where a format has only rows, the row becomes a
+STRUCT. A record without a key has a null.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class JsonKeys:
     rows = JsonDecoder()
 
     def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
-        """What the values of the sample look like."""
+        """The type inferred from the sample's values."""
         return self.rows.columns(_objects(sample))
 
     def frame(
@@ -81,7 +81,7 @@ class JsonKeys:
         """See `Decoder.frame`."""
         through = [quote(name) for name in passed]
         around = f"concat(X'{_BEFORE.hex()}', {RECORD}, X'{_AFTER.hex()}')"
-        # What would be further fields of the object is no JSON within an array.
+        # Text that would add fields to the object is invalid JSON within an array.
         items = f"json_array_length(concat('[', CAST({RECORD} AS STRING), ']'))"
         alone = f"({RECORD} IS NULL OR coalesce({items} = 1, false))"
         objects = records.selectExpr(f"{around} AS {RECORD}", f"{alone} AS {_ALONE}", *through)
@@ -100,7 +100,7 @@ class JsonKeys:
         return [first or second for first, second in zip(told, typed, strict=True)]
 
     def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
-        """Room for values that do not fit, and for new fields of objects."""
+        """Wider types for values that do not fit, and new fields of objects."""
         return self.rows.widen(_objects(records), schema)
 
 
@@ -131,13 +131,13 @@ class RowKeys:
         return self.rows.reasons(records, _members(fields))
 
     def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
-        """As of rows."""
+        """Like rows."""
         wider = self.rows.widen(records, pa.schema(_members(list(schema))))
         return None if wider is None else _struct(wider)
 
 
 class RawKeys:
-    """The bytes of the key: as text, which must be UTF-8, or as they are."""
+    """The bytes of the key: as text, which must be UTF-8, or unchanged."""
 
     rows = RawDecoder()
 

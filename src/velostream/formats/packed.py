@@ -1,4 +1,4 @@
-"""Single rows as bytes, for keeping them aside."""
+"""Serialisation of single rows, to set them aside."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pyarrow as pa
 
 
 def packed(row: pa.Table) -> bytes:
-    """One row as an Arrow stream, the same bytes for the same values."""
+    """One row as an Arrow stream; deterministic: the same bytes for the same values."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, row.schema) as writer:
-        # Built anew: what the columns of a slice share with their neighbours would show in the bytes.
+        # Rebuilt: a slice shares buffers with its neighbours, which would appear in the bytes.
         writer.write_table(pa.Table.from_pylist(row.to_pylist(), schema=row.schema))
     return bytes(sink.getvalue())
 

@@ -1,4 +1,4 @@
-"""Records as they are: no decoding, columns of the carrier."""
+"""The format `raw`: records without decoding, with columns of the carrier."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ RAW = pa.schema(
     ]
 )
 _GIVEN = {"key": KEY, "timestamp": ENTERED, "partition": PARTITION, "offset": OFFSET}
-"""Columns of the frame of records from which the others come, where it has them."""
+"""Columns of the frame of records that supply the others, where it has them."""
 
 
 @dataclass(frozen=True)
 class RawDecoder:
-    """The record as `value`, and where it stands as `key`, `timestamp`, `partition`, `offset`.
+    """The record as `value`, and its metadata as `key`, `timestamp`, `partition`, `offset`.
 
     These are taken from the columns `_key`, `_timestamp`, `_partition` and `_offset` of the frame of records;
-    those that it lacks are null. Declared as text, key and value must be UTF-8, or the record is bad.
+    missing ones are null. Declared as text, key and value must be UTF-8, or the record is bad.
     """
 
     def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:

@@ -1,7 +1,7 @@
-"""Bytes to records: where one record of a text ends and the next begins.
+"""Splits bytes into records.
 
-What a record is depends only on the bytes from its beginning on, never on how a file was cut into reads.
-So reading a file in one piece or as it grows gives the same records.
+A record depends only on the bytes from its beginning on, never on how a file was cut into reads. So reading a
+file in one piece or as it grows gives the same records.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 NEWLINE = b"\n"
 _SEPARATORS = (NEWLINE, b"\x1e", b"\x1f", b"\x1d", b"\x1c", b"\x1e\x1f\n")
 _LONGEST_QUOTED = 1024 * 1024
-"""A quote that does not close within this many bytes is text, or a stray one would swallow a file."""
+"""A quote that does not close within this many bytes is text; else a stray one would swallow a file."""
 
 
 @dataclass(frozen=True)
 class BadRecord:
-    """Bytes that are no record; `start` is their position in what was split."""
+    """Bytes that are no record; `start` is their offset in what was split."""
 
     start: int
     raw: bytes
@@ -36,9 +36,9 @@ class BadRecord:
 class Records:
     """Records found in a run of bytes, each followed by `separator` in `text`.
 
-    `consumed` bytes of the run are dealt with. Record i began at `starts[i]`, or, without `starts`, right
-    after the one before it plus `line_end` bytes. The last `provisional` records ended because the run
-    did, not because their end was seen; they began at `settled`.
+    `consumed` bytes of the run are processed. Record i began at `starts[i]`, or, without `starts`, right
+    after the previous one plus `line_end` bytes. The last `provisional` records ended because the run did,
+    not because their end was seen; they began at `settled`.
     """
 
     text: bytes
@@ -51,14 +51,14 @@ class Records:
     provisional: int = 0
     settled: int = field(default=0)
     plain: bool = False
-    """CSV: the delimiter alone divides the records into fields. JSON: each is one object and no more."""
+    """CSV: the delimiter alone separates fields. JSON: each record is exactly one object."""
 
     def as_list(self) -> list[bytes]:
         """The records one by one."""
         return split_text(self.text, self.separator)
 
     def part(self, begin: int, end: int) -> Records:
-        """Some of the records, with their positions."""
+        """Some of the records, with their offsets."""
         if begin == 0 and end == self.rows:
             return self
         records = self.as_list()[begin:end]
@@ -86,7 +86,7 @@ class Records:
             yield self.part(begin, min(begin + step, self.rows))
 
     def positions(self) -> NDArray[np.int64]:
-        """Where each record began."""
+        """The offset at which each record began."""
         if self.starts is not None:
             return self.starts
         return record_positions(self.as_list(), self.line_end)
@@ -98,7 +98,7 @@ def split_text(text: bytes, separator: bytes) -> list[bytes]:
 
 
 def record_positions(records: Sequence[bytes], line_end: int) -> NDArray[np.int64]:
-    """Where each record begins when `line_end` bytes follow each."""
+    """The offset of each record when `line_end` bytes follow each."""
     lengths = np.fromiter((len(r) + line_end for r in records), dtype=np.int64, count=len(records))
     starts = np.zeros(len(records), dtype=np.int64)
     np.cumsum(lengths[:-1], out=starts[1:])
@@ -112,12 +112,12 @@ def join_records(records: Sequence[bytes]) -> tuple[bytes, bytes]:
     joined = NEWLINE.join(records)
     if joined.count(NEWLINE) == len(records) - 1:
         return joined + NEWLINE, NEWLINE
-    separator = next(s for s in _separators() if s not in joined)
+    separator = next(s for s in separators() if s not in joined)
     return separator.join(records) + separator, separator
 
 
-def _separators() -> Iterator[bytes]:
-    """Ever longer ones, of which no end is a beginning: a record that ends like one cannot hide it."""
+def separators() -> Iterator[bytes]:
+    """Ever longer separators, none of whose suffixes is a prefix: no record's end can be mistaken for one."""
     yield from _SEPARATORS[1:]
     for number in count():
         yield b"\x1e%d\x1f\n" % number
@@ -126,9 +126,8 @@ def _separators() -> Iterator[bytes]:
 def split_records(raw: bytes, *, final: bool, quote: bytes | None = None, delimiter: bytes = b",") -> Records:
     """The complete records at the beginning of `raw`.
 
-    `final` says that nothing more is expected now, so that what is left over is a record too. With a
-    `quote`, a line end inside a quoted field does not end the record. Blank lines are left out; a record
-    that is not UTF-8 is bad.
+    `final`: nothing more is expected now, so the rest is a record too. With a `quote`, a line end inside a
+    quoted field does not end the record. Blank lines are skipped; a record that is not UTF-8 is bad.
     """
     fast = _split_plain(raw, final, quote)
     return fast if fast is not None else _split_slowly(raw, final, quote, delimiter)
@@ -171,9 +170,9 @@ def _even_quotes(text: bytes, quote: bytes) -> bool:
 def first_record(
     raw: bytes, *, final: bool, quote: bytes | None = None, delimiter: bytes = b","
 ) -> tuple[bytes, int] | None:
-    """The first record that is not blank, UTF-8 or not, and where what follows its line end begins.
+    """The first non-blank record, UTF-8 or not, and the offset after its line end.
 
-    That is beyond the end of `raw` when the record has no line end. None while no record is complete.
+    The offset is beyond the end of `raw` when the record has no line end. None while no record is complete.
     """
     position = 0
     while position < len(raw):
@@ -237,7 +236,7 @@ def _split_slowly(raw: bytes, final: bool, quote: bytes | None, delimiter: bytes
 def _record_end(
     raw: bytes, start: int, quote: bytes | None, delimiter: bytes, final: bool
 ) -> tuple[int | None, bool]:
-    """Where the record that begins at `start` ends (its line end), and whether that end is certain."""
+    """The end of the record that begins at `start` (its line end), and whether that end is certain."""
     line = raw.find(NEWLINE, start)
     first = len(raw) if line < 0 else line
     if quote is None or raw.count(quote, start, first) % 2 == 0:

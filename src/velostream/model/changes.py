@@ -1,7 +1,7 @@
-"""Changes: rows with weights, and the bookkeeping that makes applying them exactly-once.
+"""Changes: rows with weights, and the bookkeeping for applying them exactly once.
 
-A change is a row with a weight: +1 insert, -1 delete; an update is both. A relation that can only grow
-carries no weight column. Offsets are JSON, one value per partition of a source.
+A change is a row with a weight: +1 insert, -1 delete (retraction); an update is both. A relation that can
+only grow has no weight column. Offsets are JSON, one value per partition of a source.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
 
 
 FORGETS = "forgets"
-"""In what a commit records: its rows leave because nothing can concern them any more. Who follows a table
-that holds state passes over that: what was made of the rows stays."""
+"""Marks a commit that only forgets state: its rows leave because no later row can concern them.
+
+Followers of the table skip such a commit: what was computed from the rows stays.
+"""
 
 
 @dataclass(frozen=True)
 class Messages:
-    """Rows of a source are messages: a later one with the same key can stand for the same thing, changed.
+    """Rows of a source are messages: a later one with the same key is a new state of the same entity.
 
-    `TOMBSTONE` tells that it is gone. A query that takes rows as they are into a table
-    follows that; others only where the source `upserts`.
+    `TOMBSTONE` says that it is deleted. A query that only filters and projects into a table upserts by the
+    key; others only where the source `upserts`.
     """
 
     key: str
-    """The system column with the key; null where a message stands by itself."""
+    """The system column with the key; null in messages without a key."""
     upserts: bool = False
 
 
@@ -43,7 +45,7 @@ SourceOffsets = Mapping[str, Offset]
 class Commit:
     """What one version of a table (or one step of a sink) contains.
 
-    `offsets` is the truth about progress: a batch whose end is already contained is skipped on replay.
+    `offsets` are the authority on progress: a batch whose end is already contained is skipped on replay.
     """
 
     checkpoint: str
@@ -55,28 +57,28 @@ class Commit:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that could not be decoded, cast, computed or written, as it will stand in `dead_letters`."""
+    """A row that could not be decoded, cast, computed or written, in the form of `dead_letters`."""
 
     reason: str
     source: str
     partition: str
     offset: str
     raw: bytes
-    """The record as it came; of a row without one, its columns as JSON."""
+    """The record as received; for a row without one, its columns as JSON."""
     position: str | None = None
     """The `_position` of its record in careful frames, by which the record can be read again."""
     input: str | None = None
-    """The input of the job that the position is of."""
+    """The input of the job that the position belongs to."""
     event_time: datetime | None = None
     row: bytes | None = None
-    """What a sink refused, as it would be written (an Arrow stream)."""
+    """The row that a sink refused, in the form to be written (an Arrow stream)."""
     kind: str | None = None
-    """What failed, where the stage that found it does not tell."""
+    """What failed, where the stage that found it does not imply it."""
 
 
 @dataclass(frozen=True)
 class Located:
-    """Where a record is, as its users know it, and the record itself; None where it is not bytes."""
+    """The place of a record in its source, for users, and the record itself; None where it is not bytes."""
 
     partition: str
     offset: str

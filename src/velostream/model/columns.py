@@ -1,8 +1,8 @@
-"""Every column that is not the user's: those that sources offer beside their own, and those that we add.
+"""System and hidden columns: all columns besides the user's.
 
-Names that begin with one underscore are system columns: users may ask for them by name, `*` leaves them out.
-Names that begin with two are hidden: nobody but us sees them, and no statement may make one. Names that occur
-within one SQL text of one module, and in no row that leaves it, stay in that module.
+Names that begin with one underscore are system columns: users may select them by name, `*` leaves them out.
+Names that begin with two are hidden: only the engine uses them, and no statement may create one. Names that
+occur only within one SQL text of one module, and in no row that leaves it, are defined in that module.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ EVENT_TIME = "_event_time"
 PARTITION = "_partition"
 OFFSET = "_offset"
 POSITION = "_position"
-"""Orders the rows of a source; in careful frames it tells them apart, too. Not for users."""
+"""Orders the rows of a source; in careful frames it is also unique. Not for users."""
 KEY = "_key"
 TOPIC = "_topic"
 HEADERS = "_headers"
 TOMBSTONE = "_tombstone"
-"""Of sources with messages: the message deletes the row of its key."""
+"""Of sources with messages: the message is a tombstone, which deletes the row of its key."""
 
 SYSTEM_COLUMNS = (ENTERED, EVENT_TIME, PARTITION, OFFSET)
-"""What every source row has."""
+"""The system columns of every source."""
 
 NAMED_COLUMNS = (*SYSTEM_COLUMNS, KEY, TOPIC, HEADERS)
-"""What users may name of one source or another; which of them a source has, its connector tells."""
+"""System columns that users may select; the connector says which of them a source has."""
 
 SYSTEM_TYPES: Mapping[str, str] = {
     ENTERED: "TIMESTAMP",
@@ -48,12 +48,12 @@ SYSTEM_TYPES: Mapping[str, str] = {
     HEADERS: "ARRAY<STRUCT<key: STRING, value: BINARY>>",
     TOMBSTONE: "BOOLEAN",
 }
-"""Of every system column that a source may have, as Spark writes it."""
+"""The types of all system columns, in Spark's DDL."""
 
 
 @cache
 def arrow_types() -> Mapping[str, pa.DataType]:
-    """The same as Arrow has them, which is loaded only where rows are."""
+    """The same as Arrow types; Arrow is imported only where it is needed."""
     import pyarrow as pa
 
     own = {
@@ -69,78 +69,78 @@ def arrow_types() -> Mapping[str, pa.DataType]:
 # --- columns of frames between a source and a step ---------------------------------------------------------
 
 WEIGHT = "_weight"
-"""+1 for a row that came, -1 for one that is retracted; absent where a relation only grows."""
+"""+1 for an added row, -1 for a retracted one; absent where a relation only grows."""
 BAD = "_bad"
 """In careful frames: why a record cannot be decoded; null where it can."""
 OUTGOING_HEADERS = "__headers"
-"""Of rows on their way to a sink: the record's headers, each with `key` and `value`."""
+"""Of rows to be written to a sink: the record's headers, each with `key` and `value`."""
 
 # --- hidden columns of stored tables -----------------------------------------------------------------------
 
 HIDDEN = "__"
-"""How the names of hidden columns begin."""
+"""Prefix of hidden columns."""
 MESSAGE_KEY = "__key"
 """Key of a table that holds the last row of each message key."""
 EXPIRES = "__expires"
-"""Of a table with a retention: when the row leaves, in microseconds; null where it stays."""
+"""Of a table with a retention: when the row expires, in microseconds; null where it does not."""
 SHOWN = "__shown"
-"""Boolean: false in rows that HAVING, or a window that is still open, keeps from readers."""
+"""Boolean: false in rows that HAVING, or a window that is still open, hides from readers."""
 HAVING = "__having"
-"""Boolean, of windows that are shown when they close: whether HAVING lets them be."""
+"""Boolean, of windows that are shown when they close: whether they satisfy HAVING."""
 GROUP_ROWS = "__n"
-"""How many input rows a group has."""
+"""The number of input rows of a group."""
 EVERYTHING = "__all"
 """Key of an aggregate without GROUP BY; always 0."""
 POSITION_KEPT = "__position"
-"""The position of the row of a stream that a row came from."""
+"""The position of the stream's row that a joined row came from."""
 NO_ROW = "__gone"
-"""Of a batch of upserts: there is no row of this message key, or it does not pass the filter."""
+"""Of a batch of upserts: the row of this message key is deleted, or fails the filter."""
 ROW_ID = "_rowid"
-"""Of snapshots: the number of the row."""
+"""Of snapshots: the row id."""
 DELTA_ROW = "__row"
-"""Of the files of a Delta table, not of the table: each row's own number, rising in the order of writing."""
+"""Of the files of a Delta table, not of the table: each row's number, increasing in the order of writing."""
 DELTA_GONE = "__gone"
-"""Of what is merged into a Delta table: the row of this number is deleted."""
+"""Of rows merged into a Delta table: the row of this number is deleted."""
 
 # --- hidden columns of rows that a job keeps ---------------------------------------------------------------
 
 FROM = "__from"
-"""When the row comes, in microseconds; null where it is there from the beginning."""
+"""When the row starts to pass its clock filter, in microseconds; null: from the beginning."""
 UNTIL = "__until"
-"""When the row goes, in microseconds; null where it stays."""
+"""When the row stops passing, in microseconds; null: never."""
 TIME = "__time"
 """The event time in microseconds, of rows that are kept by it."""
 CLOSES = "__closes"
-"""When no row can come any more that this one would meet, in microseconds."""
+"""The moment from which no match for the row can arrive any more, in microseconds."""
 PASSES = "__passes"
-"""When the watermark has passed the row for good, in microseconds."""
+"""The moment at which the watermark has definitely passed the row, in microseconds."""
 CLOSED = "_closed"
-"""Of rows with such a moment: whether the watermark has passed it."""
+"""Of rows with `CLOSES`: whether the watermark has passed it."""
 LEAVES = "__leaves"
-"""When what is computed from the row is settled, so that it is forgotten, in microseconds."""
+"""The moment at which the results of the row are final, so that it is forgotten, in microseconds."""
 SEQUENCE = "__seq"
-"""Of rows kept for OVER: the number in the order in which rows came."""
+"""Of rows kept for OVER: a number in the order of arrival."""
 GROUP = "__group"
-"""Of rows that an OVER is computed over: a number for the key."""
+"""Of rows that OVER is computed over: a number for the key."""
 ORDER = "__order"
-"""Of those: the place in the order of time, then of coming."""
+"""Of those: the place in the order of time, then of arrival."""
 CHUNK = "__chunk"
 """Key of a chunk of rows kept for OVER: the step that wrote it."""
 CHUNK_LAST = "__last"
 """The latest event time of the chunk, in microseconds."""
 CHUNK_CUT = "__cut"
-"""Whether rows of the chunk's key before these were forgotten."""
+"""Whether earlier rows of the chunk's key were forgotten."""
 CHUNK_ROWS = "__rows"
 """The rows of the chunk, as a list."""
 RETRACTED_AT = "__gone"
-"""Of a row kept for OVER, where a source can shrink: the step that retracted it; it leaves with a later."""
+"""Of a row kept for OVER, where a source can shrink: the step that retracted it; deleted by a later one."""
 
 # --- names that are taken ----------------------------------------------------------------------------------
 
 OURS = frozenset({POSITION, ROW_ID, WEIGHT})
-"""Names of columns that stand beside those of a table: in its log, in its changes, in what a job reads."""
+"""Names of columns beside those of a table: in its log, its changes, and a job's input."""
 
 
 def reserved(column: str) -> bool:
-    """Whether a column of that name would be taken for one of ours."""
+    """Whether a column of that name would be mistaken for one of ours."""
     return column.startswith(HIDDEN) or column.casefold() in OURS

@@ -1,4 +1,4 @@
-"""How a table, or what it is made of, is: one of five words, and the reason."""
+"""Health of a table or source: one of five words, and the reason."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ WELL: Health = (HEALTHY, None)
 
 
 def worst(told: Iterable[Health]) -> Health:
-    """The worst of several; the first that is as bad tells the reason."""
+    """The worst of several, with the reason of the first that is as bad."""
     return max(told, key=lambda each: HEALTHS.index(each[0]), default=WELL)

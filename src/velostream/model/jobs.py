@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class JobState(StrEnum):
-    """Where a job is in its life."""
+    """The state of a job."""
 
     STARTING = "starting"
     WAITING = "waiting"
@@ -25,11 +25,11 @@ class JobState(StrEnum):
 
     @property
     def alive(self) -> bool:
-        """Whether the job still does, or will again do, work by itself."""
+        """Whether the job runs, or will run again by itself."""
         return self in _ALIVE
 
     def may_become(self, target: JobState) -> bool:
-        """Whether the state machine has this move."""
+        """Whether the state machine has this transition."""
         return target in TRANSITIONS[self]
 
 
@@ -56,22 +56,22 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 
 @dataclass(frozen=True)
 class PartitionStats:
-    """Figures of one partition of a job's source."""
+    """Statistics of one partition of a job's source."""
 
     partition: str
     records: int
     rate: float
     """Records per second, over the last half minute."""
     latency_ms: float | None
-    """How long batches with records of it took, over the same time."""
+    """Duration of batches with records of it, over the same time."""
     lag: int | None
     event_time: datetime | None = None
-    """The latest that was seen, where windows wait for it."""
+    """The latest event time seen, where windows wait for it."""
 
 
 @dataclass(frozen=True)
 class JobStats:
-    """Figures of one job since it was started in this process, plus what it has persisted."""
+    """Statistics of one job since it was started in this process, plus persisted ones."""
 
     records_in: int = 0
     records_out: int = 0
@@ -80,36 +80,35 @@ class JobStats:
     errors: int = 0
     restarts: int = 0
     attempts: int = 0
-    """How often the job set out to open what it reads and writes."""
+    """How often the job tried to open its inputs and output."""
     successes: int = 0
-    """How often it then got to a first look at its sources that found them well."""
+    """How often it then completed a first poll of healthy sources."""
     rows_looked_up: int = 0
-    """Rows taken out of tables to follow changes through joins and groups."""
+    """Rows read from tables to evaluate joins and groups incrementally."""
     lookup_misses: int = 0
-    """Rows of a stream that found no row in a table they are joined to."""
+    """Rows of a stream without a match in a table they are joined to."""
     late_rows: int = 0
-    """Rows whose window had closed when they came."""
+    """Rows that arrived after their window had closed."""
     watermark: datetime | None = None
-    """How far event time has come in every partition that is not idle; None where nothing waits for that."""
+    """The watermark over all partitions that are not idle; None where nothing waits for it."""
     rate_in: float = 0.0
     last_batch_ms: float = 0.0
     latency_ms: float = 0.0
     last_batch_at: datetime | None = None
     lag: int | None = None
-    """Records that the sources have and the job has not; None where no source can tell."""
+    """Lag: records that the sources have and the job has not processed; None where no source knows."""
     state_rows: int | None = None
-    """Rows that the job has to remember to go on: groups, last rows of keys, rows kept beside it; None before
-    it has looked."""
+    """Rows of the job's state: groups, last rows of keys, kept rows; None before it was measured."""
     state_bytes: int | None = None
-    """Memory of these rows and their indexes."""
+    """Memory of the state, with its indexes."""
     state_growth: float | None = None
-    """By how many rows a minute they became more, over the last five minutes or since the job began."""
+    """Growth of the state in rows a minute, over the last five minutes or since the job began."""
     partitions: tuple[PartitionStats, ...] = ()
 
 
 @dataclass(frozen=True)
 class BatchFigures:
-    """What one batch did."""
+    """Statistics of one batch."""
 
     records_in: int
     records_out: int
@@ -117,12 +116,27 @@ class BatchFigures:
     rows_looked_up: int = 0
     lookup_misses: int = 0
     by_partition: Mapping[str, int] = field(default_factory=dict)
-    """Records of each partition, where the source has such."""
+    """Records of each partition, where the source has partitions."""
     late_rows: int = 0
     watermark: int | None = None
     """In microseconds; None where nothing waits for one."""
     event_times: Mapping[str, int] = field(default_factory=dict)
     """The latest event time of each partition."""
+
+    def __add__(self, other: BatchFigures) -> BatchFigures:
+        """What two stages of one step did together."""
+        marks = [each.watermark for each in (self, other) if each.watermark is not None]
+        return BatchFigures(
+            self.records_in + other.records_in,
+            self.records_out + other.records_out,
+            self.bad_rows + other.bad_rows,
+            self.rows_looked_up + other.rows_looked_up,
+            self.lookup_misses + other.lookup_misses,
+            {**self.by_partition, **other.by_partition},
+            self.late_rows + other.late_rows,
+            max(marks, default=None),
+            {**self.event_times, **other.event_times},
+        )
 
 
 @dataclass(frozen=True)

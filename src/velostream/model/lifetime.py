@@ -1,4 +1,4 @@
-"""How long something may be used, and what its users are told afterwards."""
+"""Lifetimes: how long an object may be used, and the error afterwards."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Lifetime:
-    """Something is open until `end`; from then on every use of it raises ClosedError. Thread safe.
+    """An object is open until `end`; from then on every use of it raises ClosedError. Thread safe.
 
-    What is a part of something else (`within`) ends with it.
+    A part of another object (`within`) ends with it.
     """
 
     def __init__(self, within: Lifetime | None = None) -> None:
@@ -30,8 +30,14 @@ class Lifetime:
 
     @property
     def ended(self) -> bool:
-        """Whether it is over."""
+        """Whether it has ended."""
         return self._said is not None or (self._within is not None and self._within.ended)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a use of it is under way."""
+        with self._changed:
+            return bool(self._users)
 
     def end(self, message: str, *, hint: str | None = None) -> bool:
         """Refuse every use that begins from now on; False when it had ended already."""
@@ -47,7 +53,7 @@ class Lifetime:
             raise self.error()
 
     def error(self) -> ClosedError:
-        """What a use after the end raises."""
+        """The ClosedError of a use after the end."""
         if self._within is not None and self._within.ended:
             return self._within.error()
         message, hint = self._said or ("it is closed", None)
@@ -55,7 +61,7 @@ class Lifetime:
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Something that `drained` waits for. What fails because of the end says that, whatever it said."""
+        """A use that `drained` waits for. If it fails because of the end, it raises ClosedError instead."""
         thread = get_ident()
         with self._changed:
             self.check()
@@ -75,7 +81,7 @@ class Lifetime:
                 self._changed.notify_all()
 
     def drained(self, seconds: float) -> bool:
-        """Wait for the uses that had begun before the end, but for those of this thread."""
+        """Wait for the uses that began before the end, except those of this thread."""
         mine = get_ident()
         deadline = monotonic() + seconds
         with self._changed:
@@ -83,7 +89,7 @@ class Lifetime:
 
 
 class Ended:
-    """Stands where a part of something was that has ended: whoever reaches for it is told so."""
+    """Takes the place of a part that has ended: every access raises ClosedError."""
 
     __slots__ = ("_lifetime",)
 
@@ -108,7 +114,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def while_open(method: F) -> F:
-    """A method of something with a `lifetime`, which it is a use of."""
+    """Decorator of methods of an object with a `lifetime`: each call is a use."""
 
     @wraps(method)
     def within(self: _Mortal, *args: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Moments as whole microseconds since 1970, and moments that are waited for."""
+"""Moments as whole microseconds since 1970, and queues of moments to wait for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 END_OF_TIME = 253_402_300_800_000_000
-"""The end of the year 9999, after which calendars have no moment."""
+"""The end of the year 9999, the last that calendars can represent."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -25,7 +25,7 @@ def moment(at: int) -> datetime:
 
 
 class DueMoments:
-    """Moments in order, each once. One whose rows have all gone stays until it is due, and finds none."""
+    """Distinct moments in order. A moment whose rows were all deleted stays until it is due."""
 
     def __init__(self) -> None:
         self._heap: list[int] = []
@@ -42,7 +42,7 @@ class DueMoments:
         return max(self._heap, default=None)
 
     def add(self, moments: Iterable[int]) -> None:
-        """Wait for these too."""
+        """Add moments."""
         new = [each for each in moments if each not in self._known]
         self._known.update(new)
         if len(new) > len(self._heap) // 8:
@@ -53,7 +53,7 @@ class DueMoments:
             heappush(self._heap, each)
 
     def take(self, at: int) -> list[int]:
-        """Those that are due at a time, which are not waited for any more."""
+        """Remove and return the moments that are due at a time."""
         taken = []
         while self._heap and self._heap[0] <= at:
             taken.append(heappop(self._heap))

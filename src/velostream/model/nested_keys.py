@@ -1,4 +1,4 @@
-"""Grouping Arrow rows by keys of any type: Arrow itself groups by neither lists nor structs."""
+"""Groups Arrow rows by keys of any type: Arrow itself cannot group by lists or structs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def grouped(rows: pa.Table, keys: Sequence[str], figures: Sequence[tuple[str, str]] = ()) -> pa.Table:
-    """One row per key with the figures `(column, function)` as `column_function`; null equals null.
+    """One row per key with the aggregates `(column, function)` as `column_function`; null equals null.
 
-    A list or struct is grouped by its text, in a column that stands in for it: it must be as Spark gives it
-    to GROUP BY, with one NaN and without -0.0.
+    A list or struct is grouped by its text: it must be normalised like Spark does for GROUP BY, with one NaN
+    and without -0.0.
     """
     nested = [name for name in keys if pa.types.is_nested(rows.schema.field(name).type)]
     values = {}

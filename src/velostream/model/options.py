@@ -1,7 +1,7 @@
-"""Typed properties: the base class, and those that any source or statement takes.
+"""Typed properties: the base class, and the properties of any source or statement.
 
-A property is declared once, as a pydantic field whose alias is the name that users write; WITH
-validation, `SHOW PROPERTIES` and the reference documentation follow from it.
+A property is declared once, as a pydantic field whose alias is the name that users write; WITH validation,
+`SHOW PROPERTIES` and the reference documentation are generated from it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ from zoneinfo import available_timezones
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from velostream.model.durations import Duration
+from velostream.model.table_storage import MEMORY, STORAGE, STORAGES
 
 if TYPE_CHECKING:
     from pydantic.config import JsonDict
 
     from velostream.model.statements import Properties
 
+    StorageName = str
+else:
+    StorageName = Literal[tuple(STORAGES)]
+
 FILE: JsonDict = {"reaches": "file"}
-"""Marks a property that names a file or folder, which `allowed.roots` bounds."""
+"""Marks a property that names a file or folder, which `allowed.roots` restricts."""
 ADDRESS: JsonDict = {"reaches": "address"}
-"""Marks a property that names hosts, which `allowed.hosts` bounds."""
+"""Marks a property that names hosts, which `allowed.hosts` restricts."""
 
 
 class Options(BaseModel):
@@ -95,13 +100,13 @@ class CommonOptions(Options):
     time_zone: str = Field(
         "UTC",
         alias="time.zone",
-        description="in which windows of days and months, and those that divide a day, begin",
+        description="time zone of windows of months, of days, and of fractions of a day",
     )
     state_ttl: Duration | None = Field(
         None,
         alias="state.ttl",
-        description="groups and keys that no row touched for this long are forgotten, windows this long "
-        "after they closed; sinks hear nothing of it",
+        description="groups and keys without a new row for this long are forgotten, windows this long "
+        "after they closed; sinks get no retraction",
     )
     retention: Duration | None = Field(
         None,
@@ -121,9 +126,7 @@ class CommonOptions(Options):
         alias="partition.strategy",
         description="smart, hash, sticky, round_robin or a registered one",
     )
-    table_storage: Literal["memory", "delta"] = Field(
-        "memory", alias="table.storage", description="where the table lives"
-    )
+    table_storage: StorageName = Field(MEMORY.name, alias=STORAGE, description="where the table lives")
     delivery: Literal["exactly_once", "at_least_once"] | None = Field(
         None, description="guarantee of the sink"
     )
@@ -144,7 +147,7 @@ class CommonOptions(Options):
 
 
 def common_options(properties: Properties) -> CommonOptions:
-    """The properties that any statement takes, typed; the others are left to the connector."""
+    """The common properties of a statement, typed; the others belong to the connector."""
     names = set(CommonOptions.property_names())
     return CommonOptions.model_validate({k: v for k, v in properties.items() if k in names})
 

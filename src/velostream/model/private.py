@@ -1,23 +1,21 @@
-"""Files and folders for their owner alone, whatever the umask of the process is."""
+"""Private files and folders: accessible to their owner only, whatever the umask of the process."""
 
 from __future__ import annotations
 
 import os
 import stat
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import IO, Any
 
 FILE = 0o600
 FOLDER = 0o700
 OTHERS = 0o077
-"""What others may do, and with which umask processes start that write for us."""
+"""The permissions of others; also the umask of processes that write for us."""
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing, each closed to others; one that is there stays."""
+    """Create a folder and its missing parents, private; an existing folder is not changed."""
     try:
         path.mkdir(FOLDER)
     except FileExistsError:
@@ -29,7 +27,7 @@ def make_folder(path: Path) -> None:
 
 
 def open_file(path: Path, mode: str, encoding: str | None = None) -> IO[Any]:
-    """`open`, where a file that it makes is closed to others."""
+    """`open`, but a file that it creates is private."""
     return open(path, mode, encoding=encoding, opener=_made_private)
 
 
@@ -38,9 +36,16 @@ def _made_private(path: str, flags: int) -> int:
 
 
 def close_to_others(root: Path) -> None:
-    """Take from others what they may do with a folder and everything in it, but for what links lead to."""
-    for path in (root, *root.rglob("*")):
-        with suppress(FileNotFoundError):
-            mode = path.lstat().st_mode
-            if mode & OTHERS and not stat.S_ISLNK(mode):
-                path.chmod(stat.S_IMODE(mode) & ~OTHERS)
+    """Remove all access of others to a folder and its contents; symbolic links are not followed."""
+    _close(root)
+    # os.walk passes over a folder that is gone: the JVM of a killed process may still be removing its own.
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            _close(Path(folder, name))
+
+
+def _close(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if mode & OTHERS and not stat.S_ISLNK(mode):
+            path.chmod(stat.S_IMODE(mode) & ~OTHERS)

@@ -1,4 +1,4 @@
-"""Which files and addresses statements may reach: all, unless the configuration bounds them."""
+"""Which files and addresses statements may access: all, unless the configuration restricts them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _WILDCARD = re.compile(r"[*?{\[]")
 
 @dataclass(frozen=True)
 class Reach:
-    """`allowed.roots` and `allowed.hosts`; None allows everything, nothing in a list allows nothing."""
+    """`allowed.roots` and `allowed.hosts`; None allows everything, an empty list nothing."""
 
     roots: tuple[Path, ...] | None = None
     hosts: tuple[str, ...] | None = None
 
     def check_file(self, given: str | Path) -> None:
-        """Raise UnsafeError unless a file, a folder or a pattern is in one of the roots, links followed."""
+        """Raise UnsafeError unless a file, folder or pattern is in one of the roots, links followed."""
         if self.roots is None:
             return
         written = Path(given).expanduser().absolute()
         path = Path(os.path.abspath(written))  # noqa: PTH100 - resolve() would follow links
         roots = [root.expanduser().resolve() for root in self.roots]
-        # Before or after a link is followed, `..` means different folders, and a pattern may look around.
+        # `..` means different folders before and after following a link, and a pattern may match outside.
         for real in (path.resolve(), _without_wildcards(path).resolve(), written.resolve()):
             if not any(real == root or root in real.parents for root in roots):
                 leads = f', which leads to "{real}",' if real not in (path, *path.parents) else ""
@@ -54,7 +54,7 @@ class Reach:
 
 
 def _without_wildcards(path: Path) -> Path:
-    """The folder that a pattern looks in; a path without wildcards as it is."""
+    """The folder that a pattern searches; a path without wildcards unchanged."""
     parts: list[str] = []
     for part in path.parts:
         if _WILDCARD.search(part) and not Path(*parts, part).exists():

@@ -1,7 +1,7 @@
-"""Statements, bound: what the SQL front end hands to everything below it.
+"""Bound statements: what the SQL front end passes to the layers below.
 
-All are frozen and compare equal when they mean the same, wherever they stand in the text. Expressions and
-queries inside them are sqlglot trees that Spark understands once relations are replaced by view names.
+All are frozen and equal when they mean the same, wherever they are in the text. Expressions and queries
+inside them are sqlglot trees that Spark understands once relations are replaced by view names.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Watermark:
 
 @dataclass(frozen=True)
 class SourceRef:
-    """Data outside, as a FROM names it.
+    """A source as FROM names it.
 
-    `id` is the name that stands for it in the query's tree (`__source_1`); `properties` are those written
-    after it and in its URI; `declared_in` names the CREATE SOURCE it came from, if any.
+    `id` is its name in the query's tree (`__source_1`); `properties` are those written after it and in its
+    URI; `declared_in` names its CREATE SOURCE, if any.
     """
 
     id: str
@@ -59,11 +59,11 @@ class SourceRef:
     alias: str | None = None
     location: Location | None = None
     system_columns: tuple[str, ...] = ()
-    """Those that its connector's sources have, beside those of all sources."""
+    """The system columns of its connector's sources, besides those of all sources."""
 
 
 class WindowKind(StrEnum):
-    """The windows; cumulating ones are those of the table function CUMULATE."""
+    """Kinds of windows; cumulating ones come from the table function CUMULATE."""
 
     TUMBLING = "tumbling"
     SLIDING = "sliding"
@@ -79,12 +79,12 @@ class WindowSpec:
     kind: WindowKind
     size: timedelta | None = None
     months: int | None = None
-    """The size where it is whole months, which differ in length."""
+    """The size in whole months, which differ in length."""
     advance: timedelta | None = None
-    """Of sliding windows: from one to the next. Of cumulating ones: by which they grow."""
+    """Of sliding windows: from one to the next. Of cumulating ones: the step by which they grow."""
     gap: timedelta | None = None
     offset: timedelta | None = None
-    """How far the windows begin after those that are counted from 1970."""
+    """How far window starts are shifted from those counted from 1970."""
     rows: int | None = None
     time_column: str | None = None
     partition_by: tuple[exp.Expr, ...] = ()
@@ -92,7 +92,7 @@ class WindowSpec:
 
 
 class EmitMode(StrEnum):
-    """When results leave."""
+    """When results are emitted."""
 
     FINAL = "final"
     CHANGES = "changes"
@@ -122,12 +122,12 @@ class Query:
     window: WindowSpec | None = None
     emit: Emit = Emit(EmitMode.CHANGES)
     closes: bool = False
-    """Whether the result is made of windows of time that close, by a watermark."""
+    """Whether the result consists of time windows that close, by a watermark."""
     udfs: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     location: Location | None = None
     views: tuple[str, ...] = field(default=(), compare=False)
-    """Views that were expanded; no part of what the query means."""
+    """Views that were expanded; not part of the query's meaning."""
 
     @property
     def continuous(self) -> bool:
@@ -230,7 +230,7 @@ class Delete(Statement):
 
 @dataclass(frozen=True)
 class SelectStatement(Statement):
-    """A bare SELECT: an answer now over tables, continuous over a source or stream."""
+    """A SELECT of its own: answered once over tables, continuous over a source or stream."""
 
     query: Query
     properties: Properties = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the system says when it does not keep our files, as an error of ours: the one place for that."""
+"""Errors of the file system, translated to ours in one place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _JAVA_FILE = re.compile(r"(/[^\s():]+)(?: \(|: )$")
 
 @contextmanager
 def storing(path: os.PathLike[str] | str, *, reading: bool = False) -> Iterator[None]:
-    """What the system refuses inside becomes a StorageError that names the file, the cause and a remedy."""
+    """Turns an OSError inside into a StorageError that names the file, the cause and a remedy."""
     try:
         yield
     except OSError as exc:
@@ -38,13 +38,13 @@ def storing(path: os.PathLike[str] | str, *, reading: bool = False) -> Iterator[
 
 
 def storage_error(exc: OSError, path: os.PathLike[str] | str, *, reading: bool = False) -> StorageError:
-    """The error for a refusal of the system; the file is the one that the system names, else `path`."""
+    """The error for an OSError; the file is the one that the system names, else `path`."""
     named = exc.filename if isinstance(exc.filename, str | os.PathLike) else path
     return _error(f'file "{os.fspath(named)}"', exc, reading=reading)
 
 
 def unkept(exc: BaseException) -> StorageError | None:
-    """The same for what nobody on the way has translated; None for what is no refusal to keep something."""
+    """The StorageError for an exception that was not translated yet; None if it is not about storage."""
     if not isinstance(exc, OSError) or exc.errno not in _REMEDIES:
         return None
     told = isinstance(exc.filename, str | bytes)
@@ -53,7 +53,7 @@ def unkept(exc: BaseException) -> StorageError | None:
 
 
 def unkept_by_java(text: str) -> StorageError | None:
-    """The same for what Java says of its files."""
+    """The same for messages of Java about its files."""
     for number in _TOLD_BY_JAVA:
         before, found, _ = text.partition(os.strerror(number))
         if found:
@@ -64,12 +64,12 @@ def unkept_by_java(text: str) -> StorageError | None:
 
 
 def remedy(exc: OSError, *others: str) -> str:
-    """What can be done about a refusal of the system, as a hint; `others` follow what it calls for."""
+    """What can be done about an OSError, as a hint; `others` are appended."""
     return ", or ".join([*filter(None, [_REMEDIES.get(exc.errno or 0)]), *others])
 
 
 def reason(exc: OSError) -> str:
-    """The cause in lower case, as it stands in messages."""
+    """The cause in lower case, for messages."""
     return (exc.strerror or str(exc)).lower()
 
 

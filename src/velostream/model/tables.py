@@ -1,4 +1,4 @@
-"""What a table is, apart from its rows."""
+"""The specification of a table, apart from its rows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from velostream.model.columns import HIDDEN, KEY, MESSAGE_KEY
 
 @dataclass(frozen=True)
 class TableSpec:
-    """The shape of a stored table.
+    """The specification of a stored table.
 
-    `schema` is physical: it may hold columns that only the job needs (accumulators, unselected group
-    keys), named with the prefix `HIDDEN`. `key` names physical columns; without one the table is a
-    multiset of rows. A row is visible unless the hidden column `SHOWN` exists and is false in it.
+    `schema` is physical: it may have columns that only the job needs (accumulators, unselected group keys),
+    named with the prefix `HIDDEN`. `key` names physical columns; without one the table is a multiset of rows.
+    A row is visible unless the hidden column `SHOWN` exists and is false in it.
     """
 
     name: str
@@ -27,16 +27,16 @@ class TableSpec:
     owner: str | None = None
     """Id of the job that writes the table; None for a table filled by hand."""
     statement: str | None = None
-    """The text that made a table of a data directory: its catalogue can be made again from it."""
+    """The statement that created the table: the catalogue can be rebuilt from it."""
     job: str | None = None
     """The folder of the job that fills it."""
 
     @cached_property
     def lookup_key(self) -> tuple[str, ...]:
-        """The key as readers know it, by which rows are looked up; none where they do not see all of it.
+        """The key by which readers look rows up; empty where they do not see all of its columns.
 
-        Groups whose columns are not all selected, and windows without their bounds, are told apart by what
-        readers do not see. A message key is no column of the table, and known to those who wrote it.
+        Groups whose columns are not all selected, and windows without their bounds, have hidden key columns.
+        A message key is no column of the table, but known to those who wrote it.
         """
         if self.key == (MESSAGE_KEY,):
             return (KEY,)
@@ -61,7 +61,7 @@ class Retention:
     column: str | None = None
     """The event time; rows in which it is null stay."""
     unit: int = 1
-    """Microseconds that the column counts, if it is a whole number."""
+    """The unit of an integer column, in microseconds."""
 
     def options(self) -> dict[str, str]:
         """As options of a table."""
@@ -70,7 +70,7 @@ class Retention:
 
     @classmethod
     def of(cls, spec: TableSpec) -> Retention | None:
-        """What the options of a table say."""
+        """The retention that a table's options specify."""
         micros = spec.options.get("retention")
         if micros is None:
             return None

@@ -1,4 +1,4 @@
-"""What a source is, known before it is opened: from its connector and from what the statement says."""
+"""Traits of a source, known before it is opened: from its connector and the statement's properties."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SourceTraits:
-    """Decides, with the columns, how a statement over the source is run; EXPLAIN tells it without opening.
+    """What decides, with the columns, how a statement over the source is run.
 
-    The defaults are those of a source that hands over Arrow batches of rows that only come.
+    The defaults are those of a source of Arrow batches whose rows are only added.
     """
 
     only_grows: bool = True
@@ -24,23 +24,23 @@ class SourceTraits:
     messages: Messages | None = None
     """How later rows replace earlier ones of the same key; None where rows are only added."""
     positioned: bool = True
-    """Whether rows have a `_position` that tells equal ones apart; rows of a set do not."""
+    """Whether rows have a unique `_position`; rows of a multiset do not."""
     rereadable: bool = True
     """Whether everything from the beginning can be read again at any time, at a bearable cost."""
     partition_columns: tuple[str, ...] = (PARTITION,)
-    """The system columns that tell a row's partition."""
+    """The system columns that identify a row's partition."""
     partition_sql: str = PARTITION
-    """SQL over these that names the partition as positions do."""
+    """SQL over these that gives the partition's name in positions."""
     frames_in_order: bool = False
-    """Whether the rows of a partition come out of a frame as they follow each other, without being sorted."""
+    """Whether the rows of a partition are in order in a frame, without sorting."""
     takes_tasks: bool = False
-    """Whether it reads a range by as many tasks as it is told; see `SparkReader`."""
+    """Whether it reads a range with as many tasks as requested; see `SparkReader`."""
     needs: tuple[str, ...] = ()
     """Sets of jars that Spark needs for it, by their names in `spark.jars`."""
     poll_interval: timedelta = timedelta(milliseconds=100)
-    """How long a job lets pass between two looks that found nothing."""
+    """The delay between two polls that found nothing."""
     wait_timeout: timedelta = timedelta(0)
-    """How long creation waits for a source that is missing."""
+    """How long creation waits for a missing source."""
 
     @property
     def upserts(self) -> bool:

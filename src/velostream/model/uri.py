@@ -1,4 +1,4 @@
-"""URIs as they stand in FROM and INTO."""
+"""URIs in FROM and INTO."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARAMETER = re.compile(r"""([^=&]+)(?:=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^&
 class Uri:
     """A URI, split leniently: topics, globs and quoted SQL need no percent-encoding.
 
-    `text` is what was written; `str` is for people and hides passwords.
+    `text` is as written; `str` is for display and hides passwords.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Windows as a plan carries them: which columns bound them, when they close, what is done with late rows."""
+"""Windows as a plan holds them: their bounds, when they close, what happens to late rows."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class Windowing:
     """How the groups of one statement are bounded in time. Lengths are in microseconds."""
 
     kind: WindowKind | None
-    """None for EMIT FINAL without a window: everything is one, which closes when the source ends."""
+    """None for EMIT FINAL without a window: everything is one window, which closes when the source ends."""
     final: bool
     """Whether readers see a window only when it has closed."""
     grace: int = 0
-    """How long after its end a window still takes rows."""
+    """How long after its end a window still accepts rows."""
     late: LateRows = "dead_letter"
     close_after: float | None = None
-    """Seconds without rows after which windows close though no later row came."""
+    """Seconds without rows after which windows close although no later row arrived."""
     gap: int = 0
     """Session windows: the silence that ends one."""
     size: int = 0
     advance: int = 0
-    """Sliding windows: how long one is, and how far it is from one to the next."""
+    """Sliding windows: their length, and the distance from one to the next."""
     offset: int = 0
-    """How far windows begin after those that are counted from 1970."""
+    """How far window starts are shifted from those counted from 1970."""
     span: int = 0
-    """How long after a row's event time the last window that it is in ends at most; sessions may go on."""
+    """How long after a row's event time its last window can end; sessions may continue."""
     ttl: int | None = None
-    """How long after it has closed a window is forgotten; None: it is not for that."""
+    """How long after closing a window is forgotten; None: never for that."""
     time: str = ""
     """SQL of a row's event time."""
     start: str = ""
@@ -49,7 +49,7 @@ class Windowing:
 
 @dataclass(frozen=True)
 class EventTime:
-    """Where the rows of a source have their event time, and how far they may be out of order."""
+    """The event time of a source's rows, and how far they may be out of order."""
 
     column: str | None = None
     """None: when the row entered its source."""
@@ -57,4 +57,4 @@ class EventTime:
     delay: int = 0
     """Microseconds."""
     idle: float = 60.0
-    """Seconds after which a silent partition stops holding the watermark back."""
+    """Seconds after which an idle partition stops holding the watermark back."""

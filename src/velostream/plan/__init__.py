@@ -1,1 +1,1 @@
-"""From a bound query to the Spark work that keeps its result right."""
+"""Query planning, without Spark: how the result of a bound query is maintained incrementally."""

@@ -1,7 +1,7 @@
-"""The cheapest exact plan for a query, chosen in pure Python.
+"""The planner: chooses the cheapest exact incremental plan for a query, in pure Python.
 
-Inputs that can shrink hand over two sets of rows per batch, those added and those taken back. A stateless
-query is run on each; groups subtract where subtraction is exact and otherwise recompute the keys touched.
+An input that can shrink hands over two sets of rows per batch: rows added and rows retracted. A stateless
+query runs on each set. Groups subtract where subtraction is exact, and otherwise recompute the touched keys.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def plan_query(
 ) -> Plan:
     """Choose the plan of a query whose names are resolved.
 
-    `key` is the declared key of the table, `only_grows` holds for all inputs, and `columns` are those of each
-    input that the query uses. `message_key` is the system column by which later rows of the one source
-    replace earlier ones, where the query takes rows as they are. `closes`: groups are of windows that close,
-    so that those of each batch are merged into them.
+    `key` is the declared key of the table, `only_grows` says that no input retracts rows, and `columns` are
+    the columns of each input that the query uses. `message_key` is the system column by which later rows of
+    the one source replace earlier ones, where the query does not aggregate. `closes`: the groups belong to
+    windows that close, so each batch is merged into them.
     """
     refuse_later_features(query)
     _refuse_samples(query.tree)
@@ -88,7 +88,7 @@ def _over_tables(
     *,
     closes: bool,
 ) -> Plan:
-    """Tables can be looked up by any column, so that most queries follow the keys that a change touches."""
+    """Plan a query over tables: by affected keys where possible, since any column can be looked up."""
     tree = query.tree
     single = len(query.tables) == 1
     _refuse_volatile(tree)
@@ -109,7 +109,7 @@ def _over_tables(
 
 
 def recompute_plan(query: Query, key: tuple[str, ...], reason: str) -> Plan:
-    """The plan of a query over tables that has no keys to follow."""
+    """The plan of a query over tables without keys to follow: merged groups, else full recompute."""
     tree = query.tree
     merged = isinstance(tree, exp.Select) and groups_apply(tree) and not _has_sessions(tree)
     if len(query.tables) == 1 and merged:
@@ -119,18 +119,18 @@ def recompute_plan(query: Query, key: tuple[str, ...], reason: str) -> Plan:
 
 
 def _has_sessions(tree: exp.Expr) -> bool:
-    """Whether a SELECT groups by sessions, which rows of a later batch may join."""
+    """Whether a SELECT groups by session windows: rows of a later batch may extend or join a session."""
     groups = isinstance(tree, exp.Select) and groups_apply(tree)
     return groups and any(is_session(call) for call in tree.find_all(exp.Anonymous))
 
 
 def _groups_each(tree: exp.Expr) -> bool:
-    """Whether a SELECT groups rows that it gives several times, as for windows that overlap."""
+    """Whether a SELECT groups rows of a LATERAL VIEW, which multiplies rows, as overlapping windows do."""
     return isinstance(tree, exp.Select) and groups_apply(tree) and bool(tree.args.get("laterals"))
 
 
 def refuse_later_features(query: Query) -> None:
-    """Raise UnsupportedError for what is checked now and executed later."""
+    """Raise UnsupportedError for features that the binder accepts but no plan executes yet."""
     if query.window is not None:
         raise UnsupportedError(
             f"{query.window.kind} windows are not executed in this version",
@@ -154,15 +154,15 @@ def refuse_later_features(query: Query) -> None:
 def _refuse_volatile(tree: exp.Expr) -> None:
     for name in volatile_calls(tree):
         raise UnsupportedError(
-            f"{name}() gives another answer when a row is taken back",
-            detail="the input can shrink, and a row that leaves must compute to what it was when it came",
-            hint="keep the value in the data; _timestamp is when a row came; "
+            f"{name}() may return another value when a row is retracted",
+            detail="the input can shrink, and a retracted row must have the value it had when added",
+            hint="keep the value in the data; _timestamp is when a row arrived; "
             "CREATE TABLE follows filters such as ts > now() - INTERVAL 1 HOUR",
         )
 
 
 def _refuse_samples(tree: exp.Expr) -> None:
-    """A sample by chance is another one whenever it is drawn; so many ROWS are a LIMIT."""
+    """Raise UnsupportedError for a random sample, which differs each time; (n ROWS) is allowed."""
     for sample in tree.find_all(exp.TableSample):
         if not sample.args.get("size"):
             raise UnsupportedError(
@@ -205,9 +205,9 @@ def _upsert(tree: exp.Query, key: tuple[str, ...]) -> UpsertPlan:
 
 
 def last_per_message_key(tree: exp.Select, message_key: str) -> UpsertPlan:
-    """The last row of each message key; one without a key stands by itself.
+    """Upsert: the last row of each message key; a row without a key replaces none.
 
-    A row that does not pass the filter takes an earlier one of its key away, so that the filter is a column.
+    A row that fails the filter deletes the earlier row of its key, so the filter is a column (`__gone`).
     """
     if tree.is_star:
         raise NeedsColumns
@@ -218,12 +218,13 @@ def last_per_message_key(tree: exp.Select, message_key: str) -> UpsertPlan:
         there = exp.and_(there, exp.func("coalesce", where.this.copy(), exp.false()))
     ordered = tree.copy()
     ordered.set("where", None)
-    # What the filter keeps out may not be computable, as may be the columns of a message without a row.
+    # Guarded by CASE: columns of rows that the filter drops, or of tombstones, may not be computable.
     guarded = [
         exp.alias_(exp.Case().when(there.copy(), item.unalias().copy()), item.alias_or_name, quoted=True)
         for item in tree.selects
     ]
-    # Keys are text without a first character of this kind, so that no position is taken for one.
+    # A row without a key gets its position, after a NUL
+    # character, as its key: no message key starts with NUL.
     alone = exp.func("concat", exp.Literal.string("\x00"), exp.column(POSITION, table=alias))
     ordered.set(
         "expressions",
@@ -245,7 +246,7 @@ def last_per_message_key(tree: exp.Select, message_key: str) -> UpsertPlan:
 
 
 def recompute(tree: exp.Query, reason: str) -> RecomputePlan:
-    """The whole query again for every change."""
+    """Full recompute: the whole query is computed again for every change."""
     step = Step(
         StepKind.RECOMPUTE,
         "the whole query",

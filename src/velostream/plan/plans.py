@@ -1,8 +1,9 @@
-"""Plans: how one statement's result is kept right. Pure data, chosen without Spark."""
+"""Plans: how the result of one statement is maintained incrementally. Pure data, chosen without Spark."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from velostream.plan.groups.aggregates import Aggregate, Merge
@@ -16,54 +17,89 @@ if TYPE_CHECKING:
     from velostream.plan.steps import Step
 
 
+class Kind(Enum):
+    """The kind of step that a plan makes."""
+
+    ROWS = "rows"
+    KEYED_ROWS = "rows with a key, of a derived relation"
+    JOINED_ROWS = "rows of a stream joined to tables"
+    UPSERT = "the last row of each key"
+    MESSAGES = "the last message of each key"
+    GROUPS = "groups"
+    WINDOWS = "groups that close"
+    OVER = "rows with those around them"
+    RECOMPUTE = "everything anew"
+    FOLLOW = "the changes of a kept result"
+    STREAM = "rows kept by event time"
+
+
 @dataclass(frozen=True)
 class Plan:
-    """Base: the Spark SQL of the whole query, and the steps that EXPLAIN shows."""
+    """Base of all plans: the Spark SQL of the whole query, and the steps that EXPLAIN shows."""
 
     sql: str
     steps: tuple[Step, ...] = field(kw_only=True, default=())
     below: Node | None = field(kw_only=True, default=None)
-    """The derived relation whose rows the plan takes instead of those of its inputs, if any."""
+    """The derived relation that the plan reads in place of its inputs, if any."""
     stream: str | None = field(kw_only=True, default=None)
-    """The one input that is a stream: its rows are joined to the tables as they are when the rows come."""
+    """The one input that is a stream: each of its rows is joined to the tables as they are when it arrives.
+    """
     forgetful: bool = field(kw_only=True, default=False)
-    """Whether inputs forget rows while what was made of them stays: the result cannot be computed anew."""
+    """Whether inputs forget rows whose results stay: the result cannot be recomputed from the inputs."""
     appends: bool = field(kw_only=True, default=False)
-    """Whether no row of the result is taken back, though it is derived."""
+    """Whether no row of the result is ever retracted, although the result is derived."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of step that brings the result up to date."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class RowsPlan(Plan):
-    """Each input row gives its own output rows: f(changes) are the changes of f."""
+    """Stateless: each input row gives its own output rows, so f(changes) are the changes of f."""
 
     key: tuple[str, ...] = ()
     """Over a derived relation: the key of the table, if it has one."""
     below_sql: str = ""
     """Over a derived relation: the query over its view."""
     below_keys: tuple[str, ...] = ()
-    """Over a derived relation: its columns that hold the key, if they do."""
+    """Over a derived relation: the columns of that relation that hold the key; empty if the key is computed.
+    """
     positioned: bool = False
-    """Whether each row carries, hidden, the position of the row it came from, by which it is taken back."""
+    """Whether each row carries, hidden, the position of its input row, by which it is retracted."""
+
+    @property
+    def kind(self) -> Kind:
+        """See `Plan`."""
+        if self.stream is not None:
+            return Kind.JOINED_ROWS
+        return Kind.KEYED_ROWS if self.key else Kind.ROWS
 
 
 @dataclass(frozen=True)
 class UpsertPlan(Plan):
-    """Like rows, but a later row of the same key replaces the earlier one."""
+    """Upsert: like RowsPlan, but a later row of the same key replaces the earlier one."""
 
     key: tuple[str, ...]
     ordered_sql: str
     """The same query with the hidden column `__position`, by which "later" is decided."""
     below_keys: tuple[str, ...] = ()
-    """The columns of the input that hold the key, if they do."""
+    """The columns of the input that hold the key; empty if the key is computed."""
     asked: tuple[str, ...] = field(kw_only=True)
     """System columns that `ordered_sql` needs."""
     deletes: bool = field(kw_only=True, default=False)
-    """Whether `ordered_sql` also has the hidden key `__key`, and `__gone` for keys that have no row."""
+    """Whether `ordered_sql` also has the hidden key `__key`, and `__gone` where the key's row is deleted."""
+
+    @property
+    def kind(self) -> Kind:
+        """See `Plan`."""
+        return Kind.MESSAGES if self.deletes else Kind.UPSERT
 
 
 @dataclass(frozen=True)
 class Output:
-    """One visible column of a grouped result, and the column of the finishing view it equals, if any."""
+    """One visible column of a grouped result; `column` is the equal column of the finishing view, if any."""
 
     name: str
     column: str | None
@@ -71,11 +107,11 @@ class Output:
 
 @dataclass(frozen=True)
 class GroupsPlan(Plan):
-    """Groups with accumulators: Spark aggregates each batch, the table merges.
+    """Groups with accumulators: Spark aggregates each batch, the table merges the accumulators.
 
     `partial_sql` gives one row per group: key columns, `__n`, accumulators. `finish_sql`, over the view
     `__groups` (keys and aggregate values), gives the visible columns and `__shown`; None when every visible
-    column is a key or an aggregate as it is.
+    column is a key or an unchanged aggregate.
     """
 
     partial_sql: str
@@ -91,20 +127,27 @@ class GroupsPlan(Plan):
     grouped: bool
     """False for an aggregate over everything, whose one row exists even when there is no input."""
     below_keys: tuple[str, ...] = field(kw_only=True, default=())
-    """Over a derived relation: its columns that hold the keys, in the order of `keys`."""
+    """Over a derived relation: the columns of that relation that hold the keys, in the order of `keys`."""
     detail_sql: str = field(kw_only=True, default="")
-    """With windows: one row per input row, `__k1` and so on for the keys but the bounds, `__time`,
-    `__position` and `__row`; empty where rows are not known one by one any more."""
+    """With windows: one row per input row. Empty where input rows are no longer known one by one.
+
+    Columns: `__k1`, `__k2`, … for the keys except the window bounds, `__time`, `__position` and `__row`.
+    """
     windowing: Windowing | None = field(kw_only=True, default=None)
-    """How groups are bounded in time, and when readers see them; None where they never close."""
+    """When groups close and when readers see them; None where groups never close."""
+
+    @property
+    def kind(self) -> Kind:
+        """See `Plan`."""
+        return Kind.GROUPS if self.windowing is None else Kind.WINDOWS
 
     @property
     def mergeable(self) -> bool:
-        """Whether growing batches can be merged at all."""
+        """Whether a batch that only adds rows can be merged into the stored accumulators."""
         return all(aggregate.mergeable for aggregate in self.aggregates)
 
     def subtractable(self, inexact: Sequence[str]) -> bool:
-        """Whether rows can be taken back by subtracting; `inexact` are accumulators of floating point."""
+        """Whether rows can be retracted by subtraction; `inexact` names the floating-point accumulators."""
         return all(
             accumulator.merge is Merge.ADD and accumulator.name not in inexact
             for aggregate in self.aggregates
@@ -114,21 +157,26 @@ class GroupsPlan(Plan):
 
 @dataclass(frozen=True)
 class RecomputePlan(Plan):
-    """No keys to follow: the whole result is computed again and the difference applied."""
+    """Full recompute: without keys to follow, the whole result is recomputed and the difference applied."""
+
+    @property
+    def kind(self) -> Kind:
+        """See `Plan`."""
+        return Kind.RECOMPUTE
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How far from a row, in the order of time, its OVERs look: in rows (None is without end) and in time."""
+    """How far OVER clauses look from a row in the order of time: in rows (None: without end) and in time."""
 
     before: int | None
     after: int | None
     back: int
-    """Microseconds, as is `ahead`: of frames of time."""
+    """In microseconds, like `ahead`: how far RANGE frames look back."""
     ahead: int = 0
 
     def and_also(self, other: Reach) -> Reach:
-        """As far as either of them looks."""
+        """The reach that covers both."""
         return Reach(
             _furthest(self.before, other.before),
             _furthest(self.after, other.after),
@@ -137,22 +185,22 @@ class Reach:
         )
 
     def reversed(self) -> Reach:
-        """In descending order of time."""
+        """The reach in descending order of time."""
         return Reach(self.after, self.before, self.ahead, self.back)
 
     @property
     def bounded(self) -> bool:
-        """Whether it ends on both sides."""
+        """Whether the reach in rows is finite in both directions."""
         return self.before is not None and self.after is not None
 
     @property
     def rows(self) -> int:
-        """How many rows before the watermark those after it may need."""
+        """How many rows before the watermark the rows after it may need."""
         return (self.before or 0) + (self.after or 0)
 
     @property
     def span(self) -> int:
-        """The same in microseconds, for frames of time."""
+        """The same as `rows` for RANGE frames, in microseconds."""
         return self.back + self.ahead
 
 
@@ -162,35 +210,41 @@ def _furthest(one: int | None, other: int | None) -> int | None:
 
 @dataclass(frozen=True)
 class OverPlan(Plan):
-    """OVER over a source: rows are kept by key, and each that comes is computed with those around it."""
+    """OVER over a source: rows are kept by PARTITION BY key; each new row is computed with its neighbours."""
 
     rows_sql: str
-    """What is kept of the rows that came: keys, columns and `__time`."""
+    """SQL of the state to keep for each new row: keys, columns and `__time`."""
     placed_sql: str
-    """The same, with `__position`."""
+    """Like `rows_sql`, with `__position`."""
     over_sql: str
-    """What has to be computed of the view of kept rows, and `__order`, by which the row is known."""
+    """SQL over the view of kept rows: the computed columns, and `__order`, which identifies the row."""
     calls: tuple[OverCall, ...] | None
-    """The same as plain functions over rows, where it is that."""
+    """The same computation as plain functions over rows; None where only `over_sql` can express it."""
     alias: str
-    """What that query calls its rows."""
+    """The alias of the kept rows in `over_sql`."""
     shown: tuple[str | None, ...]
-    """For each column of the result the kept column that it is; None for what `over_sql` computes."""
+    """For each column of the result, the kept column it equals; None where `over_sql` computes it."""
     detail_sql: str
     """One row per input row: `__time`, `__position` and `__row`."""
     keys: tuple[str, ...]
     columns: Mapping[str, str]
-    """The columns of the source that `over_sql` uses, and the kept column that each is."""
+    """From each source column that `over_sql` uses to the kept column that holds it."""
     reach: Reach
     timed: bool
-    """Whether every OVER is in the order of the event time, or looks at all rows."""
+    """Whether every OVER orders by the event time or has a frame of all rows."""
     bounded: bool
-    """Whether rows that no other can reach any more are forgotten."""
+    """Whether kept rows are forgotten once no later row's frame can reach them."""
     peers: bool
-    """Whether a row changes what was computed of earlier ones that have the same time."""
+    """Whether a new row changes the results of earlier rows with the same time (RANGE frames include peers).
+    """
     shrinks: bool
-    """Whether the source can take rows back."""
+    """Whether the source can retract rows."""
     positioned: bool = field(kw_only=True, default=False)
     """Whether each row of the result has a `_position`, in the order of time."""
     windowing: Windowing | None = field(kw_only=True, default=None)
     """When rows are shown and when they are late; None where there is no order of time."""
+
+    @property
+    def kind(self) -> Kind:
+        """See `Plan`."""
+        return Kind.OVER

@@ -1,4 +1,4 @@
-"""Queries for Spark's real-time mode: one SELECT over one source, tried on each row by itself."""
+"""Queries for Spark's real-time mode: one stateless SELECT over one source, as an expression over a row."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ ROW = "row"
 
 
 class RowExpression(NamedTuple):
-    """A query as one expression over a row of its input."""
+    """A stateless query as one SQL expression over a row of its input."""
 
     sql: str
     """A struct whose field `row` holds the result's columns, or null where the filter drops the row."""
     name: str
-    """What the query calls its input."""
+    """The alias of the input in the query."""
 
 
 def why_not_by_row(query: Query) -> str | None:
-    """None when the query gives at most one row for each row of one source, from that row alone."""
+    """Why a query cannot run row by row; None if each row of its one source gives at most one row."""
     if query.tables or query.streams:
         return f"it reads {(*query.tables, *query.streams)[0]}, which is no topic"
     if len(query.sources) != 1:
@@ -50,7 +50,7 @@ def why_not_by_row(query: Query) -> str | None:
 
 
 def row_expression(select: exp.Select, names: Sequence[str]) -> RowExpression:
-    """The query, in which no `*` is left, as an expression; `names` are those of the result's columns."""
+    """The query as an expression. No `*` may be left in it; `names` are the names of the result's columns."""
     values = (item.unalias().sql(dialect=SPARK) for item in select.selects)
     fields = ", ".join(f"{literal(name)}, {value}" for name, value in zip(names, values, strict=True))
     where = select.args.get("where")

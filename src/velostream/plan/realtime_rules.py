@@ -1,4 +1,4 @@
-"""Which statements can ask for `"latency" = "realtime"`, told from their text."""
+"""Which statements may use `"latency" = "realtime"`, decided from their text."""
 
 from __future__ import annotations
 
@@ -20,26 +20,30 @@ if TYPE_CHECKING:
     from velostream.model.options import CommonOptions
 
 CADENCE = timedelta(minutes=5)
-"""How often what was written is recorded. Rows wait for about a second meanwhile, so it is done rarely."""
+"""How often progress is recorded. Recording holds up rows for about a second, so it is done rarely."""
 SHORTEST_CADENCE = timedelta(seconds=5)
 _LEAVE_OUT = 'leave out "latency": rows then take some tenths of a second'
 
 
 def wants_realtime(statement: model.Statement) -> bool:
-    """Whether it asks for it."""
+    """Whether the statement sets `"latency" = "realtime"`."""
     return common_options(getattr(statement, "properties", {})).latency == "realtime"
 
 
 def cadence(options: CommonOptions) -> timedelta:
-    """How often what was written is recorded."""
+    """How often progress is recorded: `trigger.interval`, or five minutes."""
     return options.trigger_interval or CADENCE
 
 
 def refusal(statement: model.Statement, *, once: bool = False) -> UnsupportedError | None:
-    """The error of a statement that asks for what cannot be; None when it does not ask, or can have it."""
+    """The error of a statement that asks for real-time mode and cannot have it; None otherwise."""
     if not wants_realtime(statement):
         return None
-    reason = "--once reads what is there and ends, and this goes on" if once else why_not_realtime(statement)
+    reason = (
+        "--once ends after the rows that are there, and real-time mode never ends"
+        if once
+        else why_not_realtime(statement)
+    )
     if reason is None:
         return None
     return UnsupportedError(
@@ -50,7 +54,7 @@ def refusal(statement: model.Statement, *, once: bool = False) -> UnsupportedErr
 
 
 def why_not_realtime(statement: model.Statement) -> str | None:
-    """None when Spark's real-time mode can run the statement, as far as its text tells."""
+    """Why Spark's real-time mode cannot run the statement; None if it can, as far as its text shows."""
     if not isinstance(statement, model.CreateStream | model.InsertIntoSink) or statement.query is None:
         return "it goes from topic to topic only, with INSERT INTO kafka://… or CREATE STREAM"
     uri, properties = target(statement)
@@ -100,7 +104,7 @@ def _of_options(statement: model.CreateStream | model.InsertIntoSink, options: C
 
 
 def told(statement: model.Statement) -> list[str]:
-    """What EXPLAIN says of it: nothing where nobody asked and it is not possible."""
+    """The lines EXPLAIN prints about real-time mode; empty where it is neither asked for nor possible."""
     asked, reason = wants_realtime(statement), why_not_realtime(statement)
     if asked and reason is None:
         every = format_duration(cadence(common_options(getattr(statement, "properties", {}))))

@@ -1,4 +1,4 @@
-"""Statements that write to a sink: where their rows go, and what has to be kept for it."""
+"""Statements that write to a sink: the target of their rows, and whether the result is kept as state."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ Writing = CreateStream | InsertIntoSink
 
 
 def target(statement: Writing) -> tuple[Uri, Properties]:
-    """Where a statement writes to."""
+    """The sink's address and properties."""
     if isinstance(statement, InsertIntoSink):
         return statement.uri, statement.properties
     return Uri(statement.properties.get("sink", "console://")), statement.properties
 
 
 def outgoing(query: Query) -> Query:
-    """The query with the headers of the records that it writes as a hidden column."""
+    """The query with the headers of the records it writes as a hidden column."""
     only = query.sources[0] if len(query.sources) == 1 else None
     incoming = only is not None and HEADERS in only.system_columns
     return with_outgoing_headers(query, incoming=incoming)
 
 
 def by_rows(plan: Plan) -> bool:
-    """Whether each row that comes gives its own rows, so that nothing has to be kept."""
+    """Whether the plan is append-only row by row, so that writing to a sink needs no state."""
     return isinstance(plan, RowsPlan) and (plan.below is None or plan.stream is not None or plan.appends)
 
 
 def only_added(plan: Plan) -> bool:
-    """Whether rows of the result come once, when their window has closed, and then stay as they are."""
+    """Whether each result row is emitted once, when its window has closed, and never changes afterwards."""
     if not isinstance(plan, GroupsPlan | OverPlan) or plan.windowing is None:
         return False
     shrinks = isinstance(plan, OverPlan) and plan.shrinks
@@ -47,16 +47,16 @@ def only_added(plan: Plan) -> bool:
 
 
 def keeps_result(statement: Writing, plan: Plan) -> bool:
-    """Whether the result has to be kept beside the job, to tell what a change makes of it.
+    """Whether the result is kept as state beside the job, so that its changes can be written.
 
-    Raises where the sink could not take such changes.
+    Raises UnsupportedError where the sink cannot take updates and deletions.
     """
     if by_rows(plan):
         return False
     uri, _ = target(statement)
     if not connector_for(uri).connector.upserts and not only_added(plan):
         raise UnsupportedError(
-            f"rows of this query change after they came, and a stream into {uri.scheme}:// keeps none",
+            f"rows of this query are updated later, and {uri.scheme}:// takes no updates",
             hint="make a table of the query: CREATE TABLE name AS SELECT …"
             + ("; EMIT FINAL writes each row once" if isinstance(plan, OverPlan) else ""),
             location=statement.location,

@@ -1,4 +1,4 @@
-"""How the rows of a source are spread over tasks that work side by side; results are the same either way."""
+"""Partitioning of a source's rows over parallel tasks (`partition.strategy`); it never changes results."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 SMART, HASH, STICKY, ROUND_ROBIN = "smart", "hash", "sticky", "round_robin"
 STRATEGIES = (SMART, HASH, STICKY, ROUND_ROBIN)
-"""The strategies that are always there."""
+"""The built-in strategies."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """What is done with the rows of a source before anything is computed of them."""
+    """How the rows of a source are partitioned before anything is computed."""
 
     strategy: str
     partitions: int | None
-    """How many tasks; None leaves it to the source, or to the number of cores."""
+    """The number of tasks; None leaves it to the source, or to the number of cores."""
     keys: tuple[str, ...] = ()
-    """SQL of what rows are brought together by, over the columns of the source."""
+    """SQL over the source's columns; rows with equal values go to the same task."""
     why: str = ""
 
     @property
@@ -39,7 +39,7 @@ class Spread:
         return self.strategy not in STRATEGIES
 
     def told(self) -> str:
-        """What EXPLAIN says of it."""
+        """The line EXPLAIN prints about it."""
         many = f", {self.partitions} partitions" if self.partitions else ""
         return f"{self.strategy}{many}: {self.why}"
 
@@ -52,13 +52,13 @@ def spread_of(
     *,
     message_key: str | None = None,
 ) -> Spread:
-    """What a statement asks for."""
+    """The partitioning that a statement asks for; UnsupportedError for `hash` without a key."""
     if strategy == HASH:
         keys = _keys(query, key, message_key)
         if not keys:
             raise UnsupportedError(
-                '"partition.strategy" = "hash" brings the rows of a group or key together, and this '
-                "statement has none that a row of its source tells by itself",
+                '"partition.strategy" = "hash" partitions rows by their group or key, and this '
+                "statement has none that is computed from the columns of its source",
                 hint='leave the property out, or use "round_robin" or "sticky"',
                 location=query.location,
             )
@@ -76,7 +76,7 @@ def spread_of(
 
 
 def check_strategy(strategy: str, registered: Collection[str]) -> None:
-    """Raise UnknownNameError for one that nobody knows."""
+    """Raise UnknownNameError for a strategy that is neither built in nor registered."""
     known = (*STRATEGIES, *registered)
     if strategy not in known:
         raise UnknownNameError(
@@ -96,7 +96,7 @@ def _why_smart(query: Query) -> str:
 
 
 def _keys(query: Query, key: tuple[str, ...], message_key: str | None) -> tuple[str, ...]:
-    """What rows belong together by, in terms of the source's columns."""
+    """The expressions that identify a row's group or key, over the source's columns."""
     select = query.tree
     if not isinstance(select, exp.Select) or select.args.get("joins") or _reads_a_query(select):
         return ()
@@ -117,7 +117,7 @@ def _reads_a_query(select: exp.Select) -> bool:
 
 
 def _unqualified(expression: exp.Expr, alias: str) -> exp.Expr:
-    """The expression over the columns of the one relation, without its name in front."""
+    """The expression without the alias of its one relation in front of column names."""
 
     def swap(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column):

@@ -1,4 +1,4 @@
-"""What a statement has to remember to go on, and what keeps that from growing for ever."""
+"""State of a statement: what it has to keep between batches, and what bounds its growth."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ TTL = '"state.ttl"'
 
 @dataclass(frozen=True)
 class Remembered:
-    """One kind of rows that a job keeps."""
+    """One kind of state that a job keeps."""
 
     what: str
     bound: str | None = None
-    """What keeps it from growing; None when nothing does."""
+    """What bounds its size; None when nothing does."""
     grows: str = ""
-    """What makes it grow, where nothing bounds it."""
+    """What it grows with, where nothing bounds it."""
     advice: str = ""
-    """What would bound it, where something would."""
+    """What the user could do to bound it; empty where nothing helps."""
     endless: bool = False
-    """Whether it grows for as long as rows come, whatever they hold, so that the user is told unasked."""
+    """Whether it grows with every row, whatever the rows hold: then the user is warned unasked."""
 
     @property
     def told(self) -> str:
-        """What EXPLAIN says."""
+        """The text EXPLAIN prints after "bounded:"."""
         if self.bound is not None:
             return f"yes, {self.bound}"
         return f"no, it grows with {self.grows}" + (f"; {self.advice}" if self.advice else "")
 
     @property
     def warning(self) -> str | None:
-        """What is said when the statement is made."""
+        """The warning printed when the statement is created; None where none is needed."""
         if not self.endless or self.bound is not None:
             return None
         return f"state grows without bound: {self.what}; {self.advice}"
@@ -55,22 +55,22 @@ class Keeping:
     ttl: timedelta | None = None
     """`state.ttl`."""
     beside: bool = False
-    """Whether the result is kept beside the job, because what is written elsewhere follows from it."""
+    """Whether the result is kept as state beside the job, because changes of it are written elsewhere."""
     only_grows: bool = True
-    """Whether no row of what is read can be taken back."""
+    """Whether no input can retract rows."""
     streams: bool = True
-    """Whether sources are read, and not tables alone."""
+    """Whether the statement reads sources, and not only tables."""
     names: Mapping[str, str] | None = None
-    """What users call each input."""
+    """From the id of each input to the name that users know."""
 
     @property
     def forgetting(self) -> str | None:
-        """How long `state.ttl` says."""
+        """The duration of `state.ttl` as text; None where it is not set."""
         return format_duration(self.ttl) if self.ttl is not None else None
 
 
 def of_plan(plan: Plan, keeping: Keeping) -> Remembered | None:
-    """What the result of a plan is for the next batch; None where each row is looked at by itself."""
+    """The state that the result of a plan is for the next batch; None for a stateless plan."""
     if isinstance(plan, GroupsPlan):
         if plan.windowing is not None and plan.windowing.bounded:
             return _windows(plan, keeping)
@@ -105,10 +105,10 @@ def _by_key(what: str, each: str, keeping: Keeping) -> Remembered:
         what += ", beside the job"
     ttl = keeping.forgetting
     if ttl is not None:
-        return Remembered(what, f"{TTL} forgets {each} that nothing touched for {ttl}")
+        return Remembered(what, f"{TTL} forgets {each} without a new row for {ttl}")
     advice = ""
     if keeping.streams and keeping.only_grows:
-        advice = f"{TTL} forgets those that nothing touched for that long"
+        advice = f"{TTL} forgets those without a new row for that long"
     return Remembered(what, grows=f"the number of {each}", advice=advice)
 
 
@@ -130,7 +130,7 @@ def _windows(plan: GroupsPlan, keeping: Keeping) -> Remembered:
         )
     if keeping.only_grows and not corrected:
         return Remembered(what, "a window is forgotten when it has closed and its row is written")
-    why = "late rows may correct any of them" if corrected else "rows of what is read can be taken back"
+    why = "late rows may correct any of them" if corrected else "the input can retract rows"
     return Remembered(
         f"{what}, also of windows that have closed: {why}",
         grows="time",
@@ -140,7 +140,7 @@ def _windows(plan: GroupsPlan, keeping: Keeping) -> Remembered:
 
 
 def of_rows(live: LiveRows, plan: Plan, keeping: Keeping) -> Remembered:
-    """What is kept of the rows of one input."""
+    """The state kept for one input: its rows, or the last row per key."""
     name = (keeping.names or {}).get(live.relation, live.relation)
     if live.message_key is not None:
         return Remembered(f"the last row of each message key of {name}", grows="the number of message keys")
@@ -148,9 +148,11 @@ def of_rows(live: LiveRows, plan: Plan, keeping: Keeping) -> Remembered:
         what = f"the last row of each key of {name}, and those that the watermark has not passed"
         return Remembered(what, grows="the number of keys")
     if live.keep is not None:
-        return Remembered(f"rows of {name}", "the watermark takes them out when none can come that they meet")
+        return Remembered(
+            f"rows of {name}", "the watermark drops a row when no match for it can arrive any more"
+        )
     if live.bounds:
-        return Remembered(f"the rows of {name} that have not gone", "the clock takes them out")
+        return Remembered(f"the rows of {name} that the clock has not passed", "the clock drops them")
     what = f"all rows of {name}, beside the job"
     why = _unmerged(plan)
     if why:
@@ -179,5 +181,5 @@ def _unmerged(plan: Plan) -> str:
 
 
 def warnings(found: Sequence[Remembered | None]) -> tuple[str, ...]:
-    """What is said unasked."""
+    """The warnings of all unbounded state."""
     return tuple(each.warning for each in found if each is not None and each.warning is not None)

@@ -1,4 +1,4 @@
-"""What EXPLAIN says of each step."""
+"""Steps of a plan, as EXPLAIN prints them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class StepKind(StrEnum):
-    """How a step is kept right when its input changes."""
+    """How a step is maintained when its input changes."""
 
     SOURCE = "source"
     CLOCK = "by the clock"

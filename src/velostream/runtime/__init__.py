@@ -1,1 +1,1 @@
-"""Running: the Spark session, jobs, the data directory, and the database that ties them together."""
+"""Runtime: the database, its data directory and catalogue, its jobs, and the execution of statements."""

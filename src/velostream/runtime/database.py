@@ -1,4 +1,4 @@
-"""The database: one data directory, its tables and jobs, and the door for Python programs."""
+"""The database: one data directory, its tables and jobs, and the entry point for Python programs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from velostream.connectors.registry import default_registry
 from velostream.engine.bad_rows import dead_letters
 from velostream.engine.bad_rows.dead_letters import DeadLetters
 from velostream.engine.bad_rows.letter import edition as letters_edition
-from velostream.engine.delta.storage import DeltaStorage
 from velostream.engine.inputs.spreading import Strategies
 from velostream.engine.site import Site
+from velostream.engine.storages import spark_storages
 from velostream.errors import (
     ClosedError,
     SparkEndedError,
@@ -51,7 +51,6 @@ from velostream.runtime.statements.result import Result
 from velostream.runtime.udfs import Udfs
 from velostream.serving.table.rows import inferred, stored_schema
 from velostream.serving.table.store import TableStore
-from velostream.spark.delta import DeltaEngine
 from velostream.sql.bind import parameters
 from velostream.sql.types import quote
 
@@ -73,9 +72,9 @@ log = structlog.get_logger("velostream.database")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _GRACE = 1.0
-"""Seconds in which calls of other threads may end by themselves when the database closes."""
+"""Seconds that calls of other threads may take to end by themselves when the database closes."""
 _PATIENCE = 30.0
-"""Seconds in which they have to, once Spark is gone; what they would write afterwards is refused."""
+"""Seconds that they may take once Spark has stopped; their later writes are refused."""
 
 
 def connect(
@@ -87,10 +86,10 @@ def connect(
     allowed_roots: Iterable[str | os.PathLike[str]] | None = None,
     allowed_hosts: Iterable[str] | None = None,
 ) -> Database:
-    """Open a data directory and resume what runs in it; Spark starts when it is first needed.
+    """Open a data directory and resume its jobs; Spark starts when it is first needed.
 
-    With `allowed_roots`, statements read and write files in these folders alone; with `allowed_hosts` they
-    name these hosts alone (`broker:9092`, `*.internal`). Both replace what the configuration file says.
+    With `allowed_roots`, statements read and write files in these folders only; with `allowed_hosts` they
+    name these hosts only (`broker:9092`, `*.internal`). Both replace the settings of the configuration file.
     """
     flags: dict[str, Any] = {"data_dir": data_dir, "master": master, "conf": dict(conf) if conf else None}
     if allowed_roots is not None or allowed_hosts is not None:
@@ -106,7 +105,7 @@ def connect(
 
 
 def runnable(checked: front.Checked, *, bound: bool = False) -> tuple[model.Statement, ...]:
-    """The statements of a text; raises its first error. A parameter without value is one, unless `bound`."""
+    """The statements of a text; raises its first error; unless `bound`, a missing parameter is one."""
     run = [s for s in checked.statements if not bound and not isinstance(s, model.Explain)]
     for error in (*checked.errors, *parameters.check(run, {})):
         raise error
@@ -114,7 +113,7 @@ def runnable(checked: front.Checked, *, bound: bool = False) -> tuple[model.Stat
 
 
 class Database:
-    """One open data directory. Close it, or use it in a `with`."""
+    """One open data directory. Close it, or use it in a `with` statement."""
 
     def __init__(
         self,
@@ -160,15 +159,15 @@ class Database:
                 self.directory.tables, read_only=read_only, editions=editions, clock=clock
             )
             self.store.budget.total = settings.memory_total
-            self.delta = DeltaEngine(self._session, settings.conf)
-            self.store.storages["delta"] = DeltaStorage(self.delta, self.store.questions, clock)
-            self.adhoc = AdHoc(self.store, self._session, self.delta)
+            self._storages = spark_storages(self._session, settings.conf, self.store.questions, clock)
+            self.store.storages |= self._storages
+            self.adhoc = AdHoc(self.store, self._session)
             tmp = None if read_only else self.directory.tmp
             site = Site(
                 settings,
                 self.store,
                 self._session,
-                self.delta,
+                self._storages,
                 once,
                 tmp,
                 clock=clock,
@@ -213,30 +212,30 @@ class Database:
             raise
 
     def _remove_leftovers(self) -> None:
-        """Delete what a crash left of what was being made or dropped, and what SELECTs had read."""
+        """Delete leftovers of crashed statements, and the temporary folders of SELECTs."""
         self.directory.remove(self.catalog.unfinished)
         for left in self.directory.tmp.glob(f"{FOLDER}*"):
             shutil.rmtree(left, ignore_errors=True)
 
     @while_open
     def resume(self) -> None:
-        """Start every remembered job that is not paused and whose Python functions are there."""
+        """Start every job of the catalogue that is not paused and whose Python functions are registered."""
         for entry in self.catalog:
             ready = set(entry.udfs) <= set(self.udfs.names()) and self._has_strategies(entry)
             if ready and entry.job is not None and self.jobs_by_name.get(entry.job) is None:
                 job = self.jobs_by_name.resume(entry)
                 if self.jobs_by_name.site.once:
-                    # In the order of creation, each after its inputs have all that they will have.
+                    # In the order of creation: with `once`, a job's inputs are complete before it starts.
                     job.wait(lambda j: not j.state.alive or self.executor.stopping.is_set())
 
     # --- SQL --------------------------------------------------------------------------------------------
 
     @while_open
     def sql(self, text: str, params: Mapping[str, Any] | Iterable[Any] | None = None) -> Result:
-        """Run one or more statements; the answer is the last one's.
+        """Run one or more statements; returns the result of the last one.
 
-        `params` bind `:name` (a mapping) or `?` (a sequence). A SELECT over a source reads what is there and
-        ends; `stream` follows it.
+        `params` bind `:name` (a mapping) or `?` (a sequence). A SELECT over a source reads the rows that are
+        there and ends; `stream` follows it.
         """
         bound = params if params is None or isinstance(params, Mapping) else tuple(params)
         result, warnings = Result(), tuple[str, ...]()
@@ -249,14 +248,14 @@ class Database:
     def check(
         self, text: str, name: str = "<sql>", params: Mapping[str, Any] | tuple[Any, ...] | None = None
     ) -> tuple[model.Statement, ...]:
-        """Parse and bind; raises the first error, also for a parameter without a value."""
+        """Parse and bind; raises the first error, including a parameter without a value."""
         return runnable(self.checked(text, name, params), bound=params is not None)
 
     @while_open
     def checked(
         self, text: str, name: str = "<sql>", params: Mapping[str, Any] | tuple[Any, ...] | None = None
     ) -> front.Checked:
-        """Parse and bind; every statement that is right, and every error."""
+        """Parse and bind; returns every correct statement and every error."""
         return front.check_script(
             SourceText(text, name),
             self.catalog,
@@ -281,15 +280,16 @@ class Database:
     def replay_dead_letters(
         self, where: str | None = None, params: Mapping[str, Any] | Iterable[Any] | None = None
     ) -> Result:
-        """Try rows again that could not be used: all, or those of letters for which `where` holds.
+        """Replay dead letters, all or those for which `where` holds: process their rows again.
 
-        A row for each job: how many letters were tried, taken and left, and why the first one was left.
+        Returns a row for each job: how many letters were tried, accepted and left, and why the first one was
+        left.
         """
         return self.sql("REPLAY DEAD LETTERS" + (f" WHERE {where}" if where else ""), params)
 
     @while_open
     def explain(self, text: str) -> str:
-        """How a statement would be kept right."""
+        """EXPLAIN as text: how the statement would be maintained."""
         return "\n".join(row[0] for row in self.sql(f"EXPLAIN {text}"))
 
     # --- tables -----------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class Database:
     def create_table(
         self, name: str, rows: Any = None, *, key: str | Iterable[str] = (), schema: Any = None
     ) -> Table:
-        """A table filled by hand, with the rows' own columns (or `schema`, a pyarrow schema)."""
+        """Create a table to be filled by hand, with the columns of `rows` or of a pyarrow `schema`."""
         given = inferred(rows) if schema is None else rows
         columns = stored_schema(given) if schema is None else schema
         keys = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) else tuple(key)
@@ -325,14 +325,14 @@ class Database:
 
     @while_open
     def verify(self) -> list[TableReport]:
-        """Check every durable file of every table; what is damaged is told, not raised."""
+        """Check every durable file of every table; damage is reported, not raised."""
         return [self.store.verify(name) for name in self.store.names()]
 
     # --- jobs -------------------------------------------------------------------------------------------
 
     @while_open
     def jobs(self) -> list[JobInfo]:
-        """Every job with its state and figures."""
+        """Every job with its state and statistics."""
         return [job.info for job in self.jobs_by_name]
 
     @while_open
@@ -342,14 +342,14 @@ class Database:
 
     @while_open
     def wait_idle(self, timeout: float = 60.0) -> bool:
-        """Until every running job has taken in all that its sources have now; False when the time was up."""
+        """Wait until every running job has processed all that its sources have now; False on timeout."""
         import time
 
         deadline = time.monotonic() + timeout
         while True:
             before = [(job, job.stats.batches, job.quiet_looks) for job in self.jobs_by_name]
             for job, _, looks in before:
-                # The look in progress may have begun too early: the one after it counts.
+                # The poll in progress may have begun before the newest rows: only the one after it counts.
                 if not job.wait(_quiet_since(looks + 1), max(0.0, deadline - time.monotonic())):
                     return False
             self.lifetime.check()
@@ -359,7 +359,7 @@ class Database:
     def _job_changed(self, job: Job) -> None:
         entry = self.catalog.get(job.name)
         if entry is not None and entry.job == job.id and isinstance(entry.statement, model.CreateTable):
-            # It may not be made yet, and a job that ends late finds it closed.
+            # A job may not have created its table yet, or may close it as it ends.
             with suppress(UnknownNameError, ClosedError):
                 table = self.store.readable(job.name)
                 if table is not None:
@@ -370,24 +370,25 @@ class Database:
 
     @while_open
     def udf(self, function: F | None = None, *, returns: str | None = None, name: str | None = None) -> Any:
-        """Make a Python function usable in SQL: `@db.udf` or `@db.udf(returns="decimal(10,2)")`."""
+        """Register a Python function for SQL: `@db.udf` or `@db.udf(returns="decimal(10,2)")`."""
         if function is None:
             return lambda f: self.udf(f, returns=returns, name=name)
         self.udfs.add(function, returns, name)
         if self._spark is not None:
             self.udfs.register(self._spark)
-        if self.delta.root is not None:
-            self.udfs.register(self.delta.root)
+        for storage in self._storages.values():
+            if storage.root is not None:
+                self.udfs.register(storage.root)
         if not self.read_only:
             self.resume()
         return function
 
     @while_open
     def partition_strategy(self, name: str, function: Callable[[pa.RecordBatch, int], Any]) -> None:
-        """Let statements spread the rows of their source as a function of yours says.
+        """Register a partition strategy for the rows of a source: `"partition.strategy" = "name"`.
 
-        It gets a record batch and the number of partitions, and gives a number for each row; rows with the
-        same number, modulo the partitions, are worked on together: `"partition.strategy" = "name"`.
+        The function gets a record batch and the number of partitions, and returns an integer for each row.
+        Rows with the same integer, modulo the number of partitions, are processed by the same task.
         """
         self.strategies.add(name, function)
         if not self.read_only:
@@ -402,11 +403,11 @@ class Database:
 
     @while_open
     def spark(self) -> SparkSession:
-        """The session, started on first use; SparkEndedError when it has died since."""
+        """The Spark session, started on first use; SparkEndedError when Spark has died since."""
         return self._session()
 
     def _session(self) -> SparkSession:
-        """The same, also for jobs that end their batch while the database closes."""
+        """Like `spark`, but also for jobs that finish their batch while the database closes."""
         from velostream.spark.session import running, start_session
 
         with self._spark_lock:
@@ -421,14 +422,14 @@ class Database:
 
     @while_open
     def tasks(self) -> tuple[int, int]:
-        """Of the stages that Spark works on now: tasks that are done, and all of them."""
+        """Progress of Spark's current stages: finished tasks, and all tasks."""
         from velostream.spark.session import tasks
 
         spark = self._spark
         return tasks(spark) if spark is not None else (0, 0)
 
     def _spark_folder(self) -> Path:
-        """Where Spark keeps its log and temporary files: a reader leaves the directory as it is."""
+        """The folder for Spark's log and temporary files; a reader does not write to the data directory."""
         if not self.read_only:
             return self.directory.root
         import tempfile
@@ -439,16 +440,16 @@ class Database:
     # --- end --------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop every job after the batch in hand, stop Spark, let the directory go.
+        """Stop every job after its current batch, stop Spark, release the directory.
 
-        From its first moment every other call says that the database is closed, also calls that other
-        threads are in. It may be called again, which waits until it is done and does nothing.
+        From its first moment every other call raises ClosedError, including calls in progress in other
+        threads. Idempotent: a second call waits until the first is done.
         """
         with self._closing:
             if not self.lifetime.end("the database is closed", hint="open it again: velostream.connect(…)"):
                 return
             self.executor.stopping.set()
-            # In the opposite order; each is done, whatever becomes of those before it.
+            # In the reverse order of opening; each step runs even if an earlier one failed.
             with ExitStack() as steps:
                 for step in (
                     self._let_go,
@@ -496,7 +497,7 @@ class Database:
 
 
 def _done(step: Callable[[], object]) -> None:
-    """One step of closing; a disk that refuses what it would leave behind does not keep us."""
+    """Run one step of closing; errors of the disk do not prevent the next steps."""
     try:
         step()
     except (OSError, StorageError) as exc:

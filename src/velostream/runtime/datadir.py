@@ -1,4 +1,4 @@
-"""The data directory: who holds it, which format it has, where things lie in it."""
+"""The data directory: its lock, its format version, and the paths in it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = 2
-"""Version of the layout below; a newer one is refused, an older one is taken over when it is opened to write.
+"""Version of the directory layout. A newer one is refused; an older one is upgraded when opened to write.
 
-In format 1 the catalogue had no checksum and no copies, and files of jobs did not say whose they are.
+In format 1 the catalogue had no checksum and no copies, and job files did not name their job.
 """
 
 
 class DataDirectory:
-    """One process writes a data directory at a time; others read it or talk to that process."""
+    """A data directory: one process at a time writes to it; others read it or talk to that process."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -33,7 +33,7 @@ class DataDirectory:
 
     @property
     def catalog(self) -> Path:
-        """Statements and discovered columns."""
+        """The catalogue file: statements and discovered columns."""
         return self.root / "catalog.json"
 
     @property
@@ -43,25 +43,25 @@ class DataDirectory:
 
     @property
     def tmp(self) -> Path:
-        """What lives no longer than the process that holds the directory."""
+        """Temporary files, deleted when the process that holds the directory ends."""
         return self.root / "tmp"
 
     @property
     def logs(self) -> Path:
-        """What happened, for `velo logs`."""
+        """The folder of the log that `velo logs` reads."""
         return self.root / "logs"
 
     @property
     def socket(self) -> Path:
-        """Where the process that holds the directory listens."""
+        """The file that names the socket of the process that holds the directory."""
         return self.root / "socket"
 
     def job(self, job_id: str) -> Path:
-        """Checkpoint, spools and sink journal of one job."""
+        """The folder of one job: checkpoint, spools, kept rows and sink journal."""
         return self.root / "jobs" / job_id
 
     def folders(self) -> list[str]:
-        """Folders of tables and jobs, as paths in the directory; `dead_letters` needs no entry."""
+        """The folders of tables and jobs, relative to the directory, but for `dead_letters`."""
         found = []
         for kind in ("tables", "jobs"):
             parent = self.root / kind
@@ -70,24 +70,25 @@ class DataDirectory:
         return [path for path in found if path.partition("@")[0] != f"tables/{DEAD_LETTERS}"]
 
     def remove(self, folders: Iterable[str]) -> None:
-        """Delete folders of tables and jobs, as far as they are there."""
+        """Delete folders of tables and jobs, as far as they exist."""
         for folder in folders:
             kind, _, name = folder.partition("/")
             if kind in ("tables", "jobs") and name not in ("", ".", "..") and "/" not in name:
                 shutil.rmtree(self.root / folder, ignore_errors=True)
 
     def exists(self) -> bool:
-        """Whether anything was ever kept here."""
+        """Whether a data directory was ever created here."""
         return self.catalog.exists()
 
     def holder(self) -> int | None:
-        """Process id of the holder, or None when the directory is free."""
+        """Process id of the process that holds the directory; None when it is free."""
         path = self.root / "lock"
         if not path.exists():
             return None
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            # Shared: those who only look must not be in each other's way, nor look like a holder.
+            # A shared lock: processes that only look must not
+            # block each other, nor appear to hold the directory.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             text = os.read(descriptor, 32).decode("ascii", "replace").strip()
@@ -97,7 +98,7 @@ class DataDirectory:
         return None
 
     def hold(self) -> None:
-        """Become the one writer; DataDirError names the holder if there is one."""
+        """Lock the directory for writing; DataDirError names the process that holds it, if there is one."""
         try:
             make_folder(self.root)
             self.root.chmod(FOLDER)
@@ -117,12 +118,13 @@ class DataDirectory:
         self._lock = descriptor
         try:
             mine = str(os.getpid()).encode()
-            # In this order it takes no room that the file does not have, so a full disk can be opened.
+            # In this order nothing is written that needs new disk
+            # space, so that a directory on a full disk opens.
             os.pwrite(descriptor, mine, 0)
             os.ftruncate(descriptor, len(mine))
             for folder in (self.tables, self.logs):
                 make_folder(folder)
-            # What an earlier version left, or a copy that lost its modes.
+            # Folders of an earlier version, or of a copy that lost its file modes.
             close_to_others(self.root)
         except OSError as exc:
             self.release()
@@ -135,14 +137,14 @@ class DataDirectory:
         )
 
     def release(self) -> None:
-        """Let another process hold it."""
+        """Release the lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
 
 def _locked(descriptor: int) -> bool:
-    """Take the lock; for a moment it may be shared by processes that only look who has it."""
+    """Take the lock, with some patience: processes that only look hold it shared for a moment."""
     deadline = time.monotonic() + _LOOKING_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The thread that takes rows out of tables when their retention is over."""
+"""The thread that deletes rows from tables when their retention has expired."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 log = structlog.get_logger("velostream.retention")
 
 LEAVING = frozenset({"retention", "state.ttl"})
-"""Properties of tables whose rows may leave by the clock."""
+"""Properties by which a table's rows expire."""
 _LOOK_SECONDS = 0.5
-"""How often tables are asked for rows that are due."""
+"""Seconds between two checks for expired rows."""
 
 
 class Retainer:
-    """Takes rows out of tables when their retention is over; it runs once there is such a table."""
+    """Deletes expired rows from tables; its thread starts when the first such table exists."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Retainer:
             letters.when_kept(self.look)
 
     def look(self) -> None:
-        """Begin, if a table asks for it."""
+        """Start the thread, if a table has expiring rows."""
         letters = self._letters is not None and len(self._letters.table) > 0
         if self._thread is None and not self._stop.is_set() and (letters or self._names()):
             self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
@@ -66,7 +66,7 @@ class Retainer:
         while not self._stop.wait(_LOOK_SECONDS):
             self._expire_letters()
             for name in self._names():
-                # It may be dropped or closed meanwhile; what cannot be written is told, and tried again.
+                # The table may be dropped or closed meanwhile; a failed write is logged and tried again.
                 try:
                     self._expire(name)
                 except (VelostreamError, OSError) as exc:
@@ -76,7 +76,7 @@ class Retainer:
         if self._letters is None:
             return
         try:
-            # Letters are stamped with the time of the machine, whatever the clock of the statements is.
+            # Dead letters are stamped with the machine's time, whatever clock the statements use.
             self._letters.expire(datetime.now(UTC))
         except (VelostreamError, OSError) as exc:
             log.warning("retention", table="dead_letters", reason=translate(exc).message)
@@ -90,7 +90,7 @@ class Retainer:
             table.expire()
 
     def stop(self) -> None:
-        """End after the commit in hand."""
+        """Stop after the commit in progress."""
         self._stop.set()
         if self._thread is not None:
             with suppress(RuntimeError):

@@ -39,7 +39,7 @@ def _cleared(value: Any) -> Any:
 
 
 class _PrivateLog(RotatingFileHandler):
-    """Lines that the disk does not take are lost: what they tell of must neither fail nor print for it."""
+    """A log file that never raises: lines that the disk refuses are lost, without failing their caller."""
 
     def _open(self) -> TextIOWrapper:
         file = open_file(Path(self.baseFilename), self.mode, encoding=self.encoding)
@@ -57,7 +57,7 @@ class _PrivateLog(RotatingFileHandler):
 
 
 def log_to(folder: Path, level: str) -> logging.Handler:
-    """Send what we log to a file of the folder, and nothing to the terminal. Returns what `stop` takes."""
+    """Log to a file of the folder, and nothing to the terminal. Returns the handle that `stop` takes."""
     with storing(folder):
         make_folder(folder)
     handler = _PrivateLog(folder / NAME, maxBytes=_MOST_BYTES, backupCount=3, encoding="utf-8", delay=True)
@@ -95,7 +95,7 @@ def log_to(folder: Path, level: str) -> logging.Handler:
 
 
 def silence() -> None:
-    """Keep what we log off the terminal, also where no data directory takes it."""
+    """Keep log lines off the terminal, also where no data directory takes them."""
     root = logging.getLogger("velostream")
     root.propagate = False
     if not root.handlers:
@@ -107,6 +107,6 @@ def silence() -> None:
 
 
 def stop(handler: logging.Handler) -> None:
-    """Let go of the file."""
+    """Close the log file."""
     logging.getLogger("velostream").removeHandler(handler)
     handler.close()

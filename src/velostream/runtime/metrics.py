@@ -1,4 +1,4 @@
-"""Figures for Prometheus, served on loopback when asked for."""
+"""Metrics for Prometheus, served on loopback when asked for."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _COUNTERS = {
     "records_in": "Rows read from the sources of a job",
     "records_out": "Rows that a job wrote",
     "batches": "Micro-batches that a job has done",
-    "rows_looked_up": "Rows taken out of tables to follow changes through joins and groups",
-    "lookup_misses": "Rows of a stream that matched no row of a table they are joined to",
-    "bad_rows": "Rows that could not be used",
-    "late_rows": "Rows whose window had closed when they came",
+    "rows_looked_up": "Rows read from tables to evaluate joins and groups incrementally",
+    "lookup_misses": "Rows of a stream without a match in a table they are joined to",
+    "bad_rows": "Rows that could not be processed",
+    "late_rows": "Rows that arrived after their window had closed",
     "errors": "Failures of a job",
-    "restarts": "Starts of a job by itself after a failure",
-    "attempts": "Times that a job set out to open its sources and its sink",
-    "successes": "Times that it then found its sources well",
+    "restarts": "Automatic restarts of a job after a failure",
+    "attempts": "Attempts of a job to open its sources and its sink",
+    "successes": "Attempts after which its sources were healthy",
 }
 _GAUGES = {
     "rate_in": ("rows_per_second", "Rows read per second, over the last half minute"),
@@ -38,9 +38,9 @@ _GAUGES = {
     "last_batch_ms": ("last_batch_milliseconds", "Time of the last micro-batch"),
 }
 _STATE_GAUGES = {
-    "state_rows": "Rows that a job has to remember to go on",
-    "state_bytes": "Memory of the rows that a job has to remember",
-    "state_growth": "Rows a minute by which what a job remembers grew, over the last five minutes",
+    "state_rows": "Rows of the job's state",
+    "state_bytes": "Memory of the job's state",
+    "state_growth": "Growth of the job's state in rows a minute, over the last five minutes",
 }
 _TABLE_GAUGES = {
     "record_count": ("rows", "Rows of a table"),
@@ -51,7 +51,7 @@ _TABLE_GAUGES = {
 
 
 class Figures:
-    """Reads the figures of a database when Prometheus asks; between two scrapes it costs nothing."""
+    """Collector that reads the statistics of a database at each scrape; it costs nothing in between."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -183,7 +183,7 @@ def _tables(stats: dict[str, TableStats]) -> Iterator[Metric]:
 
 
 def serve(database: Database, port: int) -> str:
-    """Serve the figures on loopback until the process ends; gives the address. Port 0 takes any free one."""
+    """Serve the metrics on loopback until the process ends; returns the address. Port 0: any free port."""
     registry = CollectorRegistry()
     registry.register(Figures(database))
     try:

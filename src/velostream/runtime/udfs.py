@@ -1,4 +1,4 @@
-"""Python functions that SQL may call by name."""
+"""Python functions that SQL calls by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TYPES: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Udf:
-    """One function and the SQL type that it returns."""
+    """One function and its SQL return type."""
 
     name: str
     function: Callable[..., Any]
@@ -43,11 +43,11 @@ class Udfs:
         self._registered: set[str] = set()
 
     def names(self) -> tuple[str, ...]:
-        """Names by which SQL calls them."""
+        """The names by which SQL calls them."""
         return tuple(self._known)
 
     def add(self, function: Callable[..., Any], returns: str | None, name: str | None) -> None:
-        """Take a function; its return type comes from `returns` or from its annotation."""
+        """Register a function; its return type is `returns`, or comes from its annotation."""
         called = (name or function.__name__).lower()
         if called in functions():
             raise SqlError(f'"{called}" is a function of Spark', hint="give yours another name: name=…")
@@ -55,7 +55,7 @@ class Udfs:
         self._registered.discard(called)
 
     def register(self, spark: SparkSession) -> None:
-        """Make them known to a session. Arguments and results travel as Arrow."""
+        """Register them with a Spark session. Arguments and results are passed as Arrow."""
         from pyspark.sql.functions import udf
 
         for found in self._known.values():

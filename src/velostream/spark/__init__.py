@@ -1,1 +1,1 @@
-"""Spark: session, Java, jars, errors. Nothing else touches py4j or sets Spark's configuration."""
+"""Spark: session, Java, jars, errors. No other package touches py4j or sets Spark's configuration."""

@@ -1,4 +1,4 @@
-"""Calls from Java into Python: the connection of each, which py4j keeps, with a thread of ours, for ever."""
+"""Calls from Java into Python: each keeps a py4j connection with a thread of ours, forever."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CallFromJava:
         self._connection = client.get_thread_connection() if client is not None else None
 
     def hang_up(self) -> None:
-        """End the connection and the thread that waits on it; for when Java will not call any more."""
+        """Close the connection and end the thread that waits on it; for when Java will not call any more."""
         if self._connection is not None:
             with suppress(OSError, AttributeError):
                 self._connection.socket.shutdown(socket.SHUT_RDWR)

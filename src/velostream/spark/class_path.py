@@ -1,4 +1,4 @@
-"""Jars for a Spark that already runs: a session that does not use them loads nothing of them."""
+"""Jars added to a running Spark: a session that does not use them loads nothing of them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _loaded: WeakKeyDictionary[SparkContext, set[str]] = WeakKeyDictionary()
 
 
 def load_jars(spark: SparkSession, name: str) -> None:
-    """Put a set of jars on the class path of all sessions of this Spark; they are downloaded the first time.
+    """Add a set of jars to the class path of all sessions of this Spark; downloaded the first time.
 
-    At once when that was done before. Raises JavaError when the jars cannot be had.
+    Idempotent. Raises JavaError when the jars are not available.
     """
     context = spark.sparkContext
     with _lock:
@@ -40,7 +40,7 @@ def load_jars(spark: SparkSession, name: str) -> None:
 
 
 def add_jars(spark: SparkSession, jars: Sequence[Path]) -> None:
-    """ADD JAR on a cluster. In local mode driver and tasks would then load a class twice, each for itself."""
+    """ADD JAR on a cluster. In local mode driver and tasks would each load the same class separately."""
     if local_cores(str(spark.sparkContext.master)) is None:
         for jar in jars:
             spark.sql(f"ADD JAR '{jar}'")

@@ -1,4 +1,4 @@
-"""Which of Spark's types a table can hold, and what to write instead of the others."""
+"""Which of Spark's types a table can hold, and alternatives for the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOT_READ = {
     "interval": "make_dt_interval(…) makes intervals that can be kept; or write CAST({} AS STRING)",
     "variant": "write to_json({}), or variant_get({}, path, type)",
 }
-"""Types whose values Spark does not hand over as what they are, by name, with what to write."""
+"""Types whose values Spark does not return faithfully, by name, with an alternative."""
 _NOT_KEPT = {
     **_NOT_READ,
     "time": "write CAST({} AS STRING)",
@@ -28,7 +28,7 @@ _NOT_KEPT = {
 
 
 def refuse_unread(struct: StructType) -> None:
-    """Raise TypeMismatchError for a column whose values cannot be brought out of Spark."""
+    """Raise TypeMismatchError for a column whose values cannot be read from Spark."""
     _refuse(struct, _NOT_READ, "Spark does not hand over")
     for field in struct.fields:
         if any(map(_is_empty, _within(field.dataType))):
@@ -76,7 +76,7 @@ def _refuse(struct: StructType, unwanted: dict[str, str], why: str) -> None:
 
 
 def _is_empty(kind: DataType) -> bool:
-    """Whether the type is that of `array()` or `map()`: of elements without a type, none of them NULL."""
+    """Whether it is the type of `array()` or `map()`: its elements have no type, and there are none."""
     from pyspark.sql.types import ArrayType, MapType, NullType
 
     if isinstance(kind, ArrayType):
@@ -85,7 +85,7 @@ def _is_empty(kind: DataType) -> bool:
 
 
 def _within(kind: DataType) -> Iterator[DataType]:
-    """The type and the types of its parts."""
+    """The type and all nested types."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     yield kind

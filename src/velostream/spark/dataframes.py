@@ -1,4 +1,4 @@
-"""Asking Spark: types of a query, rows of a query, views over what we hold."""
+"""Queries to Spark: types of a query, rows of a query, views over our own rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def private_session(spark: SparkSession, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session of its own for one job: same functions and settings but for these, own temporary views."""
+    """A session for one job: shared functions and settings except for these, private temporary views."""
     from pyspark.sql import SparkSession as Session
 
     session = Session(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001
@@ -33,27 +33,27 @@ def private_session(spark: SparkSession, settings: Mapping[str, str] | None = No
 
 def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
     """A frame without rows, for analysis and for the absent half of a change."""
-    # A SELECT is analysed in a few milliseconds; createDataFrame would first make an RDD of nothing.
+    # A SELECT is analysed in a few milliseconds; createDataFrame would first create an empty RDD.
     columns = (f"CAST(NULL AS {spark_ddl(f.type)}) AS `{f.name.replace('`', '``')}`" for f in schema)
     return spark.sql(f"SELECT {', '.join(columns)} WHERE false")
 
 
 def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A frame over rows that we hold, with exactly their types."""
+    """A frame over Arrow rows, with exactly their types."""
     if table.num_rows == 0:
         return empty_frame(spark, table.schema)
     return spark.createDataFrame(filled(_plain(table)))
 
 
 def filled(table: pa.Table) -> pa.Table:
-    """Without empty batches: Spark's reader stops at one, and loses the rows that follow in its partition."""
+    """The rows without empty batches: Spark's reader stops at one, losing the later rows of its partition."""
     batches = table.to_batches()
     some = [batch for batch in batches if batch.num_rows]
     return table if len(some) == len(batches) else pa.Table.from_batches(some, table.schema)
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Dictionary columns decoded: Spark's Arrow reader does not take them."""
+    """Dictionary columns decoded: Spark's Arrow reader does not support them."""
     for index, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             table = table.set_column(index, field.name, table.column(index).cast(field.type.value_type))
@@ -61,19 +61,19 @@ def _plain(table: pa.Table) -> pa.Table:
 
 
 def show_empty(spark: SparkSession, views: Mapping[str, pa.Schema]) -> None:
-    """Make views without rows, so that queries over them can be analysed."""
+    """Create views without rows, so that queries over them can be analysed."""
     for name, schema in views.items():
         empty_frame(spark, schema).createOrReplaceTempView(quote(name))
 
 
 def query_types(spark: SparkSession, sql: str) -> StructType:
-    """The columns that Spark gives the query's result; its relations must be views of the session."""
+    """The columns of the query's result in Spark; its relations must be views of the session."""
     with translated():
         return spark.sql(sql).schema
 
 
 def query_schema(spark: SparkSession, sql: str) -> pa.Schema:
-    """The same as a table holds them; TypeMismatchError where none can."""
+    """The same in the types of a table; TypeMismatchError where there is none."""
     return _kept(query_types(spark, sql))
 
 
@@ -105,13 +105,13 @@ def _kept(struct: StructType) -> pa.Schema:
 
 
 def rows_of(spark: SparkSession, sql: str, params: dict[str, Any] | list[Any] | None = None) -> pa.Table:
-    """Run a query, parameters bound as values, and bring its rows here."""
+    """Run a query, parameters bound as values, and collect its rows."""
     with translated():
         return brought(spark.sql(sql, params))
 
 
 def answer_of(spark: SparkSession, sql: str, params: dict[str, Any] | list[Any] | None = None) -> pa.Table:
-    """The same for a query of which nobody knows yet what it gives."""
+    """The same for a query whose result types are not known yet."""
     with translated():
         frame = spark.sql(sql, params)
         refuse_unread(frame.schema)
@@ -119,11 +119,11 @@ def answer_of(spark: SparkSession, sql: str, params: dict[str, Any] | list[Any] 
 
 
 def observed(frame: DataFrame, names: Collection[str]) -> dict[str, list[int | None]]:
-    """The figures that were observed under each of the names while `toArrow` of the frame ran.
+    """The metrics observed under each of the names while `toArrow` of the frame ran.
 
-    A name is missing where Spark knew the result without computing what was to be observed.
+    A name is missing where Spark knew the result without computing the observed part.
     """
-    # An Observation of pyspark's waits for an event that does not come after `toArrow`; the plan knows.
+    # pyspark's Observation waits for an event that `toArrow` never sends; the executed plan has the values.
     metrics = frame._jdf.queryExecution().observedMetrics()  # noqa: SLF001
     rows = {name: metrics.get(name) for name in names}
     found = {name: row.get() for name, row in rows.items() if row.isDefined()}
@@ -134,9 +134,9 @@ def observed(frame: DataFrame, names: Collection[str]) -> dict[str, list[int | N
 
 
 def brought(frame: DataFrame) -> pa.Table:
-    """The rows of a frame, every column and every part of it nullable, as stored tables have them.
+    """The rows of a frame, every column and nested field nullable, as in stored tables.
 
-    `toArrow` itself fails for a struct that is null where it has a field that never is.
+    `toArrow` itself fails for a null struct with a field that is never null.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -146,7 +146,7 @@ def brought(frame: DataFrame) -> pa.Table:
 
 
 def nullable(table: pa.Table) -> pa.Table:
-    """The table with every column nullable, as stored tables have them."""
+    """The table with every column nullable, as in stored tables."""
     return table.cast(_nullable_schema(table.schema))
 
 
@@ -155,7 +155,7 @@ def _nullable_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def nullable_type(kind: pa.DataType) -> pa.DataType:
-    """The type with every part nullable: a field that is never null is null in a struct that is."""
+    """The type with every nested field nullable: a required field is null within a null struct."""
     if pa.types.is_struct(kind):
         return pa.struct([f.with_type(nullable_type(f.type)).with_nullable(True) for f in kind])
     if pa.types.is_map(kind):
@@ -168,7 +168,7 @@ def nullable_type(kind: pa.DataType) -> pa.DataType:
 
 
 def checked_cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with the stored types; a value that does not fit is a bug of ours, not the user's."""
+    """The table cast to the stored types; a value that does not fit is a bug of ours, not the user's."""
     try:
         return table.select(schema.names).cast(schema)
     except (pa.ArrowInvalid, KeyError) as exc:

@@ -1,7 +1,7 @@
-"""Spark with Delta Lake in it, made when the first statement needs it.
+"""Spark sessions with Delta Lake, created when the first statement needs one.
 
-A plain session never loads Delta. When one is wanted, its jars join the class path of the running JVM, and a
-second session with Delta's rules is made beside the first one: same context, settings and functions.
+A plain session never loads Delta. When it is needed, its jars are added to the class path of the running JVM,
+and a second session with Delta's rules is created beside the first: same context, settings and functions.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ SETTINGS = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "parquet.page.verify-checksum.enabled": "true",
 }
-"""Delta is set up for large clusters: fifty tasks to read its log, ten thousand to list a folder. Parquet has
-a checksum for each page, and looks at it only when told."""
+"""Delta's defaults are for large clusters: fifty tasks to read its log, ten thousand to list a folder.
+
+Parquet has a checksum for each page, but verifies it only when told to.
+"""
 
 PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
@@ -59,11 +61,11 @@ class DeltaEngine:
 
     @property
     def root(self) -> SparkSession | None:
-        """The session with Delta, if one was made."""
+        """The session with Delta; None if none was created."""
         return self._root
 
     def session(self) -> SparkSession:
-        """A session of its own, with Delta."""
+        """A new session with Delta."""
         base = self._spark()
         with self._lock:
             if self._root is None:
@@ -73,7 +75,7 @@ class DeltaEngine:
 
 
 def _check_shared(spark: SparkSession) -> None:
-    """Executors write the files: on a cluster they must see the data directory."""
+    """Raise unless executors can access the data directory, as they write the files."""
     shared = spark.conf.get("spark.velostream.sharedDataDir", "false")
     if local_cores(str(spark.sparkContext.master)) is None and shared != "true":
         raise UnsupportedError(
@@ -93,7 +95,7 @@ def _extended(base: SparkSession, jars: tuple[Path, ...]) -> SparkSession:
         extensions = jvm.org.apache.spark.sql.SparkSessionExtensions()
         jvm.io.delta.sql.DeltaSparkSessionExtension().apply(extensions)
         some, nothing = jvm.scala.Option.apply, jvm.PythonUtils.toScalaMap({})
-        # What cloneSession does, but with rules of its own: a plain session's rules are fixed when it starts.
+        # Like cloneSession, but with rules of its own: a plain session's rules are fixed when it starts.
         made = jvm.org.apache.spark.sql.classic.SparkSession(
             context._jsc.sc(),  # noqa: SLF001
             some(inner.sharedState()),
@@ -113,20 +115,20 @@ def _extended(base: SparkSession, jars: tuple[Path, ...]) -> SparkSession:
 
 def read(spark: SparkSession, path: Path, version: int) -> DataFrame:
     """All rows of a version."""
-    # Without a version Delta takes the newest when the frame is run, which may be later than it is made.
+    # Without a version Delta takes the newest when the frame is run, which may be later than this call.
     with translated():
         return _ours(spark.read.format("delta").option("versionAsOf", version).load(str(path)))
 
 
 def change_feed(spark: SparkSession, path: Path, first: int, last: int) -> DataFrame:
-    """What the commits from `first` to `last` did, with Delta's columns `_change_type`, `_commit_version`."""
+    """The changes of the commits from `first` to `last`, with Delta's `_change_type`, `_commit_version`."""
     reader = spark.read.format("delta").option("readChangeFeed", "true")
     with translated():
         return _ours(reader.option("startingVersion", first).option("endingVersion", last).load(str(path)))
 
 
 def append(frame: DataFrame, path: Path, said: str, sequence: int, *, create: bool) -> None:
-    """Add rows; with `create` they are the first, and make the table."""
+    """Add rows; with `create` they are the first, and create the table."""
     writer = _theirs(frame).write.format("delta").mode("append").option("userMetadata", said)
     writer = writer.option("txnAppId", _APPLICATION).option("txnVersion", sequence)
     if create:
@@ -136,7 +138,7 @@ def append(frame: DataFrame, path: Path, said: str, sequence: int, *, create: bo
 
 
 def overwrite(frame: DataFrame, path: Path, said: str, sequence: int) -> None:
-    """Make these rows, with their columns, the whole table."""
+    """Replace the whole table by these rows, with their columns."""
     writer = _theirs(frame).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
     writer = writer.option("userMetadata", said).option("txnAppId", _APPLICATION)
     with translated():
@@ -149,7 +151,7 @@ def merge(
     """Delete the rows whose number is marked gone in `source`, and insert its other rows, in one commit."""
     with translated(), _saying(spark, said, sequence):
         target = _table(spark, path)
-        # The bounds let Delta pass over files by their statistics: what changes is mostly what is new.
+        # The bounds let Delta skip files by their statistics: mostly recent rows change.
         on = f"t.{DELTA_ROW} = s.{DELTA_ROW} AND t.{DELTA_ROW} BETWEEN {lowest} AND {highest}"
         rows = getattr(_theirs(source)._jdf, "as")("s")  # noqa: SLF001
         merging = getattr(target, "as")("t").merge(rows, on)
@@ -158,7 +160,7 @@ def merge(
 
 
 def compact(spark: SparkSession, path: Path, said: str) -> None:
-    """Many small files into few."""
+    """Compaction: many small files into few."""
     with translated(), _saying(spark, said, None):
         _table(spark, path).optimize().executeCompaction()
 
@@ -175,7 +177,7 @@ def _table(spark: SparkSession, path: Path) -> Any:
 
 
 class _saying:  # noqa: N801
-    """What commands, which take no options, write into the log."""
+    """Metadata for the log entries of commands, which take no options."""
 
     def __init__(self, spark: SparkSession, said: str, sequence: int | None) -> None:
         self._spark = spark
@@ -196,12 +198,12 @@ class _saying:  # noqa: N801
 
 
 def _theirs(frame: DataFrame) -> DataFrame:
-    """The frame with names that Delta takes; all but the odd ones are as they are."""
+    """The frame with column names that Delta accepts; only unusual ones are changed."""
     return frame.withColumnsRenamed({name: _taken(name) for name in frame.columns if _taken(name) != name})
 
 
 def _ours(frame: DataFrame) -> DataFrame:
-    """The frame with the table's names."""
+    """The frame with the table's column names."""
     return frame.withColumnsRenamed({name: unquote(name) for name in frame.columns if "%" in name})
 
 

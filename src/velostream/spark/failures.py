@@ -1,4 +1,4 @@
-"""What Spark and Java raise, as errors of ours: the border that no exception of theirs crosses."""
+"""Translates exceptions of Spark and Java to ours; none of theirs crosses this border."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class translated:  # noqa: N801
-    """A context in which Spark's exceptions become ours."""
+    """A context that turns Spark's exceptions into ours."""
 
     def __enter__(self) -> None:
         return None
@@ -36,7 +36,7 @@ class translated:  # noqa: N801
 
 
 def translate(exc: BaseException) -> VelostreamError:
-    """Our error for whatever went wrong: the one border between what others raise and what users read."""
+    """Our error for any exception: the one border between foreign exceptions and what users read."""
     if isinstance(exc, VelostreamError):
         return exc
     error = _of_spark(exc)
@@ -54,11 +54,11 @@ def translate(exc: BaseException) -> VelostreamError:
 
 
 _STATEMENT = ("0A", "21", "22", "2F", "38", "39", "42", "54")
-"""Classes of SQLSTATE of what a statement, or a value that it meets, causes: trying again does not help."""
+"""SQLSTATE classes of errors caused by a statement or a value: retrying does not help."""
 
 
 def _of_spark(exc: BaseException) -> VelostreamError | None:
-    """Our error for one of Spark's, or None when the exception is not from there."""
+    """Our error for one of Spark's; None when the exception is not Spark's."""
     if "pyspark" not in sys.modules or isinstance(exc, VelostreamError):
         return None
     from py4j.protocol import Py4JError, Py4JNetworkError
@@ -94,14 +94,14 @@ def error_condition(exc: BaseException) -> str | None:
     around = {"FAILED_READ_FILE.NO_HINT", "INTERNAL_ERROR", None}
     found = [name for name in conditions(error_text(exc)) if name not in around]
     if not found:
-        # What a Python function raised is told without Spark's name for it.
+        # An exception of a Python function is reported without Spark's name for it.
         given = [each.getCondition() for each in _chain(exc) if hasattr(each, "getCondition")]
         found = [name for name in given if name not in around]
     return found[-1] if found else None
 
 
 def error_states(exc: BaseException) -> set[str]:
-    """The SQLSTATEs of all errors that Spark reports, the innermost and those around it."""
+    """The SQLSTATEs of all errors that Spark reports, from the innermost outwards."""
     return states(error_text(exc))
 
 
@@ -113,16 +113,16 @@ def of_statement(exc: BaseException) -> bool:
 
 
 def error_text(exc: BaseException | None) -> str:
-    """All that is said about an error: by itself, by what caused it, and by Java with its stack."""
+    """The whole text of an error: its own, its causes', and Java's with the stack."""
     parts: list[str] = []
     for each in _chain(exc):
-        # With a stack only where Spark is asked for it; the text that was taken when it was raised has all.
+        # The stack is included only where Spark is asked for it; the text taken when it was raised has all.
         parts += [_own_text(each), getattr(each, "_stackTrace", None) or ""]
     return "\n".join(part for part in parts if part)
 
 
 def _chain(exc: BaseException | None) -> Iterator[BaseException]:
-    """An exception and what caused it, from outside in."""
+    """An exception and its causes, from outside in."""
     seen: set[int] = set()
     while exc is not None and id(exc) not in seen:
         seen.add(id(exc))
@@ -139,7 +139,7 @@ def _own_text(exc: BaseException) -> str:
 
 
 def cause_of(exc: BaseException) -> str:
-    """What went wrong at the root, in plain words: no codes, plans or stacks."""
+    """The root cause in plain words: no codes, plans or stacks."""
     if isinstance(exc, VelostreamError):
         return exc.message
     return root_cause(error_text(exc)) or type(exc).__name__

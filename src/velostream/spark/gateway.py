@@ -1,4 +1,4 @@
-"""The JVM that Spark runs in: started by us, quiet, and gone when we are done with it."""
+"""The JVM that Spark runs in: started by us, without output, and stopped with us."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _pyspark_folder() -> Path:
-    """Where pyspark is installed, without the third of a second that importing it takes."""
+    """The folder of pyspark, without importing it, which takes a third of a second."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise JavaError("pyspark is not installed", hint="pip install velostream")
@@ -41,7 +41,7 @@ START_TIMEOUT = 120.0
 STOP_TIMEOUT = 15.0
 _FILES_OF_SPARK = 1024
 _CALL_CONNECTION_SECONDS = 30
-"""What py4j takes by default; its client for pinned threads has no use for it."""
+"""py4j's default; its client for pinned threads ignores it."""
 
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -67,7 +67,7 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
     "-Dderby.connection.requireAuthentication=false",
 )
-"""What Spark's launcher passes to Java, but for the incubator module that only MLlib would use."""
+"""The options of Spark's launcher, without the incubator module that only MLlib would use."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Jvm:
     process: subprocess.Popen[bytes]
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
-        """End the process: politely, and after `timeout` seconds by force. Safe to call twice."""
+        """Stop the process: gracefully, and after `timeout` seconds by force. Idempotent."""
         self.gateway.shutdown()
         if self.process.stdin:
             self.process.stdin.close()
@@ -92,10 +92,10 @@ class Jvm:
 def class_path(extra: Sequence[Path] = ()) -> str:
     """The driver's class path: `extra` first, then Spark's jars, always in the same order.
 
-    A class-data archive is only valid for the very class path that it was made with. MLlib stays out: it
+    A class-data archive is valid only for the class path that it was made with. MLlib is left out: it
     registers functions by Scala reflection in every session, which is a third of the time to start one.
     """
-    # slf4j's interface comes first, as Spark's launcher has it: two jars carry one.
+    # slf4j's interface comes first, as in Spark's launcher: two jars contain one.
     jars = sorted(
         (jar for jar in (SPARK_HOME / "jars").glob("*.jar") if not jar.name.startswith("spark-mllib_")),
         key=lambda jar: (not jar.name.startswith("slf4j-api"), jar),
@@ -123,7 +123,7 @@ def local_command(java: JavaHome, conf: Mapping[str, str], extra_jars: Sequence[
 
 
 def cluster_command(conf: Mapping[str, str]) -> list[str]:
-    """Spark's own script, which reads the user's spark-env.sh and cluster settings."""
+    """The command with Spark's own script, which reads the user's spark-env.sh and cluster settings."""
     return [str(spark_home() / "bin" / "spark-submit"), *_submit(conf)[1:]]
 
 
@@ -142,7 +142,7 @@ def _submit(conf: Mapping[str, str]) -> list[str]:
 
 
 def _with_secrets(command: Sequence[str], conf: Mapping[str, str], file: Path) -> list[str]:
-    """The command, which finds secret settings in a file that only its owner can read."""
+    """The command with secret settings moved to a file that only its owner can read."""
     secrets = {key: value for key, value in conf.items() if secret(key)}
     if not secrets:
         return list(command)
@@ -153,7 +153,7 @@ def _with_secrets(command: Sequence[str], conf: Mapping[str, str], file: Path) -
 
 
 def _escaped(text: str) -> str:
-    """A key or value of a Java properties file."""
+    """A key or value escaped for a Java properties file."""
     codes = (code for (code,) in struct.iter_unpack(">H", text.encode("utf-16-be")))
     return "".join(chr(code) if code < 128 and chr(code).isalnum() else f"\\u{code:04x}" for code in codes)
 
@@ -165,12 +165,11 @@ def launch(
     output: Path,
     scratch: Path,
 ) -> Jvm:
-    """Start the JVM and connect to it; `conf` gives the secret settings that the command leaves out.
+    """Start the JVM and connect to it; `conf` has the secret settings that the command leaves out.
 
-    Its output goes to the file `output`; what a kill could leave behind is in the folder `scratch`. It lives
-    in a session of its own, so that Ctrl-C reaches only Python, and ends by itself when this process does
-    (its standard input closes).
-    Raises JavaError with the end of its output when it does not come up.
+    Its output goes to the file `output`; leftovers of a kill are in the folder `scratch`. It runs in a
+    session of its own, so that Ctrl-C reaches only Python, and ends by itself when this process does (its
+    standard input closes). Raises JavaError with the end of its output when it does not start.
     """
     with tempfile.TemporaryDirectory(prefix="spark-", dir=scratch) as folder:
         handshake = Path(folder) / "gateway"
@@ -199,7 +198,7 @@ def launch(
 
 
 def _import_pyspark() -> None:
-    """Load pyspark, and all that its first call loads, on this core while Java starts on another."""
+    """Import pyspark, and all that its first call imports, on this core while Java starts on another."""
     import pyspark.sql
     import pyspark.testing.utils  # noqa: F401
 
@@ -222,7 +221,7 @@ def _await_handshake(process: subprocess.Popen[bytes], handshake: Path, output: 
 
 
 def _refuse_few_files() -> None:
-    """Say so when Spark could not start because it may open too few files: it has some 300 jars alone."""
+    """Raise when Spark could not start because of the limit on open files: it has some 300 jars alone."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if 0 <= most < _FILES_OF_SPARK:
         raise JavaError(
@@ -232,7 +231,7 @@ def _refuse_few_files() -> None:
 
 
 def _connect(port: int, token: str) -> Any:
-    """Let pyspark itself attach to the running gateway, so that its imports and threads are set up."""
+    """Let pyspark attach to the running gateway, so that its imports and threads are set up."""
     from pyspark.java_gateway import launch_gateway
 
     keys = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": token}
@@ -247,9 +246,9 @@ def _connect(port: int, token: str) -> Any:
 
 
 def _take_calls(gateway: Any, token: str) -> None:
-    """Listen for calls from Java, and take them only from who knows the gateway's token.
+    """Listen for calls from Java, and accept them only with the gateway's token.
 
-    pyspark would listen without one when the first streaming query starts, and anybody on the machine could
+    pyspark would listen without one when the first streaming query starts, and any user of the machine could
     call methods of our objects. When py4j tells Java our port, Java forgets the token that it must send: so
     it is given a client that has it.
     """
@@ -283,7 +282,7 @@ def _take_calls(gateway: Any, token: str) -> None:
 
 @contextmanager
 def own_interrupts() -> Iterator[None]:
-    """Keep the caller's Ctrl-C handler, which pyspark replaces when a context is made."""
+    """Keep the caller's Ctrl-C handler, which pyspark replaces when a context is created."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -299,9 +298,9 @@ def _not_from_py4j(record: logging.LogRecord) -> bool:
 
 
 def quieten() -> None:
-    """Keep py4j and pyspark from logging to the screen; what goes wrong reaches the caller as an exception.
+    """Keep py4j and pyspark from logging to the screen; errors reach the caller as exceptions.
 
-    py4j logs an interrupted call on the root logger, hence the filter there; pyspark gives each failed
+    py4j logs an interrupted call on the root logger, hence the filter there; pyspark reports each failed
     query to two loggers with handlers of their own.
     """
     from pyspark.logger import PySparkLogger
@@ -323,7 +322,7 @@ def session_active() -> bool:
 
 
 def forget() -> None:
-    """Make pyspark start afresh: it keeps the JVM of a stopped session, whose options are not ours.
+    """Make pyspark start from scratch: it keeps the JVM of a stopped session, whose options are not ours.
 
     There is no public way to do it.
     """

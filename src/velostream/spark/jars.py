@@ -1,4 +1,4 @@
-"""Jars from Maven, each pinned to its very bytes: fetched once, checked, and kept in the cache."""
+"""Jars from Maven, pinned by checksum: downloaded once, verified, and cached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FETCH_SECONDS_PER_JAR = 10.0
 
 @dataclass(frozen=True)
 class Jar:
-    """A jar from Maven, pinned to its very bytes."""
+    """A jar from Maven, pinned by checksum."""
 
     group: str
     artifact: str
@@ -39,7 +39,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """What it is called in the cache."""
+        """Its file name in the cache."""
         return f"{self.artifact}-{self.version}.jar"
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ JARS = (
         "e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62",
     ),
 )
-"""What the driver's class path gets besides Spark."""
+"""Additions to the driver's class path, besides Spark's jars."""
 
 DELTA_JARS = (
     Jar(
@@ -70,7 +70,7 @@ DELTA_JARS = (
         "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
     ),
 )
-"""Delta Lake, which only a statement that uses it fetches and loads."""
+"""Delta Lake; downloaded and loaded only for a statement that uses it."""
 
 KAFKA_JARS = (
     Jar(
@@ -98,14 +98,14 @@ KAFKA_JARS = (
         "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
     ),
 )
-"""Spark's connector for Kafka, likewise. The rest of what it needs comes with Spark."""
+"""Spark's connector for Kafka, likewise. Its other dependencies come with Spark."""
 JAR_SETS = {"kafka": ("Spark's Kafka connector", KAFKA_JARS)}
-"""What a source may need of Spark (`SourceTraits.needs`), by name, with its name for people."""
+"""The jar sets of `SourceTraits.needs`, by name, with a display name."""
 
 
 @cache
 def broker_jars() -> tuple[Jar, ...]:
-    """A Kafka broker with all that it runs on, from the list beside this file."""
+    """A Kafka broker with its dependencies, from the list beside this file."""
     lines = Path(__file__).with_name("broker_jars.txt").read_text(encoding="ascii").splitlines()
     jars = []
     for line in lines:
@@ -116,7 +116,7 @@ def broker_jars() -> tuple[Jar, ...]:
 
 
 def cached(jars: Sequence[Jar]) -> bool:
-    """Whether all of these are in the cache, byte by byte."""
+    """Whether all of these are in the cache, verified by checksum."""
     return all(digest(cache_home() / "jars" / jar.file_name) == jar.sha256 for jar in jars)
 
 
@@ -126,7 +126,7 @@ def fetched(
     ivy_settings: str | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> tuple[Path, ...]:
-    """Jars that cannot be done without, downloaded the first time; JavaError when that fails."""
+    """Indispensable jars, downloaded the first time; JavaError when that fails."""
     home = cache_home()
     if not cached(jars):
         said: list[str] = []
@@ -150,9 +150,9 @@ def fetched(
 
 @contextmanager
 def only_one(home: Path) -> Iterator[None]:
-    """One process at a time changes the cache."""
+    """Lock: one process at a time changes the cache."""
     make_folder(home)
-    # Java runs what lies there: nobody else may put something in its place.
+    # Java executes these files: nobody else may replace them.
     home.chmod(FOLDER)
     with open_file(home / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -175,9 +175,9 @@ def fetch(
     say: Callable[[str], None],
     consequence: str = "",
 ) -> None:
-    """Download what is missing with one run of the Ivy that pyspark carries, and check the bytes.
+    """Download missing jars with one run of the Ivy that pyspark includes, and verify them.
 
-    Each jar is put in place in one step. What goes wrong is told through `say`, a line each.
+    Each jar is put in place atomically. Failures are reported through `say`, a line each.
     """
     target = home / "jars"
     missing = [jar for jar in jars if digest(target / jar.file_name) != jar.sha256]
@@ -207,12 +207,12 @@ def fetch(
                 file.replace(target / jar.file_name)
             else:
                 say(f"{jar.artifact} was downloaded but is not the pinned file: it is not used")
-    # Ivy's own copies only serve a download that was cut off.
+    # Ivy's own copies are only useful for an interrupted download.
     shutil.rmtree(home / "ivy", ignore_errors=True)
 
 
 def _ivy(jars: Sequence[Jar], folder: Path, home: Path, java: JavaHome, settings: str | None) -> list[str]:
-    """The command that downloads these very jars, and nothing that they depend on, into a folder."""
+    """The command that downloads exactly these jars, without dependencies, into a folder."""
     from velostream.spark.gateway import SPARK_HOME
 
     wanted = "".join(

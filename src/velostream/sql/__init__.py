@@ -1,4 +1,4 @@
-"""Text to model: the SQL front end. It never imports Spark."""
+"""The SQL front end: from text to bound statements. It never imports Spark."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: sqlglot and pydantic cost more than most callers need."""
+    """Lazy import: sqlglot and pydantic cost more than most callers need."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,6 +1,6 @@
-"""What the binder asks of the outside: which relations exist, and which connectors.
+"""Protocols through which the binder asks which relations and which connectors exist.
 
-Both are protocols, so that `velo check`, the runtime and tests can answer in their own ways.
+Implemented by `velo check`, the runtime and tests, each in its own way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RelationKind(StrEnum):
-    """What a name stands for."""
+    """What kind of relation a name refers to."""
 
     TABLE = "table"
     STREAM = "stream"
@@ -28,11 +28,11 @@ class RelationKind(StrEnum):
 
 @dataclass(frozen=True)
 class Relation:
-    """Something a FROM may name.
+    """A relation that FROM can name.
 
-    `columns` None means that only the source knows them: any column is then taken on trust. `names` may
-    hold just the column names where types are not known yet. `by_hand` says that INSERT, UPDATE and DELETE
-    are allowed. `view` is set for views and `source` for sources.
+    `columns` None means that they are known only to the source: then any column name is accepted. `names` may
+    hold just the column names where types are not known yet. `by_hand`: INSERT, UPDATE and DELETE are
+    allowed. `view` is set for views and `source` for sources.
     """
 
     kind: RelationKind
@@ -46,14 +46,14 @@ class Relation:
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
-        """The columns that `*` stands for, or None when only the source knows."""
+        """The columns that `*` stands for; None when they are known only to the source."""
         if self.columns is not None:
             return tuple(column.name for column in self.columns)
         return self.names
 
 
 class Catalog(Protocol):
-    """The relations that exist before a script runs. Names compare without case."""
+    """The relations that exist before a script runs. Names are case-insensitive."""
 
     def lookup(self, name: str) -> Relation | None:
         """The relation of that name, or None."""
@@ -65,7 +65,7 @@ class Catalog(Protocol):
 
 
 class ConnectorInfo(Protocol):
-    """What the binder needs to know of a connector."""
+    """What the binder needs to know about a connector."""
 
     @property
     def name(self) -> str:
@@ -79,22 +79,22 @@ class ConnectorInfo(Protocol):
 
     @property
     def system_columns(self) -> tuple[str, ...]:
-        """System columns of its sources, beside those that all have."""
+        """System columns of its sources, besides those of all sources."""
         ...
 
     @property
     def parse(self) -> Callable[[Uri], Mapping[str, str]]:
-        """Gives the properties that the URI itself carries."""
+        """The properties that a URI itself carries."""
         ...
 
     @property
     def uri_of(self) -> Callable[[str], Uri]:
-        """Gives the URI that a SQL function with this argument stands for."""
+        """The URI that a SQL function with this argument stands for."""
         ...
 
 
 class Connectors(Protocol):
-    """The connectors that are registered."""
+    """The registered connectors."""
 
     def by_scheme(self, scheme: str) -> ConnectorInfo | None:
         """The connector of a URI scheme."""

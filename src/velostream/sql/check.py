@@ -1,4 +1,4 @@
-"""The front door: a whole script checked and bound, with all of its errors."""
+"""Entry point of the front end: parses and binds a whole script, with all of its errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checked:
-    """The bound statements in file order, and every error in file order."""
+    """The bound statements and every error, both in file order."""
 
     statements: tuple[Statement, ...]
     errors: tuple[VelostreamError, ...]
@@ -38,14 +38,14 @@ class Checked:
 
 @dataclass(frozen=True)
 class Parsed:
-    """The statements as written, and every syntax error."""
+    """The parsed statements, and every syntax error."""
 
     statements: tuple[tuple[Piece, Raw], ...]
     errors: tuple[VelostreamError, ...]
 
 
 def parse_script(source: SourceText, environment: Mapping[str, str] | None = None) -> Parsed:
-    """Parse every statement; after an error go on behind the next semicolon."""
+    """Parse every statement; after an error continue behind the next semicolon."""
     script = split(source, environment)
     errors = list(script.errors)
     broken = {id(piece) for piece in script.pieces if _holds_error(piece, script.errors)}
@@ -72,9 +72,9 @@ def check_script(
     environment: Mapping[str, str] | None = None,
     params: Mapping[str, Any] | Sequence[Any] | None = None,
 ) -> Checked:
-    """Parse and bind a script. Nothing outside is touched; all errors are collected.
+    """Parse and bind a script. Has no side effects; all errors are collected.
 
-    With `params`, those that are missing or too much are errors, too.
+    With `params`, missing and superfluous values are errors as well.
     """
     parsed = parse_script(source, environment)
     binding = ScriptBinder(parsed, catalog, connectors, frozenset(udfs))
@@ -110,7 +110,7 @@ def bind_one(
 
 @dataclass(frozen=True)
 class NoConnectors:
-    """For statements that only read tables."""
+    """No connectors, for statements that only read tables."""
 
     def by_scheme(self, scheme: str) -> None:
         """None."""
@@ -133,7 +133,7 @@ class NoConnectors:
 
 @dataclass
 class ScriptBinder:
-    """Binds the statements of one script; those that create are bound when they are first needed."""
+    """Binds the statements of one script; a CREATE is bound when a statement first refers to it."""
 
     parsed: Parsed
     catalog: Catalog
@@ -147,7 +147,7 @@ class ScriptBinder:
     _active: set[int] = field(default_factory=set)
 
     def bind(self) -> tuple[Statement, ...]:
-        """Every statement without errors, in file order."""
+        """Every correct statement, in file order."""
         self._collect_creators()
         for index in range(len(self.parsed.statements)):
             self._bind(index)
@@ -213,7 +213,7 @@ class ScriptBinder:
         if isinstance(statement, RawCreate):
             name = statement.name.text
             if relation is None:
-                # Whoever uses the broken statement is not to blame: its columns are taken on trust.
+                # A statement that reads a broken one is not to blame: any column of it is accepted.
                 kind = RelationKind(statement.kind.value)
                 kind = RelationKind.TABLE if kind in (RelationKind.SOURCE, RelationKind.VIEW) else kind
                 relation = Relation(kind, name, by_hand=True)

@@ -1,4 +1,4 @@
-"""In which order statements start: what is used comes before what uses it."""
+"""Dependency order of statements: a relation is created before the statements that use it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CREATES = (model.CreateTable, model.CreateStream, model.CreateSource, model.Cre
 
 
 def created_name(statement: model.Statement) -> str | None:
-    """The name that a CREATE makes."""
+    """The name that a CREATE statement creates; None for others."""
     return statement.name if isinstance(statement, _CREATES) else None
 
 
@@ -37,9 +37,9 @@ def used_names(statement: model.Statement) -> frozenset[str]:
 
 
 def dependency_order(statements: Iterable[model.Statement]) -> tuple[model.Statement, ...]:
-    """The statements so that creators come first; otherwise in file order.
+    """The statements in dependency order; otherwise in file order.
 
-    DROP keeps its place among the statements that name the same thing. CycleError names the path.
+    DROP keeps its place among the statements with the same name. CycleError names the path.
     """
     given = tuple(statements)
     edges = _edges(given)
@@ -82,7 +82,7 @@ def _edges(given: tuple[model.Statement, ...]) -> dict[int, set[int]]:
                 continue
             edges[index].update(creator for creator in creators.get(folded, ())[:1] if creator != index)
     for folded in dropped:
-        # The same name before and after DROP means different things: only the file's order is right.
+        # The same name before and after DROP means different relations: only the file's order is right.
         named = mentions.get(folded, [])
         for earlier, later in itertools.pairwise(named):
             edges[later].add(earlier)

@@ -1,4 +1,4 @@
-"""Which functions exist, how many arguments they take, and what kind they are.
+"""The functions of SQL: their number of arguments, and whether they aggregate or are deterministic.
 
 Spark's own come from a data file exported once per Spark version (scripts/export_functions.py), so that
 checking needs no Spark.
@@ -27,7 +27,7 @@ UNSAFE = {
     "python_worker_logs": "it reads the server's logs",
     "read_files": "it reads any file; name the files as a source: file:///path",
 }
-"""Functions that run code, reach files, or get around these checks."""
+"""Functions that run code, reach files, or circumvent these checks."""
 
 CLOCK = frozenset(
     {
@@ -40,28 +40,28 @@ CLOCK = frozenset(
         "unix_timestamp",
     }
 )
-"""Functions of the clock: the same within one batch, another in the next."""
+"""Functions of the clock: constant within one batch, different in the next."""
 
 UNIT_FIRST = frozenset({"timestampadd", "timestampdiff", "dateadd", "datediff", "date_add", "date_diff"})
 """Functions whose first of three arguments is a unit such as DAY, not a column."""
 
 _OF_GROUPS = frozenset({"grouping", "grouping_id"})
-"""They tell about the grouping and aggregate nothing, though Spark lists them with the aggregates."""
+"""Functions about the grouping: no aggregates, though Spark lists them as such."""
 
 _ALSO_AGGREGATES = frozenset({"schema_of_variant_agg", "vector_avg", "vector_sum"})
-"""They aggregate, though Spark lists them by what they are about."""
+"""Aggregates that Spark lists under other categories."""
 
 _OPERATORS = frozenset({"and", "or", "not", "in", "between", "when", "case", "cast", "measure"})
-"""Spark lists them as functions, but they have a syntax of their own, or need a metric view."""
+"""Listed by Spark as functions, but with a syntax of their own, or only for metric views."""
 
 HEADER_FUNCTIONS = frozenset({"header", "has_header", "header_keys", "set_header", "remove_header"})
 _GROUPS = ("tumble", "hop", "session")
 WINDOW_TABLES = frozenset({*_GROUPS, "cumulate"})
-"""Functions that make windows of time where they stand in FROM."""
+"""Functions that make time windows when used in FROM."""
 WINDOW_BOUNDS = frozenset(f"{kind}_{side}" for kind in _GROUPS for side in ("start", "end", "rowtime"))
 TIME_WINDOWS = frozenset({"window", "session_window"})
 GROUP_WINDOWS = TIME_WINDOWS.union(_GROUPS)
-"""Functions that make windows of time where they stand in GROUP BY."""
+"""Functions that make time windows when used in GROUP BY."""
 
 
 @dataclass(frozen=True)
@@ -129,18 +129,18 @@ def functions() -> dict[str, Function]:
 
 @cache
 def table_functions() -> frozenset[str]:
-    """Functions that may stand in FROM, by lowercase name."""
+    """Functions that can be used in FROM, by lowercase name."""
     return frozenset({*(name.lower() for name in _data()["table_functions"]), *WINDOW_TABLES}) - set(UNSAFE)
 
 
 def is_aggregate(name: str) -> bool:
-    """Whether a function gives one value per group."""
+    """Whether a function returns one value per group."""
     function = functions().get(name.lower())
     return function is not None and function.aggregate
 
 
 def is_deterministic(name: str) -> bool:
-    """Whether a function gives the same value for the same row at any time; unknown ones (UDFs) do not."""
+    """Whether a function always returns the same value for the same row; false for unknown ones (UDFs)."""
     function = functions().get(name.lower())
     return function is not None and function.deterministic
 

@@ -1,4 +1,4 @@
-"""SQL types as Arrow types, and back as Spark writes them."""
+"""SQL types as Arrow types, and Arrow types as Spark's DDL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 INTERVAL = pa.duration("us")
-"""Of days, hours, minutes and seconds, however few of these it was written with."""
+"""A day-time interval, whatever units it was written with."""
 _T = exp.DType
 _SIMPLE: dict[exp.DType, pa.DataType] = {
     _T.BOOLEAN: pa.bool_(),
@@ -128,7 +128,7 @@ _DDL: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def spark_ddl(kind: pa.DataType) -> str:
-    """The type as Spark's DDL writes it."""
+    """The type in Spark's DDL."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision}, {kind.scale})"
     if pa.types.is_timestamp(kind):
@@ -149,7 +149,7 @@ def spark_ddl(kind: pa.DataType) -> str:
 
 
 def ddl_types(schemas: Mapping[str, pa.Schema]) -> dict[str, dict[str, str]]:
-    """The columns of each relation with their types as Spark's DDL writes them."""
+    """The columns of each relation with their types in Spark's DDL."""
     return {name: {each.name: spark_ddl(each.type) for each in schema} for name, schema in schemas.items()}
 
 

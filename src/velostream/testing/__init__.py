@@ -33,7 +33,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that reading cases does not pay for Spark."""
+    """Lazy import, so that reading cases does not pay for Spark."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

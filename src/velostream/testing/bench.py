@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """What time it is in a case."""
+    """The clock of a case."""
 
     def __init__(self) -> None:
         self.now = NOON
@@ -38,7 +38,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case went in one way of running it."""
+    """The outcome of a case in one way of running it."""
 
     case: Case
     way: Way
@@ -51,7 +51,7 @@ class Outcome:
         return self.error is None
 
     def check(self) -> None:
-        """Raise what was not."""
+        """Raise the failure, if there is one."""
         if self.error is not None:
             raise self.error
 
@@ -73,7 +73,7 @@ class Bench:
         self.settings = settings if settings is not None else load()
         self.prepare = prepare
         self.timeout = timeout
-        """Seconds in which a step must come to rest."""
+        """Seconds in which a step must settle."""
         self.connector = CaseConnector()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._spark: SparkSession | None = None
@@ -94,19 +94,19 @@ class Bench:
             self._folder.cleanup()
 
     def start(self) -> None:
-        """Start Spark, if it has not been."""
+        """Start Spark, if it is not running."""
         from velostream.spark.session import start_session
 
         if self._folder is None:
             raise CaseError("a bench is used in a with")
         if self._spark is None:
-            # Sessions of the cases' databases share its Java, which ends with the last of them.
+            # Sessions of the cases' databases share its JVM, which ends with the last of them.
             self._spark = start_session(
                 self.settings.master, self.settings.conf, Path(self._folder.name) / "spark"
             )
 
     def run(self, case: Case, way: Way = Way.STRAIGHT) -> Outcome:
-        """Run a case; what is not as expected is part of the outcome."""
+        """Run a case; failed expectations are part of the outcome."""
         from velostream.testing.running import CaseRun
 
         self.start()

@@ -1,4 +1,4 @@
-"""Cases as data: what a case file says, with the place of every part of it."""
+"""Cases as data: the content of a case file, with the location of every part of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Way(StrEnum):
-    """How a case is run. Its expectations are the same for all."""
+    """A way of running a case. Its expectations are the same for all."""
 
     STRAIGHT = "straight"
     """Step by step; the database is opened again only where the case says `restart`."""
@@ -30,7 +30,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class Line:
-    """One row as written: the text of each cell, None for `null`; `-` takes the row back."""
+    """One row as written: the text of each cell, None for `null`; `-` retracts the row."""
 
     cells: tuple[str | None, ...]
     sign: str
@@ -48,7 +48,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that a case does or expects."""
+    """One action or expectation of a case."""
 
     location: Location
 
@@ -58,7 +58,7 @@ class Run(Step):
     """Statements."""
 
     sql: str
-    """Padded with empty lines, so that a place in it is a place in the file."""
+    """Padded with empty lines, so that its line numbers are those of the file."""
     name: str
 
 
@@ -73,7 +73,7 @@ class Given(Step):
 
 @dataclass(frozen=True)
 class Advance(Step):
-    """No row of a source before this event time comes any more."""
+    """Watermark: no row of a source before this event time arrives any more."""
 
     source: str
     to: datetime
@@ -81,7 +81,7 @@ class Advance(Step):
 
 @dataclass(frozen=True)
 class End(Step):
-    """Nothing more comes from a source."""
+    """The source has ended."""
 
     source: str
 
@@ -100,7 +100,7 @@ class Restart(Step):
 
 @dataclass(frozen=True)
 class ExpectRows(Step):
-    """What a table holds now, in any order; None: nothing."""
+    """The rows of a table now, in any order; None: no rows."""
 
     table: str
     rows: Rows | None
@@ -108,7 +108,7 @@ class ExpectRows(Step):
 
 @dataclass(frozen=True)
 class ExpectChanges(Step):
-    """What changed in a table since the case last looked; None: nothing."""
+    """The changes of a table since the last check; None: no changes."""
 
     table: str
     rows: Rows | None
@@ -116,7 +116,7 @@ class ExpectChanges(Step):
 
 @dataclass(frozen=True)
 class ExpectWritten(Step):
-    """What was written to a test sink since the case last looked; None: nothing."""
+    """The rows written to a test sink since the last check; None: no rows."""
 
     sink: str
     rows: Rows | None
@@ -124,7 +124,7 @@ class ExpectWritten(Step):
 
 @dataclass(frozen=True)
 class ExpectDeadLetters(Step):
-    """All dead letters so far: for each line there is one whose columns contain the texts."""
+    """All dead letters so far: each line matches one whose columns contain the texts."""
 
     rows: Rows | None
 
@@ -151,5 +151,5 @@ class Case:
 
     @property
     def sources(self) -> frozenset[str]:
-        """The sources that the case gives rows to, moves on or ends."""
+        """The sources that the case gives rows to, advances or ends."""
         return frozenset(step.source for step in self.steps if isinstance(step, Given | Advance | End))

@@ -1,4 +1,4 @@
-"""Cells of a case: text to a value of a column's type, and back as a case would write it."""
+"""Cells of a case: from text to a value of a column's type, and back."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DAY = date(2026, 1, 1)
-"""The day of a time that stands without one."""
+"""The date of a time without one."""
 NOON = datetime(DAY.year, DAY.month, DAY.day, 12, tzinfo=UTC)
-"""What time it is when a case begins."""
+"""The time at which a case begins."""
 NULL = "null"
 _TIME = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
 _CELL = re.compile(r"\s*(?:'((?:[^']|'')*)'|((?:[^|'][^|]*?)?))\s*(?:\||$)")
@@ -47,7 +47,7 @@ def split_cells(line: str) -> tuple[str | None, ...]:
 
 
 def moment(text: str) -> datetime:
-    """A time with or without its day, in UTC unless it says otherwise; ValueError if it is none."""
+    """A time with or without its date, in UTC unless it says otherwise; ValueError if it is none."""
     if _TIME.fullmatch(text):
         return datetime.combine(DAY, time.fromisoformat(text), UTC)
     value: datetime = text_value(text, pa.timestamp("us", tz="UTC"))
@@ -55,7 +55,7 @@ def moment(text: str) -> datetime:
 
 
 def value_of(text: str | None, kind: pa.DataType) -> Any:
-    """The value that a cell holds; ValueError says why it holds none."""
+    """The value of a cell; ValueError says why it is invalid."""
     if text is None:
         return None
     if pa.types.is_timestamp(kind):
@@ -74,7 +74,7 @@ def value_of(text: str | None, kind: pa.DataType) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A value as a case would write it."""
+    """A value in the form of a case file."""
     if value is None:
         return NULL
     if isinstance(value, datetime):
@@ -92,7 +92,7 @@ def text_of(value: Any) -> str:
 
 
 def comparable(value: Any) -> Any:
-    """Equal for values that a case calls equal: doubles to twelve digits, as sums depend on their order."""
+    """A form in which equal values are equal: doubles to twelve digits, as sums depend on their order."""
     if isinstance(value, float):
         return float(f"{value:.12g}") if value == value else "NaN"
     if isinstance(value, dict):
@@ -103,7 +103,7 @@ def comparable(value: Any) -> Any:
 
 
 def aligned(lines: Sequence[Sequence[str]], numbers: Sequence[bool] = ()) -> list[str]:
-    """Lines of cells under each other."""
+    """Cells aligned in columns."""
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)] if lines else []
     right = [*numbers, *([False] * (len(widths) - len(numbers)))]
     return [

@@ -1,4 +1,4 @@
-"""What a case expects beside what is there; a difference as a person reads it."""
+"""Compares the expectation of a case with the result; shows the difference."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Row:
         return [f"{self.sign} {texts[0]}" if self.sign else texts[0], *texts[1:]]
 
     def alike(self, other: _Row) -> int:
-        """How much two rows have in common: first columns, which tend to be keys, count more."""
+        """The similarity of two rows: first columns, which tend to be keys, count more."""
         pairs = zip(self.key[1:], other.key[1:], strict=True)
         return (self.sign == other.sign) + sum(
             2 + (place == 0) for place, (mine, theirs) in enumerate(pairs) if mine == theirs
@@ -46,7 +46,7 @@ class _Row:
 def rows_differ(expected: Rows | None, actual: pa.Table, what: str, *, signed: bool = False) -> str | None:
     """None when the rows are the same, in any order; else both beside each other.
 
-    Only the columns that the case names are compared. `signed`: rows come and go, as `_weight` says.
+    Only the columns that the case names are compared. `signed`: rows are changes, with a `_weight`.
     """
     names = [name for name in actual.schema.names if name != WEIGHT]
     columns = list(expected.columns) if expected is not None else names
@@ -68,7 +68,7 @@ def rows_differ(expected: Rows | None, actual: pa.Table, what: str, *, signed: b
 
 
 def letters_differ(expected: Rows | None, actual: Sequence[Mapping[str, Any]]) -> str | None:
-    """None when each line describes one dead letter and each letter is described; else what does not fit."""
+    """None when lines and dead letters match one to one; else what does not match."""
     lines = expected.lines if expected is not None else ()
     columns = expected.columns if expected is not None else ()
 
@@ -143,7 +143,7 @@ def _without(rows: list[_Row], others: list[_Row]) -> list[_Row]:
 
 
 def _paired(missing: list[_Row], surplus: list[_Row]) -> list[tuple[_Row | None, _Row | None]]:
-    """Rows that differ, each beside the one most like it."""
+    """Rows that differ, each beside the most similar one."""
     left = list(surplus)
     pairs: list[tuple[_Row | None, _Row | None]] = []
     for row in missing:

@@ -1,4 +1,4 @@
-"""test://name: sources that a case fills, and sinks that it looks into."""
+"""test://name: sources that a case fills, and sinks that it checks."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 NAME = "test"
 LOOK = timedelta(milliseconds=5)
-"""How often jobs look for something new: a case is small, and waits for them at every step."""
+"""The polling interval of jobs: a case is small, and waits for them at every step."""
 _STAMP = pa.timestamp("us", tz="UTC")
 
 
 class CaseOptions(Options):
-    """A test source has no property but its name, which its URI tells."""
+    """A test source has no property but its name, from its URI."""
 
     name: str = Field("", description="which of the case's sources or sinks")
 
 
 @dataclass
 class Stage:
-    """Where the case that runs now has its sources and sinks."""
+    """The sources and sinks of the current case."""
 
     folder: Path
     layouts: Mapping[str, Layout] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Stage:
 
 
 class CaseConnector(Connector):
-    """Known while cases run; `stage` is set for each."""
+    """Registered while cases run; `stage` is set for each."""
 
     name = NAME
     schemes = (NAME,)
@@ -75,23 +75,23 @@ class CaseConnector(Connector):
         return {"name": uri.rest}
 
     def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:
-        """See `Connector`: as the case lays its rows out."""
+        """See `Connector`: as the case lays out its rows."""
         assert isinstance(options, CaseOptions)
         layout = self.stage.layouts.get(options.name) if self.stage is not None else None
         return SourceTraits(only_grows=layout is None or not layout.takes_back, poll_interval=LOOK)
 
     def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
-        """Open what the case gives."""
+        """Open a source that the case fills."""
         name = uri.rest
         stage = self._stage()
         return CaseSource(name, context, stage.given(name), stage.layouts.get(name, Layout()))
 
     def sole_place(self, uri: Uri, options: AnyOptions) -> str | None:
-        """See `Connector`: what is written is looked at as a whole."""
+        """See `Connector`: the output is compared as a whole."""
         return uri.rest
 
     def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:
-        """Open what the case looks into."""
+        """Open a sink that the case checks."""
         return CaseSink(self._stage().written(uri.rest))
 
     def _stage(self) -> Stage:
@@ -101,9 +101,9 @@ class CaseConnector(Connector):
 
 
 class CaseSource(Source, Counted, Partitioned, BadRecords):
-    """Rows of a case, one step of it per micro-batch. A position is the number of steps, in each partition.
+    """Rows of a case, one step per micro-batch. A position is the number of steps, in each partition.
 
-    A row with a cell that is no value of its column cannot be decoded, as at any other source.
+    A row with an invalid cell cannot be decoded, as at any other source.
     """
 
     def __init__(self, name: str, context: SourceContext, log: Path, layout: Layout) -> None:
@@ -133,7 +133,7 @@ class CaseSource(Source, Counted, Partitioned, BadRecords):
             gone = {row.number for row in rows if row.weight < 0}
             rows = [row for row in rows if row.number not in gone]
         decoded = [(row, values) for row in rows if not isinstance(values := self._decoded(row), str)]
-        # Also without rows: what is read then still has the system columns.
+        # Also without rows: the result still has the system columns.
         yield self._batch(decoded, weighted=start is not None and self._layout.takes_back)
 
     def count(self, start: Offset | None, end: Offset) -> int:
@@ -152,11 +152,11 @@ class CaseSource(Source, Counted, Partitioned, BadRecords):
                 yield BadRow(reason, f"test://{self._name}", row.label, str(row.offset), row.text.encode())
 
     def partitions(self, start: Offset | None, end: Offset) -> Mapping[str, str] | None:
-        """The partitions that rows are of, each with SQL that is true of its rows."""
+        """The partitions of the rows, each with an SQL condition that selects its rows."""
         return {label: f"_partition = '{label}'" for label in self._layout.labels}
 
     def watermark(self, offset: Offset) -> datetime | None:
-        """The last event time that the case said has come, in all partitions; None: rows tell."""
+        """The last event time that the case advanced to, in all partitions; None: derived from rows."""
         marks = [entry.watermark for entry in self._until(offset) if entry.watermark is not None]
         return max(marks, default=None)
 
@@ -180,7 +180,7 @@ class CaseSource(Source, Counted, Partitioned, BadRecords):
         return self._rows(self._steps(start), self._steps(end))
 
     def _decoded(self, row: GivenRow) -> dict[str, Any] | str:
-        """The values of a row, or why it has none."""
+        """The values of a row, or why it is invalid."""
         values = {}
         for column in self.discover():
             try:
@@ -230,5 +230,5 @@ class CaseSink(Sink):
 
 
 def written_files(folder: Path) -> list[Path]:
-    """What was written to a sink, in order."""
+    """The files written to a sink, in order."""
     return sorted(folder.glob("*.arrow"))

@@ -1,4 +1,4 @@
-"""Which case files there are."""
+"""Finds case files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from velostream.testing.parsing import ENDING, Parsed, read_cases
 
 
 def find_cases(*paths: str | Path) -> Parsed:
-    """The cases of files, and of all case files in folders and below; ConfigError when there are none."""
+    """The cases of files, and of all case files below folders; ConfigError when there are none."""
     files = [file for path in paths or (".",) for file in _files(Path(path))]
     found = [read_cases(file) for file in dict.fromkeys(files)]
     return Parsed(

@@ -1,4 +1,4 @@
-"""What a case gave to a source: a durable log beside the case's data directory, one entry per step."""
+"""The rows that a case gave to a source: a durable log beside its data directory, one entry per step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from velostream.testing.cases import Case, Line
 
 SPREAD = 3
-"""Over how many partitions the rows of one are spread."""
+"""The number of partitions over which rows are spread."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class GivenRow:
     """One row of a source, as text."""
 
     number: int
-    """Its place among all rows of the source; that of the row that came, where it is taken back."""
+    """Its number among all rows of the source; for a retraction, that of the row it retracts."""
     part: str
-    """The partition by which it is read."""
+    """The partition that it is read from."""
     label: str
-    """The partition that it says it is of."""
+    """The value of its `_partition`."""
     offset: int
     weight: int
     entered_at: datetime
@@ -44,21 +44,21 @@ class GivenRow:
 
 @dataclass(frozen=True)
 class Entry:
-    """What one step gave."""
+    """The rows of one step."""
 
     rows: tuple[GivenRow, ...] = ()
     watermark: datetime | None = None
     ended: bool = False
 
     def line(self) -> str:
-        """As it stands in the log."""
+        """Its line in the log."""
         rows = [{**vars(row), "entered_at": row.entered_at.isoformat()} for row in self.rows]
         mark = self.watermark.isoformat() if self.watermark is not None else None
         return json.dumps({"rows": rows, "watermark": mark, "ended": self.ended}, ensure_ascii=False)
 
     @staticmethod
     def of(line: str) -> Entry:
-        """The entry that a line of the log holds."""
+        """The entry of a line in the log."""
         found = json.loads(line)
         rows = [
             GivenRow(**row | {"entered_at": datetime.fromisoformat(row["entered_at"])})
@@ -75,15 +75,15 @@ class Layout:
     labels: tuple[str, ...] = ("0",)
     parts: tuple[str, ...] = ("0",)
     relabelled: bool = False
-    """Whether rows say that they are of the partition by which they are read."""
+    """Whether `_partition` is the partition that rows are read from."""
     takes_back: bool = False
 
     @staticmethod
     def of(case: Case, source: str, way: Way) -> Layout:
-        """Partitions that the case names anywhere are there from the beginning, as those of a topic are.
+        """The layout of a source: partitions that the case names exist from the beginning, as in a topic.
 
-        Spread rows keep the partition that they are of, so that it is still the same rows that hold the
-        watermark back, unless the case tells the watermark itself: then they are of the new one.
+        Spread rows keep their `_partition`, so that the same rows still hold the watermark back, unless the
+        case sets the watermark itself: then they get the new one.
         """
         steps = [step for step in case.steps if isinstance(step, Given) and step.source == source]
         named = [step.partition for step in steps if step.partition is not None]
@@ -99,7 +99,7 @@ class Layout:
         return Layout(labels, parts, False, takes_back)
 
     def part(self, label: str, number: int) -> str:
-        """The partition by which row `number`, of partition `label`, is read."""
+        """The partition from which row `number`, of partition `label`, is read."""
         if self.parts == self.labels and not self.relabelled:
             return label
         spread = str(number % SPREAD)
@@ -117,7 +117,7 @@ class GivenLog:
     _live: list[GivenRow] = field(default_factory=list)
 
     def give(self, step: Given, now: datetime) -> None:
-        """Append rows; one that is taken back must be there."""
+        """Append rows; a retracted one must exist."""
         rows = [self._row(step, line, now) for line in step.rows.lines]
         self.append(Entry(tuple(rows)))
 
@@ -145,13 +145,13 @@ class GivenLog:
         return row
 
     def _taken_back(self, line: Line, cells: dict[str, str | None], label: str | None) -> GivenRow:
-        """The oldest of the equal rows goes."""
+        """Retracts the oldest of equal rows."""
         for row in self._live:
             if row.cells == cells and (label is None or row.label == label):
                 self._live.remove(row)
                 return GivenRow(**vars(row) | {"weight": -1})
         raise CaseError(
-            "a row is taken back that was not given",
+            "a row is retracted that was not given",
             hint="write the same columns and texts as where it was given",
             location=line.location,
         )
@@ -175,7 +175,7 @@ class GivenReader:
         self._entries: list[Entry] = []
 
     def entries(self) -> list[Entry]:
-        """Everything that was given so far."""
+        """Everything given so far."""
         size = self._path.stat().st_size if self._path.exists() else 0
         if size > self._read:
             with self._path.open("rb") as file:

@@ -1,6 +1,6 @@
-"""From the text of a case file to cases; what cannot be read is told with its line.
+"""Parses case files; errors are reported with their line.
 
-What stands at the left margin begins something: a case, or a step of it. What is indented belongs to it.
+A line at the left margin begins a case or a step; indented lines belong to it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FORMS = {
     "expect": "expect TABLE [empty] · expect [no] changes in TABLE · expect [nothing] written to SINK · "
     "expect [no] dead letters · expect error [in JOB] TEXT",
 }
-"""How each step is written."""
+"""The syntax of each step."""
 
 
 @dataclass
@@ -68,14 +68,14 @@ class _Block:
 
 @dataclass(frozen=True)
 class Parsed:
-    """The cases of a file that can be run, and what is wrong with the others."""
+    """The valid cases of a file, and the errors of the others."""
 
     cases: tuple[cases.Case, ...]
     errors: tuple[CaseError, ...]
 
 
 def parse_cases(text: str, name: str, folder: Path | None = None) -> Parsed:
-    """The cases of a text; `folder` is where included files are looked for."""
+    """The cases of a text; `folder` is where included files are searched."""
     return _File(SourceText(text, name), folder or Path()).parsed()
 
 
@@ -102,9 +102,7 @@ class _File:
         blocks = self._blocks()
         begins = [i for i, block in enumerate(blocks) if _first(block.head) in ("case", "setup")]
         for block in blocks[: begins[0] if begins else len(blocks)]:
-            self._errors.append(
-                block.wrong(f'"{block.head}" stands before any case', 'begin with "case NAME"')
-            )
+            self._errors.append(block.wrong(f'"{block.head}" is before any case', 'begin with "case NAME"'))
         for start, end in pairwise([*begins, len(blocks)]):
             self._part(blocks[start:end])
         return Parsed(tuple(self._cases), tuple(self._errors))
@@ -119,14 +117,14 @@ class _File:
             if text and not indent and not text.startswith("#"):
                 blocks.append(_Block(" ".join(text.split()), place))
             elif blocks:
-                # A comment at the margin may follow SQL, which knows no such comments.
+                # A comment at the margin may follow SQL, which has no such comments.
                 blocks[-1].body.append(("" if text.startswith("#") else text, place))
             elif text.strip() and not text.lstrip().startswith("#"):
-                self._errors.append(CaseError("this stands before any case", location=place))
+                self._errors.append(CaseError("this is before any case", location=place))
         return blocks
 
     def _part(self, blocks: list[_Block]) -> None:
-        """A case with its steps, or what is done before each."""
+        """A case with its steps, or the setup before each."""
         head, steps, whole = blocks[0], [], True
         for block in blocks:
             try:
@@ -151,7 +149,7 @@ class _File:
         if _first(block.head) == "setup":
             block.words("")
             if self._cases or self._setup:
-                raise block.wrong("setup stands before the first case, once")
+                raise block.wrong("setup must be before the first case, once")
         else:
             name = block.words(" (.+)")[1]
             if name in self._names:
@@ -270,7 +268,7 @@ def _as_told(block: _Block, nothing: str | None) -> cases.Rows | None:
 
 
 def _letters(block: _Block) -> cases.Rows:
-    """Dead letters: with the names of columns above them, or each line a part of a reason."""
+    """Dead letters: with column names above them, or each line a part of a reason."""
     lines = [(text, place) for text, place in block.body if not _blank(text)]
     if not lines:
         raise block.wrong("there are no dead letters below, indented", 'write "expect no dead letters"')
@@ -287,7 +285,7 @@ def _rows(block: _Block) -> cases.Rows | None:
         return None
     columns = tuple(cell or "null" for cell in _cells(*lines[0]))
     if len(set(columns)) < len(columns):
-        raise CaseError("a column stands here twice", location=lines[0][1])
+        raise CaseError("a column is named here twice", location=lines[0][1])
     return cases.Rows(columns, tuple(_line(text.strip(), place, columns) for text, place in lines[1:]))
 
 

@@ -1,4 +1,4 @@
-"""One case, run in one way."""
+"""Runs one case in one way."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LOOKS = (
 
 
 class CaseRun:
-    """Raises CaseFailedError where something is not as expected, CaseError where the case makes no sense."""
+    """Raises CaseFailedError where an expectation fails, CaseError where the case is invalid."""
 
     def __init__(self, bench: Bench, case: cases.Case, way: cases.Way, folder: Path) -> None:
         from velostream.testing.bench import Clock
@@ -54,9 +54,9 @@ class CaseRun:
         self._logs = {name: GivenLog(self._stage.given(name), layout) for name, layout in layouts.items()}
         self._database: Database | None = None
         self._seen: dict[str, int] = {}
-        """The version of each table at which the case last looked at its changes."""
+        """The version of each table at which the case last checked its changes."""
         self._looked: dict[str, int] = {}
-        """How many writes to each sink the case has seen."""
+        """How many writes to each sink the case has checked."""
         self._refused: VelostreamError | None = None
         self._failing: set[str] = set()
         """Jobs whose failure was expected."""
@@ -70,7 +70,7 @@ class CaseRun:
             following = [*self._case.steps[1:], None]
             before: cases.Step | None = None
             for step, after in zip(self._case.steps, following, strict=True):
-                # Looking at several things in a row changes nothing that a restart between could bring out.
+                # Several checks in a row change nothing, so a restart between them could reveal nothing.
                 looked = isinstance(step, _LOOKS) and isinstance(before, _LOOKS)
                 refusal = isinstance(step, cases.ExpectError) and step.job is None
                 again = self._way.restarts and before is not None and not looked and not refusal
@@ -112,7 +112,7 @@ class CaseRun:
             self._known_columns(step)
         if again or isinstance(step, cases.Restart):
             self._close()
-        # What is given while the database is closed is found when it opens.
+        # Rows given while the database is closed are found when it opens.
         if isinstance(step, cases.Given):
             self._logs[step.source].give(step, self._clock.now)
         elif isinstance(step, cases.Advance):
@@ -123,7 +123,7 @@ class CaseRun:
         if isinstance(step, cases.Run):
             self._run_statements(step, after)
         elif isinstance(step, cases.Wait):
-            # Time passes for jobs that run: what has begun to wait counts from here.
+            # Time passes for running jobs: what has begun to wait counts from here.
             self._settle(step, after)
             self._clock.now += step.duration
         if again or not isinstance(step, _LOOKS):
@@ -149,7 +149,7 @@ class CaseRun:
             self._refused = exc
 
     def _settle(self, step: cases.Step, after: cases.Step | None) -> None:
-        """Until every job has taken in all there is, at the clock's time."""
+        """Wait until every job has processed everything, at the clock's time."""
         self._expire()
         if not self._db.wait_idle(self._bench.timeout):
             busy = [f'"{job.name}" is {job.state}' for job in self._db.jobs() if job.state.alive]
@@ -161,14 +161,14 @@ class CaseRun:
                     raise self._failed(step, f'job "{job.name}" failed: {job.error}')
 
     def _expire(self) -> None:
-        """Let rows leave whose retention is over, without waiting for the thread that looks for them."""
+        """Delete rows whose retention has expired, without waiting for the thread that does so."""
         for entry in self._db.catalog:
             if isinstance(entry.statement, CreateTable) and LEAVING & entry.statement.properties.keys():
                 self._db.wait_idle(self._bench.timeout)
                 self._db.table(entry.name).expire()
 
     def _known_names(self) -> None:
-        """A source or sink that no statement names would be filled, or looked at, in vain."""
+        """Raise for a source or sink that no statement uses."""
         text = "\n".join(step.sql for step in self._case.steps if isinstance(step, cases.Run))
         named = set(re.findall(rf"\b{NAME}://([\w.]+)", text))
         for step in self._case.steps:
@@ -250,7 +250,7 @@ class CaseRun:
             raise CaseError(exc.message, hint=hint, location=step.location) from None
 
     def _changes(self, table: Table) -> pa.Table:
-        """Since the last look, version by version, so that a row that came and went is told twice."""
+        """The changes since the last check, version by version: a row added and retracted counts twice."""
         after, version = self._seen.get(table.name, 0), table.version
         self._seen[table.name] = version
         parts = [rows for _, rows in table.changes(min(after, version), timeout=0)]
@@ -296,7 +296,7 @@ class CaseRun:
             raise self._failed(step, f"the error does not say: {absent[0]}\nit says:\n{error}")
 
     def _end(self) -> None:
-        """What the case was never asked about must not have happened."""
+        """Raise CaseFailedError for dead letters that the case did not expect."""
         letters = self._letters() if self._database is not None else []
         looked = any(isinstance(step, cases.ExpectDeadLetters) for step in self._case.steps)
         if letters and (not looked or len(letters) > self._letters_seen):
@@ -308,7 +308,7 @@ class CaseRun:
             )
 
     def _tell_letters(self, error: CaseFailedError) -> None:
-        """A row that is missed may be a dead letter that nobody looked at."""
+        """The dead letters: a missing row may be one that the case did not check."""
         letters = self._letters() if self._database is not None else []
         if letters and self._letters_seen == 0 and "dead letter" not in error.message:
             told = "\n".join(f"  {letter_line(letter)}" for letter in letters)

@@ -8,9 +8,9 @@ SELECT id, st_geomfromwkb(bin) AS r FROM t -- "r" is of type GEOMETRY
 SELECT id, array() AS r FROM t -- "r" is an empty array or map of no type
 SELECT id, map() AS r FROM t -- "r" is an empty array or map of no type
 SELECT id, arrays_zip(arr, arr) AS r FROM t -- two fields of one name
-SELECT id, rand() AS r FROM t -- rand() gives another answer
-SELECT t.id, uuid() AS r FROM t JOIN u ON t.g = u.g -- uuid() gives another answer
-SELECT t.id, now() AS r FROM t JOIN u ON t.g = u.g -- now() gives another answer
+SELECT id, rand() AS r FROM t -- rand() may return another value
+SELECT t.id, uuid() AS r FROM t JOIN u ON t.g = u.g -- uuid() may return another value
+SELECT t.id, now() AS r FROM t JOIN u ON t.g = u.g -- now() may return another value
 SELECT id FROM t TABLESAMPLE (50 PERCENT) -- draws other rows each time
 SELECT id FROM t TABLESAMPLE (BUCKET 1 OUT OF 2) -- draws other rows each time
 SELECT id FROM t TABLESAMPLE (50 PERCENT) REPEATABLE (3) -- draws other rows each time

@@ -17,7 +17,7 @@ from velostream.location import SourceText
 from velostream.runtime.database import Database
 from velostream.runtime.logs import log_to, stop
 from velostream.runtime.socket.client import Client
-from velostream.runtime.socket.server import _described
+from velostream.runtime.socket.server import described
 from velostream.secrets import redact, redact_statement, secret
 from velostream.sql import EmptyCatalog, check_script
 
@@ -127,7 +127,7 @@ def test_no_error_shows_a_secret(form: str, canary: str) -> None:
     checked = check_script(SourceText(text), EmptyCatalog(), default_registry(), environment={})
     assert checked.errors
     for error in checked.errors:
-        shown = [str(error), json.dumps(error.as_dict()), json.dumps(_described(error, "")), repr(error)]
+        shown = [str(error), json.dumps(error.as_dict()), json.dumps(described(error, "")), repr(error)]
         shown.append("".join(traceback.format_exception(error)))
         for each in shown:
             assert not leaks(each, canary), each

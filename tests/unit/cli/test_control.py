@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from refusals import refusal
 from velostream.config import load
-from velostream.errors import ConnectionFailedError, KeyExistsError, UnknownNameError
+from velostream.errors import KeyExistsError, UnknownNameError
 from velostream.runtime.database import Database
 from velostream.runtime.socket.client import Client
 from velostream.runtime.socket.server import LONGEST_PATH, receive, send, socket_path
@@ -114,7 +115,7 @@ def test_noise_does_no_harm(database: Database, client: Client, noise: bytes) ->
 def test_the_socket_goes_with_the_database(database: Database, client: Client) -> None:
     database.close()
     assert socket_path(database.directory.root) is None
-    with pytest.raises(ConnectionFailedError, match="has ended"):
+    with refusal("connection", database.directory.root, why="has ended"):
         client.sql("SELECT 1")
 
 

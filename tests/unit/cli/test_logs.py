@@ -61,7 +61,7 @@ def test_following_across_a_rotation(
     seen: list[str] = []
 
     def follow() -> None:
-        for line in logs._appended(path):
+        for line in logs.appended(path):
             seen.append(line)
             if line == "end":
                 return

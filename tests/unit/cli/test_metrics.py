@@ -4,10 +4,8 @@ import socket
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
-import pytest
-
+from refusals import refusal
 from velostream.config import load
-from velostream.errors import ConfigError
 from velostream.runtime.database import Database
 from velostream.runtime.metrics import serve
 
@@ -32,6 +30,6 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         Database(load(None, data_dir=tmp_path)) as database,
-        pytest.raises(ConfigError, match="cannot serve metrics on port"),
+        refusal("config", why="metrics"),
     ):
         serve(database, taken.getsockname()[1])

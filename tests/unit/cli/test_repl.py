@@ -9,7 +9,7 @@ from prompt_toolkit.document import Document
 
 from velostream.cli.invocation import Invocation
 from velostream.cli.prompt.completion import SqlCompleter
-from velostream.cli.prompt.repl import Repl, _expanded, complete, history
+from velostream.cli.prompt.repl import Repl, complete, expanded, history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,10 +54,10 @@ def test_names_are_completed_where_they_can_stand() -> None:
 
 
 def test_short_commands() -> None:
-    assert _expanded("\\d") == "SHOW TABLES"
-    assert _expanded("\\d p;") == "DESCRIBE p"
-    assert _expanded("\\j") == "SHOW JOBS"
-    assert _expanded("SELECT 1;") == "SELECT 1;"
+    assert expanded("\\d") == "SHOW TABLES"
+    assert expanded("\\d p;") == "DESCRIBE p"
+    assert expanded("\\j") == "SHOW JOBS"
+    assert expanded("SELECT 1;") == "SELECT 1;"
 
 
 def test_history_keeps_no_secrets_and_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_whatever_happens_the_prompt_comes_back(tmp_path: Path, capsys: pytest.C
     repl.execute("SELEC 1;")
     repl.execute("CREATE TABLE p (id INT); INSERT INTO p VALUES (7);")
     repl.execute("SELECT * FROM p;")
-    repl._session.close()
+    repl.close()
     captured = capsys.readouterr()
     assert captured.out == "one\n---\n  1\nid\n--\n 7\n"
     assert "Statements end with a semicolon" in captured.err

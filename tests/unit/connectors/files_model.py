@@ -7,6 +7,7 @@ import io
 import os
 import random
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,13 +27,19 @@ TEXTS = pa.schema([(name, pa.string()) for name in COLUMNS])
 AB = pa.schema([("a", pa.string()), ("b", pa.string())])
 
 
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
 def open_source(
-    path: str, spool: Path, *, schema=TEXTS, once=False, table=True, **properties: str
+    path: str, spool: Path, *, schema=TEXTS, once=False, table=True, clock=now, **properties: str
 ) -> FileSource:
     found = registry.by_scheme("file")
     given = {"file.debounce": "0s", **{name.replace("_", "."): value for name, value in properties.items()}}
     options = build_options(found.options, {**found.parse(Uri(f"file://{path}")), **given}, "file")
-    context = SourceContext(spool=spool, schema=schema, declared=schema is not None, once=once, table=table)
+    context = SourceContext(
+        spool=spool, schema=schema, declared=schema is not None, once=once, table=table, clock=clock
+    )
     source = found.connector.source(Uri(f"file://{path}"), options, context)
     assert isinstance(source, FileSource)
     return source
@@ -67,7 +74,7 @@ class Reader:
         return True
 
     def settle(self) -> Counter[tuple]:
-        while self.step() or self.source._tracker.unread:
+        while self.step() or self.source.unread:
             pass
         snapshot = weighted(self.source, None, self.offset["spool"])
         assert Counter({k: v for k, v in self.rows.items() if v}) == snapshot

@@ -33,10 +33,8 @@ def follow(tmp_path, seed, several):
         seen = reader.settle()
         assert seen == expected(folder.paths), (seed, history)
         if folder.random.random() < 0.3:
-            earlier = max(
-                reader.source._spool._base_position, reader.offset["spool"] - folder.random.randrange(3)
-            )
+            earlier = max(reader.source.spool.oldest, reader.offset["spool"] - folder.random.randrange(3))
             reader.source.commit({"spool": earlier})
             reader.check_places()
         if folder.random.random() < 0.1:
-            reader.source._spool.compact(reader.offset["spool"])
+            reader.source.spool.compact(reader.offset["spool"])

@@ -20,9 +20,7 @@ class Clock:
 
 
 def source_of(path, tmp_path, clock, **how):
-    source = open_source(str(path), tmp_path / "spool", schema=AB, **how)
-    source._tracker._clock = clock
-    return source
+    return open_source(str(path), tmp_path / "spool", schema=AB, clock=clock, **how)
 
 
 def instants(source, end):
@@ -43,9 +41,9 @@ def test_rows_are_in_the_order_of_reading(tmp_path, restart):
         clock.now -= timedelta(hours=1)
         if restart and number == 7:
             source.commit(offset)
-            assert len(source._spool.live) == 1
+            assert len(source.spool.live) == 1
             if restart == "compacted":
-                source._spool.compact(offset["spool"])
+                source.spool.compact(offset["spool"])
             source = source_of(path, tmp_path, clock)
     assert instants(source, offset) == [str(number) for number in range(9)]
 

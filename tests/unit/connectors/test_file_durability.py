@@ -10,9 +10,9 @@ from itertools import count
 import pytest
 from files_model import TEXTS, keys, open_source, reader_of
 
+from refusals import refusal
 from velostream.connectors import journal
 from velostream.connectors.file.spool import spool, written
-from velostream.errors import CorruptDataError, StorageError
 
 
 def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
@@ -32,7 +32,7 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
             real(handle)
 
         monkeypatch.setattr(module, "fsync", full)
-        with pytest.raises(StorageError, match="no space left on device") as caught:
+        with refusal("data_dir.storage", why="no space left on device") as caught:
             reader.step()
         assert caught.value.retryable
         monkeypatch.setattr(module, "fsync", real)
@@ -55,7 +55,7 @@ def test_a_torn_journal_entry_is_cut_off_and_a_damaged_one_is_an_error(tmp_path)
     assert keys(reader.settle()) == ["1", "3"]
     whole = entries.read_bytes()
     entries.write_bytes(whole.replace(b'"position":1', b'"position":7', 1))
-    with pytest.raises(CorruptDataError, match=r"is damaged at byte \d\d"):
+    with refusal("data_dir.corrupt", "journal", why="at byte"):
         reader.reopen()
 
 
@@ -65,7 +65,7 @@ def test_committed_ranges_are_forgotten_but_live_rows_stay(tmp_path):
     for number in range(5):
         path.write_text(f"a,b\n1,2\n{number},x\n")
         reader.settle()
-    kept = reader.source._spool
+    kept = reader.source.spool
     before = len(list(kept.segment_folder.iterdir()))
     kept.compact(reader.offset["spool"])
     assert len(list(kept.segment_folder.iterdir())) < before
@@ -107,7 +107,7 @@ def test_a_damaged_file_is_reported_once(tmp_path, compacted):
     reader.settle()
     for _ in range(3):
         if compacted:
-            reader.source._spool.compact(reader.offset["spool"])
+            reader.source.spool.compact(reader.offset["spool"])
         reader.reopen()
         assert keys(reader.settle()) == ["1"]
         assert [bad.partition for bad in reader.bad] == [str(damaged)]
@@ -127,7 +127,7 @@ def test_a_damaged_file_is_reported_once(tmp_path, compacted):
 
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_full_disk_when_the_journal_is_shortened(tmp_path, monkeypatch, caplog, failing):
-    monkeypatch.setattr(spool, "_COMPACT_ENTRIES", 1)
+    monkeypatch.setattr(spool, "COMPACT_ENTRIES", 1)
     path = tmp_path / "x.csv"
     path.write_text("a,b\n1,2\n")
     reader = reader_of(path, tmp_path)

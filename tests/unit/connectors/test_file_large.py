@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from files_model import keys, reader_of
 
+from refusals import refusal
 from velostream.connectors.file.spool import draft
 from velostream.connectors.file.watch import rewrite
 from velostream.errors import SourceConfigError
@@ -40,7 +41,7 @@ def test_a_stream_refuses_an_edit_that_it_cannot_follow(path, tmp_path):
     reader.settle()
     path.write_text(path.read_text().replace("0003,x", "0003,y"))
     for _ in range(2):
-        with pytest.raises(SourceConfigError, match="which of its rows are new"):
+        with refusal("source.config", path, why="stream"):
             reader.step()
         reader.reopen()
     path.write_text("a,b\n" + "".join(ROWS) + "new,x\n")

@@ -22,7 +22,7 @@ def folder(tmp_path):
 
 
 def changed(reader, since):
-    changes = reader.source._spool.changes(since["spool"], reader.offset["spool"])
+    changes = reader.source.spool.changes(since["spool"], reader.offset["spool"])
     return sum(segment.rows for segment, _ in changes)
 
 

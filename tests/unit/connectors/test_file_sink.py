@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from refusals import refusal
 from velostream.connectors import registry
 from velostream.connectors.base import SinkContext
 from velostream.connectors.console.options import ConsoleOptions
 from velostream.connectors.console.sink import ConsoleSink
 from velostream.connectors.properties import build_options
-from velostream.errors import SinkChangedError, SinkError, SourceConfigError, UnsupportedError
 from velostream.model.columns import WEIGHT
 from velostream.model.uri import Uri
 
@@ -88,16 +88,16 @@ def test_rows_of_others_are_never_cut_off(tmp_path):
     theirs.recover(None)
     ours.write(1, rows(2))
     written = path.read_bytes()
-    with pytest.raises(SinkChangedError, match="longer") as caught:
+    with refusal("sink.changed", path, why="longer") as caught:
         theirs.write(0, rows(100))
     assert not caught.value.retryable
-    with pytest.raises(SinkChangedError, match="longer"):
+    with refusal("sink.changed", path, why="longer"):
         open_sink(path, tmp_path / "theirs").recover(None)
     assert path.read_bytes() == written
     # Our own unrecorded write may be cut, but not once rows of others follow it.
     with path.open("a") as other:
         other.write("3,1.00\n")
-    with pytest.raises(SinkChangedError, match="longer"):
+    with refusal("sink.changed", path, why="longer"):
         open_sink(path, tmp_path / "ours").recover(recorded)
     assert path.read_bytes() == written + b"3,1.00\n"
 
@@ -114,7 +114,7 @@ def test_a_write_that_the_disk_refused_is_taken_back(tmp_path, monkeypatch):
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(SinkError, match="no space left"):
+    with refusal("sink", path, why="no space left"):
         sink.write(1, rows(2))
     assert path.read_bytes() == written
     monkeypatch.undo()
@@ -133,7 +133,7 @@ def test_a_write_that_the_disk_refused_is_taken_back(tmp_path, monkeypatch):
 def test_rows_are_not_appended_to_what_they_do_not_fit(tmp_path, content, reason):
     path = tmp_path / "out.csv"
     path.write_text(content)
-    with pytest.raises(SinkError, match=reason) as caught:
+    with refusal("sink", path, why=reason) as caught:
         open_sink(path, tmp_path / "state")
     assert "another file" in str(caught.value.hint)
     assert path.read_text() == content
@@ -141,12 +141,14 @@ def test_rows_are_not_appended_to_what_they_do_not_fit(tmp_path, content, reason
 
 def test_a_last_line_without_end_is_not_continued(tmp_path):
     (tmp_path / "out.jsonl").write_text('{"id":1}')
-    with pytest.raises(SinkError, match="has no end"):
+    with refusal("sink", tmp_path / "out.jsonl", why="has no end"):
         open_sink(tmp_path / "out.jsonl", tmp_path / "state")
 
 
-@pytest.mark.parametrize("harm", ["shorter", "replaced", "vanished"])
-def test_somebody_elses_work_is_not_guessed_at(tmp_path, harm):
+@pytest.mark.parametrize(
+    ("harm", "code"), [("shorter", "sink.changed"), ("replaced", "sink.changed"), ("vanished", "sink")]
+)
+def test_somebody_elses_work_is_not_guessed_at(tmp_path, harm, code):
     path = tmp_path / "out.csv"
     sink = open_sink(path, tmp_path / "state")
     recorded = sink.write(0, rows(1))
@@ -158,9 +160,9 @@ def test_somebody_elses_work_is_not_guessed_at(tmp_path, harm):
         path.unlink()
         if harm == "replaced":
             other.rename(path)
-    with pytest.raises(SinkError, match=harm):
+    with refusal(code, path, why=harm):
         sink.write(1, rows(2))
-    with pytest.raises(SinkError, match=harm):
+    with refusal(code, path, why=harm):
         open_sink(path, tmp_path / "state").recover(recorded)
 
 
@@ -177,7 +179,7 @@ def test_parts_appear_whole_and_those_beyond_the_record_go(tmp_path, name):
     sink.write(3, rows(9))
     (Path(target) / "foreign.parquet").write_bytes((next(Path(target).glob("*-0000000000.*"))).read_bytes())
     sink = open_sink(target, tmp_path / "state", **form)
-    with pytest.raises(SinkChangedError, match="holds 4 steps of this job, and 1 are known here"):
+    with refusal("sink.changed", 4, 1):
         sink.recover(older)
     sink.recover(recorded)
     sink.write(3, rows(3))
@@ -222,19 +224,19 @@ def test_csv_quotes_what_needs_it(tmp_path):
 
 
 def test_what_cannot_be_written(tmp_path):
-    with pytest.raises(UnsupportedError, match="writing avro files"):
+    with refusal("sql.unsupported", "avro"):
         open_sink(tmp_path / "x.avro", tmp_path / "state")
-    with pytest.raises(SourceConfigError, match="not told by its name"):
+    with refusal("source.config", tmp_path / "x"):
         open_sink(tmp_path / "x", tmp_path / "state")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(SinkError, match="is a folder"):
+    with refusal("sink", tmp_path / "folder", why="is a folder"):
         open_sink(tmp_path / "folder", tmp_path / "state2", format="csv")
     (tmp_path / "file").write_text("")
     for path, reason in (
-        ("file/x.csv", '"[^"]*/file" is not a folder'),
+        ("file/x.csv", "is not a folder"),
         ("file/x.parquet", "not a directory"),
     ):
-        with pytest.raises(SinkError, match=f"cannot be written: {reason}"):
+        with refusal("sink", tmp_path / path, why=reason):
             open_sink(tmp_path / path, tmp_path / "state3")
 
 

@@ -35,7 +35,7 @@ def test_a_stream_cannot_take_rows_back(tmp_path):
     path.write_text("a,b\n1,2\n5,6\n7,8\n")
     assert keys(reader.settle()) == ["1", "3", "5", "7"]
     assert [(bad.raw, bad.reason) for bad in reader.bad] == [
-        (b"3,4", "file changed before byte 12; a stream cannot take rows back")
+        (b"3,4", "file changed before byte 12; a stream cannot retract rows")
     ]
 
 
@@ -48,7 +48,7 @@ def test_a_stream_says_how_many_rows_it_could_not_take_back(tmp_path):
     assert sum(reader.settle().values()) == 1200
     assert [bad.raw for bad in reader.bad[:-1]] == [b"%d,x" % number for number in range(1, 1001)]
     assert reader.bad[-1].raw == b""
-    assert reader.bad[-1].reason.endswith("a stream cannot take rows back; 198 more rows of it are not shown")
+    assert reader.bad[-1].reason.endswith("a stream cannot retract rows; 198 more rows of it are not shown")
 
 
 def test_a_stream_says_that_a_binary_file_was_replaced(tmp_path):
@@ -59,7 +59,7 @@ def test_a_stream_says_that_a_binary_file_was_replaced(tmp_path):
     pq.write_table(pa.table({"a": ["3"], "b": ["x"]}), path)
     assert keys(reader.settle()) == ["1", "2", "3"]
     assert [bad.reason.partition("; ")[2] for bad in reader.bad] == [
-        "a stream cannot take rows back; 2 rows of it are not shown"
+        "a stream cannot retract rows; 2 rows of it are not shown"
     ]
 
 
@@ -73,7 +73,7 @@ def test_a_file_that_leaves_a_stream_is_logged(tmp_path, caplog):
     (folder / "x.csv").unlink()
     assert keys(reader.settle()) == ["1", "3", "5"]
     assert not reader.bad
-    assert f"{folder / 'x.csv'} is gone; a stream cannot take its 2 rows back" in caplog.text
+    assert f"{folder / 'x.csv'} is gone; a stream cannot retract its 2 rows" in caplog.text
 
 
 def test_what_was_copied_but_not_committed_is_put_right_before_it_is_handed_out(tmp_path):

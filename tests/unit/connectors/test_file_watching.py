@@ -170,7 +170,7 @@ def test_a_renamed_file_keeps_its_rows(tmp_path):
     first = reader.offset
     (folder / "x.csv").rename(folder / "y.csv")
     reader.settle()
-    assert not reader.source._spool.changes(first["spool"], reader.offset["spool"])
+    assert not reader.source.spool.changes(first["spool"], reader.offset["spool"])
 
 
 def test_one_edited_line_of_many_costs_two_rows(tmp_path):
@@ -184,7 +184,7 @@ def test_one_edited_line_of_many_costs_two_rows(tmp_path):
     lines[20_000] = "20000,y"
     path.write_text("\n".join(["a,b", *lines, ""]))
     second = source.latest(first)
-    assert sorted((s.rows, w) for s, w in source._spool.changes(first["spool"], second["spool"])) == [
+    assert sorted((s.rows, w) for s, w in source.spool.changes(first["spool"], second["spool"])) == [
         (1, -1),
         (1, 1),
     ]
@@ -203,10 +203,10 @@ def test_distant_edits_of_one_save_cost_their_own_rows(tmp_path):
     lines.append("end,y")
     path.write_text("\n".join(["a,b", *lines, ""]))
     assert sum(reader.settle().values()) == 50_000
-    changes = reader.source._spool.changes(first["spool"], reader.offset["spool"])
+    changes = reader.source.spool.changes(first["spool"], reader.offset["spool"])
     assert sum(segment.rows for segment, weight in changes if weight < 0) == 3
     assert sum(segment.rows for segment, weight in changes if weight > 0) == 3
-    spool = reader.source._spool
+    spool = reader.source.spool
     records = draft.Draft(spool, 0, 1).records(spool.files[str(path)].pieces)
     assert [record.decode() for record in records] == lines
 
@@ -248,7 +248,7 @@ def test_an_edit_of_the_same_size_and_time_is_found_after_a_restart(tmp_path):
 
 @pytest.mark.parametrize("place", [0.01, 0.5, 0.99, None])
 def test_a_large_file_is_compared_in_steps_after_a_restart(tmp_path, monkeypatch, place):
-    monkeypatch.setattr(tracker, "_VERIFIED_STEP", 10_000)
+    monkeypatch.setattr(tracker, "VERIFIED_STEP", 10_000)
     path = tmp_path / "x.csv"
     path.write_text("a,b\n" + "".join(f"{number:05d},x\n" for number in range(10_000)))
     os.utime(path, ns=(10**18, 10**18))
@@ -261,12 +261,15 @@ def test_a_large_file_is_compared_in_steps_after_a_restart(tmp_path, monkeypatch
         os.utime(path, ns=(10**18, 10**18))
     reader.reopen()
     looks = 0
-    while not reader.step() and reader.source._tracker.unread:
+    while not reader.step() and reader.source.unread:
         looks += 1
     assert (0 if place == 0.01 else 2) <= looks < 12
     assert ("other" in keys(reader.settle())) == (place is not None)
     assert reader.source.settled()
-    assert reader.source._tracker._done
+    opened = []
+    monkeypatch.setattr(tracker, "identify", opened.append)
+    assert not reader.step()
+    assert opened == [], "a file that was compared is compared again"
 
 
 def test_two_files_that_were_known_by_one_inode(tmp_path):
@@ -300,7 +303,7 @@ def test_a_renamed_file_when_the_disk_is_full(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(reader.source._spool, "append", full)
+        patched.setattr(reader.source.spool, "append", full)
         with pytest.raises(StorageError):
             reader.step()
     (folder / "y.csv").unlink()

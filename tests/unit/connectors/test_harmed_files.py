@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from files_model import keys, reader_of
 
+from refusals import refusal
 from velostream.connectors.base import SourceContext
 from velostream.connectors.datagen.options import DatagenOptions
 from velostream.connectors.datagen.source import DatagenSource
@@ -18,7 +19,6 @@ from velostream.connectors.file.spool.spool import Spool
 from velostream.connectors.journal import Journal
 from velostream.connectors.kafka.read.notes import SourceMemory
 from velostream.connectors.record import Record
-from velostream.errors import CorruptDataError
 
 if TYPE_CHECKING:
     import random
@@ -71,12 +71,12 @@ def test_harm_to_either_file_of_a_record_is_put_right_and_told(
 def test_a_record_that_is_lost_altogether_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     assert Record(path, "mine").load() is None
-    with pytest.raises(CorruptDataError, match=r'r\.json" is missing'):
+    with refusal("data_dir.corrupt", "r.json", why="missing"):
         Record(path, "mine", required=True).load()
     Record(path, "mine").save({"n": 1})
     (tmp_path / "r.copy.json").unlink()
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(CorruptDataError, match=r'r\.json" is damaged'):
+    with refusal("data_dir.corrupt", "r.json", why="damaged"):
         Record(path, "mine").load()
 
 
@@ -92,12 +92,12 @@ def test_files_of_a_job_of_the_same_name_elsewhere_are_not_taken(tmp_path: Path)
     for name in ("r.json", "r.copy.json"):
         kept = (here / name).read_bytes()
         shutil.copy(there / name, here / name)
-        with pytest.raises(CorruptDataError, match="do not belong together"):
+        with refusal("data_dir.corrupt", "r.json", "r.copy.json"):
             Record(here / "r.json", "1-t s").load()
         (here / name).write_bytes(kept)
     assert Record(here / "r.json", "1-t s").load() == {"n": 0}
     shutil.copy(there / "journal", here / "journal")
-    with pytest.raises(CorruptDataError, match="do not belong together"):
+    with refusal("data_dir.corrupt", "journal", "journal.closed"):
         Journal(here / "journal", "mine").load()
 
 
@@ -129,7 +129,7 @@ def test_a_kafka_source_that_was_made_before_must_remember(tmp_path: Path) -> No
     assert (again.start, again.shift("t/0"), again.topics) == ({"t/0": 5}, 100, {"t": "second"})
     shutil.rmtree(tmp_path)
     tmp_path.mkdir()
-    with pytest.raises(CorruptDataError, match=r'kafka\.json" is missing'):
+    with refusal("data_dir.corrupt", "kafka.json", why="missing"):
         SourceMemory(tmp_path, "1-t s", resumed=True)
     (tmp_path / "kafka.jsonl").write_text(line({"start": {"t/0": 5}, "topics": {}, "shifts": {}, "gaps": []}))
     assert SourceMemory(tmp_path, "1-t s", resumed=True).start == {"t/0": 5}
@@ -139,7 +139,7 @@ def test_a_generator_that_was_made_before_must_know_when(tmp_path: Path) -> None
     DatagenSource(DatagenOptions(), SourceContext(tmp_path))
     for path in tmp_path.iterdir():
         path.unlink()
-    with pytest.raises(CorruptDataError, match=r'created\.json" is missing'):
+    with refusal("data_dir.corrupt", "created.json", why="missing"):
         DatagenSource(DatagenOptions(), SourceContext(tmp_path, resumed=True))
 
 
@@ -170,7 +170,7 @@ def test_harm_to_a_journal_that_was_closed_is_refused_by_name(tmp_path: Path, rn
     cut = [b"".join(lines[:count]) for count in range(1, len(lines))]
     for content in (*harmed(whole, rng), older, (tmp_path / "foreign").read_bytes(), *cut):
         put(path, content)
-        with pytest.raises(CorruptDataError, match=r'journal" (is|belongs)'):
+        with refusal("data_dir.corrupt", "journal"):
             Journal(path, "mine").load()
         assert not path.exists() or path.read_bytes() == content, "what is refused stays as it is"
     path.write_bytes(whole)
@@ -203,7 +203,7 @@ def test_a_journal_that_is_rewritten_never_seems_older(tmp_path: Path) -> None:
     made.close()
     assert Journal(path, "mine").load() == [{"n": 4}]
     path.write_bytes(older)
-    with pytest.raises(CorruptDataError, match="older than it was"):
+    with refusal("data_dir.corrupt", "journal", why="older"):
         Journal(path, "mine").load()
 
 
@@ -239,10 +239,10 @@ def test_a_journal_that_is_gone_is_refused_and_the_segments_stay(tmp_path: Path)
     for path in (folder / "journal", folder / "journal.closed"):
         path.unlink()
     segments = sorted((folder / "segments").iterdir())
-    with pytest.raises(CorruptDataError, match=r'journal" is missing'):
+    with refusal("data_dir.corrupt", "journal", why="missing"):
         Spool(folder)
     shutil.rmtree(folder / "segments")
-    with pytest.raises(CorruptDataError, match=r'journal" is missing'):
+    with refusal("data_dir.corrupt", "journal", why="missing"):
         Spool(folder, resumed=True)
     assert len(segments) == 2
 
@@ -254,7 +254,7 @@ def test_a_spool_that_is_older_than_the_table_is_refused_and_nothing_is_deleted(
     lines = (folder / "journal").read_bytes().splitlines(keepends=True)
     (folder / "journal").write_bytes(b"".join(lines[:-1]))
     reader = reader_of(tmp_path / "x.csv", tmp_path)
-    with pytest.raises(CorruptDataError, match=r'journal" is older than what was made of it'):
+    with refusal("data_dir.corrupt", "journal", why="older"):
         reader.source.latest({"spool": 2})
     assert len(list((folder / "segments").iterdir())) == 2
 
@@ -268,5 +268,5 @@ def test_a_harmed_segment_is_refused_when_it_is_read(tmp_path: Path, harm: str) 
     spool = Spool(folder)
     first, second = spool.live.values()
     assert spool.path(second).exists()
-    with pytest.raises(CorruptDataError, match=rf'{path.name}" is (missing|cut off|damaged)'):
+    with refusal("data_dir.corrupt", path.name):
         spool.path(first)

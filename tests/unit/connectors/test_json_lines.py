@@ -49,11 +49,11 @@ def test_other_records_are_left_to_decoding(line):
 
 @given(st.lists(st.sampled_from(TAILED + WHOLE + NEITHER), max_size=8), st.integers(1, 60))
 def test_records_are_judged_one_by_one(lines, portion):
-    kept, json_lines._PORTION = json_lines._PORTION, portion
+    kept, json_lines.PORTION = json_lines.PORTION, portion
     try:
         assert tails(lines) == [line for line in lines if line in TAILED]
     finally:
-        json_lines._PORTION = kept
+        json_lines.PORTION = kept
 
 
 objects = st.dictionaries(
@@ -102,7 +102,7 @@ def test_a_document_with_a_tail_is_a_bad_row(tmp_path):
 
 @given(st.lists(st.sampled_from(WHOLE + NEITHER), max_size=6), st.integers(1, 60))
 def test_records_without_an_unknown_field_are_passed_over(lines, portion):
-    kept, json_lines._PORTION = json_lines._PORTION, portion
+    kept, json_lines.PORTION = json_lines.PORTION, portion
     try:
         text = "".join(f"{line}\n" for line in [*lines, '{"a":1,"New":2}', *lines]).encode()
         found = list(unknown_records(text, b"\n", A))
@@ -110,7 +110,7 @@ def test_records_without_an_unknown_field_are_passed_over(lines, portion):
         assert not list(unknown_records(b'{"a":1}\n{"A":2}\n{}\n', b"\n", A))
         assert infer_json(found).names[-1] == "New"
     finally:
-        json_lines._PORTION = kept
+        json_lines.PORTION = kept
 
 
 def test_what_is_no_json_names_no_field(tmp_path):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from velostream.formats.json.text import json_lines
-from velostream.formats.json.writer import json_bytes
+from velostream.formats.json.text import json_value
+from velostream.formats.json.writer import json_bytes, json_lines
 
 if TYPE_CHECKING:
     import random
@@ -66,4 +66,6 @@ def test_columns_and_rows_agree(rng: random.Random, as_text: bool) -> None:
         pa.concat_tables([rows.slice(250), rows.slice(0, 3)]),
         rows.slice(0, 0),
     ):
-        assert list(json_bytes(part, as_text)) == [line.encode() for line in json_lines(part, as_text)]
+        lines = [json_value(row, as_text) for row in part.to_pylist()]
+        assert list(json_lines(part, as_text)) == lines
+        assert list(json_bytes(part, as_text)) == [line.encode() for line in lines]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from refusals import refusal
 from velostream.connectors.registry import default_registry
 from velostream.errors import UnsupportedError
 from velostream.location import SourceText
@@ -112,10 +113,7 @@ def test_all_sources_of_a_union_become_tables():
         ("SELECT k FROM o WHERE now() > now() - INTERVAL 1 HOUR", "both sides"),
         ("SELECT k FROM o WHERE TIMESTAMP '2026-01-01' > now()", "columns of one relation"),
         ("SELECT k FROM o WHERE ts > now() - make_dt_interval(n)", "not the same for every row"),
-        (
-            "SELECT k FROM o WHERE ts > TIMESTAMP '2027-01-01' - (now() - ts)",
-            "both sides|goes back|beyond|move",
-        ),
+        ("SELECT k FROM o WHERE ts > TIMESTAMP '2027-01-01' - (now() - ts)", "decreases"),
         ("SELECT o.k FROM o JOIN p ON o.k = p.k WHERE o.ts + (p.valid_to - o.ts) > now()", "one relation"),
         ("SELECT o.k FROM o LEFT JOIN p ON o.k = p.k WHERE p.valid_to > now()", "may be missing"),
         ("SELECT o.k FROM o JOIN p ON o.k = p.k AND o.ts > now()", "in a WHERE"),
@@ -129,7 +127,7 @@ def test_all_sources_of_a_union_become_tables():
     ],
 )
 def test_what_cannot_be_followed_says_why(sql, why):
-    with pytest.raises(UnsupportedError, match=why) as caught:
+    with refusal("sql.unsupported", why=why, at=sql) as caught:
         aged(sql)
     assert caught.value.hint
     assert isinstance(obstacle(statement(sql)), UnsupportedError)
@@ -144,6 +142,6 @@ def test_explain_tells_filter_and_plan():
     assert steps[:3] == [
         "step 1: rows while ts > NOW() - INTERVAL '1' HOUR",
         "  kind: by the clock",
-        "  state: the rows that have not gone",
+        "  state: the rows that the clock has not passed",
     ]
     assert "groups by k" in steps[3]

@@ -161,4 +161,4 @@ def test_names_alone_are_enough_when_the_columns_of_a_table_are_not_known():
     """
     statements = checked(script)
     assert "step 1: join by k" in explain(statements[-2])
-    assert "step: the kind is chosen once every input has told its columns" in explain(statements[-1])
+    assert "step: chosen once the columns of every input are known" in explain(statements[-1])

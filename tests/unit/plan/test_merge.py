@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.model.nested_keys import grouped
-from velostream.plan.groups.merge import _average
+from velostream.plan.groups.merge import average
 
 
 def test_groups_by_lists_and_structs_as_by_plain_keys():
@@ -41,6 +41,6 @@ def test_plain_keys_are_grouped_by_arrow_itself():
 def test_an_average_of_integers_that_no_double_holds():
     total = pa.chunked_array([pa.array([2**53 + 1, 2**62 + 1, -(2**60) - 1, 6], pa.int64())])
     count = pa.chunked_array([pa.array([1, 2, 3, 0], pa.int64())])
-    found = _average(total, count, pa.float64())
+    found = average(total, count, pa.float64())
     assert found.to_pylist() == [float(2**53 + 1), (2**62 + 1) / 2, (-(2**60) - 1) / 3, None]
     assert pc.count(found).as_py() == 3

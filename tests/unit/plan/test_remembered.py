@@ -8,7 +8,7 @@ import pytest
 
 from velostream.connectors.registry import default_registry
 from velostream.location import SourceText
-from velostream.plan.strategy import Known
+from velostream.plan.strategy import Known, decide
 from velostream.runtime.statements.explain import explain, warned
 from velostream.sql import EmptyCatalog, check_script
 
@@ -36,6 +36,10 @@ def told(sql: str) -> tuple[list[str], str]:
     return bounded, grows
 
 
+def warned_of(sql: str) -> tuple[str, ...]:
+    return warned(decide(statement(sql), Known({"d": ("k", "name")})))
+
+
 WINDOW = "SELECT k, SUM(x) AS total FROM s WINDOW TUMBLING(1m) GROUP BY k"
 DISTINCT = "SELECT k, COUNT(DISTINCT x) AS n FROM s GROUP BY k"
 DISTINCT_WINDOW = "SELECT k, COUNT(DISTINCT x) AS n FROM s WINDOW TUMBLING(1m) GROUP BY k"
@@ -51,14 +55,14 @@ GROUPS = "SELECT k, SUM(x) AS total FROM s GROUP BY k"
 )
 def test_rows_by_themselves_are_not_remembered(sql):
     assert told(sql) == ([], "no")
-    assert warned(statement(sql), Known()) == ()
+    assert warned_of(sql) == ()
 
 
 @pytest.mark.parametrize(
     ("sql", "bounded"),
     [
         ("CREATE TABLE t AS SELECT COUNT(*) AS n FROM s", "only that one"),
-        (f'CREATE TABLE t AS {GROUPS} WITH ("state.ttl" = "7d")', "that nothing touched for 7d"),
+        (f'CREATE TABLE t AS {GROUPS} WITH ("state.ttl" = "7d")', "without a new row for 7d"),
         (f"INSERT INTO kafka://b:9092/o {WINDOW}", "when it has closed and its row is written"),
         (f"INSERT INTO kafka://b:9092/o {WINDOW} EMIT CHANGES", "when it has closed and its row is written"),
         (
@@ -77,7 +81,7 @@ def test_what_bounds_the_result(sql, bounded):
     assert found[0].startswith("yes, ")
     assert found[0].endswith(bounded)
     assert grows == "no"
-    assert warned(statement(sql), Known()) == ()
+    assert warned_of(sql) == ()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_what_grows_with_what_users_ask_for_is_explained_and_not_warned_of(sql, 
     found, summary = told(sql)
     assert any(grows in line and line.startswith("no, ") for line in found)
     assert grows in summary
-    assert warned(statement(sql), Known()) == ()
+    assert warned_of(sql) == ()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +118,7 @@ def test_what_grows_with_what_users_ask_for_is_explained_and_not_warned_of(sql, 
     ],
 )
 def test_rows_that_are_kept_for_ever_are_warned_of(sql, grown, advice):
-    (warning,) = warned(statement(sql), Known())
+    (warning,) = warned_of(sql)
     assert warning.startswith("state grows without bound: ")
     assert grown in warning
     assert '"state.ttl"' in warning
@@ -126,9 +130,9 @@ def test_rows_for_over_are_bounded_by_their_frames():
     over += "WITH (\"event.time.column\" = 'ts')"
     last = f"CREATE TABLE t AS {over.format(' ROWS BETWEEN 9 PRECEDING AND CURRENT ROW')}"
     assert told(last)[1] == "with the number of keys"
-    assert warned(statement(last), Known()) == ()
+    assert warned_of(last) == ()
     running = f"CREATE TABLE t AS {over.format('')}"
-    (warning,) = warned(statement(running), Known())
+    (warning,) = warned_of(running)
     assert "all rows, which OVER looks back to" in warning
 
 
@@ -142,4 +146,4 @@ def test_rows_for_over_are_bounded_by_their_frames():
 def test_rows_that_are_kept_for_a_while_are_not(sql, bounded):
     found, _ = told(sql)
     assert found[0].endswith(bounded)
-    assert warned(statement(sql), Known()) == ()
+    assert warned_of(sql) == ()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from refusals import refusal
 from velostream.config import Settings, cache_home, load, parse_size
 from velostream.errors import ConfigError
 
@@ -112,15 +113,15 @@ def test_what_a_file_gets_wrong_is_named(text: str, message: str, hint: str | No
 
 
 def test_a_missing_file_is_an_error_when_it_was_asked_for():
-    with pytest.raises(ConfigError, match=r'cannot read configuration file "nowhere\.toml"'):
+    with refusal("config", "nowhere.toml"):
         load("nowhere.toml")
 
 
 def test_errors_name_the_flag_or_the_variable(monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(ConfigError, match=r"^--metrics-port: "):
+    with refusal("config", "--metrics-port"):
         load(metrics_port=-1)
     monkeypatch.setenv("VELOSTREAM_LOG_LEVEL", "loud")
-    with pytest.raises(ConfigError, match=r"^VELOSTREAM_LOG_LEVEL: "):
+    with refusal("config", "VELOSTREAM_LOG_LEVEL"):
         load()
 
 
@@ -134,7 +135,7 @@ def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not(monkeypatch: py
 
 
 def test_an_unknown_flag_is_refused():
-    with pytest.raises(ConfigError, match='unknown setting "mastr"'):
+    with refusal("config", "mastr"):
         load(mastr="local")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import velostream
-from velostream.errors import CorruptDataError, DataDirError
+from refusals import refusal
 from velostream.runtime import database, logs
 from velostream.runtime.catalog.catalog import remembered
 from velostream.runtime.catalog.file import CatalogFile
@@ -29,7 +29,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = DataDirectory(tmp_path / "data")
     with monkeypatch.context() as patched:
         patched.setattr(os, "pwrite", full)
-        with pytest.raises(DataDirError, match=r"cannot use data directory .*data: no space left on device"):
+        with refusal("data_dir", why="no space left on device"):
             directory.hold()
     assert directory.holder() is None
     directory.hold()
@@ -42,7 +42,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monk
     before = file.path.read_bytes()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(DataDirError, match="cannot be written: no space left on device"):
+        with refusal("data_dir.storage", "catalog.json", why="no space left on device"):
             file.write({"entries": [2]})
     assert file.path.read_bytes() == before
     assert CatalogFile(tmp_path).read() == {"format": FORMAT, "entries": [1]}
@@ -51,26 +51,24 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_file_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     for path in ("data", "data/inside"):
-        with pytest.raises(DataDirError, match="cannot use data directory") as caught:
+        with refusal("data_dir", tmp_path / path, why="cannot use") as caught:
             DataDirectory(tmp_path / path).hold()
         assert caught.value.hint == "give another directory with --data-dir"
 
 
 @pytest.mark.parametrize(
-    ("content", "error", "message"),
+    ("content", "code", "why"),
     [
-        ('{"format": 9, "entries": []}', DataDirError, "has format 9, this version reads 2"),
-        ("{", CorruptDataError, r"catalog\.json is damaged"),
-        ("[]", CorruptDataError, r"catalog\.json is damaged"),
-        ('{"format": 1}', CorruptDataError, r"catalog\.json is damaged"),
-        ('{"format": 2, "entries": []}', CorruptDataError, r"catalog\.json is damaged: it has no checksum"),
+        ('{"format": 9, "entries": []}', "data_dir", "format 9"),
+        ("{", "data_dir.corrupt", "damaged"),
+        ("[]", "data_dir.corrupt", "damaged"),
+        ('{"format": 1}', "data_dir.corrupt", "damaged"),
+        ('{"format": 2, "entries": []}', "data_dir.corrupt", "no checksum"),
     ],
 )
-def test_a_catalogue_that_cannot_be_read(
-    tmp_path: Path, content: str, error: type[Exception], message: str
-) -> None:
+def test_a_catalogue_that_cannot_be_read(tmp_path: Path, content: str, code: str, why: str) -> None:
     (tmp_path / "catalog.json").write_text(content)
-    with pytest.raises(error, match=message):
+    with refusal(code, tmp_path, why=why):
         remembered(tmp_path)
 
 
@@ -86,7 +84,7 @@ def test_a_free_directory_is_free_while_others_look(tmp_path: Path) -> None:
     os.close(looking)
     holding.join(10)
     assert DataDirectory(tmp_path).holder() == os.getpid()
-    with pytest.raises(DataDirError, match=f"in use by process {os.getpid()}"):
+    with refusal("data_dir", os.getpid()):
         DataDirectory(tmp_path).hold()
     directory.release()
 

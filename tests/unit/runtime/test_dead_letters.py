@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from refusals import refusal
 from velostream.engine.bad_rows.dead_letters import DeadLetters, Refused, keep_as_told
 from velostream.engine.bad_rows.letter import NAME, edition
-from velostream.errors import SinkConfigError, SourceDataError
 from velostream.model.changes import BadRow, Commit
 from velostream.model.options import CommonOptions
 from velostream.model.tables import TableSpec
@@ -199,9 +199,9 @@ def test_on_error(letters, on_error, kept):
     options = CommonOptions.model_validate({"on.error": on_error})
     refused = Refused("t", options, letters)
     if on_error == "fail":
-        with pytest.raises(SourceDataError, match="not a number"):
+        with refusal("source.data", why="not a number"):
             keep_as_told(letters, "t", options, "computing", "5", [bad(1)])
-        with pytest.raises(SinkConfigError, match="not a number"):
+        with refusal("sink.config", why="not a number"):
             refused([bad(1)])
         assert refused.count == 0
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.errors import CorruptDataError
+from refusals import refusal
 from velostream.runtime.catalog.secrets import KeptSecrets
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_secrets_that_nothing_refers_to_any_more_are_forgotten(tmp_path: Path) -
     kept.forget_others([second])
     assert b"s3cret" not in (tmp_path / "secrets.json").read_bytes()
     assert kept.show(second) == STATEMENTS[1]
-    with pytest.raises(CorruptDataError, match=r"secrets\.json"):
+    with refusal("data_dir.corrupt", "secrets.json"):
         kept.show(first)
 
 
@@ -49,5 +49,5 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     hidden = KeptSecrets(tmp_path).hide(STATEMENTS[0])
     for path in tmp_path.iterdir():
         path.unlink()
-    with pytest.raises(CorruptDataError, match=r"secrets\.json.* lacks a secret"):
+    with refusal("data_dir.corrupt", "secrets.json"):
         KeptSecrets(tmp_path).show(hidden)

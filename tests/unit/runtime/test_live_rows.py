@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from velostream.engine.kept.clock_rows import LiveOutput, live_schema
+from velostream.engine.kept.clock_rows import ClockRows, live_schema
 from velostream.model.changes import Commit
 from velostream.model.columns import FROM, UNTIL
 from velostream.model.moments import moment
@@ -30,8 +30,8 @@ def store(tmp_path: Path) -> Iterator[TableStore]:
         yield store
 
 
-def output(store: TableStore) -> LiveOutput:
-    return LiveOutput(store.create(TableSpec("live", live_schema(SCHEMA), owner="job")))
+def output(store: TableStore) -> ClockRows:
+    return ClockRows(store.create(TableSpec("live", live_schema(SCHEMA), owner="job")))
 
 
 def commit(at: int) -> Commit:
@@ -42,7 +42,7 @@ def table(*rows: Row) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
 
 
-def shown(live: LiveOutput) -> list[Any]:
+def shown(live: ClockRows) -> list[Any]:
     return sorted(live.table.snapshot().column("id").to_pylist())
 
 
@@ -94,7 +94,7 @@ def test_what_is_due_is_known_again_after_a_restart(tmp_path):
     with TableStore(tmp_path) as store:
         output(store).rows(table((1, 5, 20), (2, None, 10)), None, commit(1))
     with TableStore(tmp_path) as store:
-        live = LiveOutput(store.open("live"))
+        live = ClockRows(store.open("live"))
         assert (live.clock, live.next_due, shown(live)) == (1, 5, [2])
         live.age(commit(15))
         assert (shown(live), live.next_due) == ([1], 20)

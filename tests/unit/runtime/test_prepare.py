@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from velostream.errors import JavaError
+from refusals import refusal
 from velostream.spark import prepare as preparing
 from velostream.spark.jars import DELTA_JARS, JARS, KAFKA_JARS, Jar, broker_jars, fetched
 from velostream.spark.java import JavaHome
@@ -38,7 +38,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(preparing, "JARS", (JAR,))
-    monkeypatch.setattr(preparing, "_archive", lambda *_: None)
+    monkeypatch.setattr(preparing, "record_archive", lambda *_: None)
     return tmp_path
 
 
@@ -97,7 +97,7 @@ def test_an_archive_is_of_one_java_and_one_class_path(tmp_path: Path):
     java, other = (JavaHome(tmp_path, version, "PATH") for version in ("17.0.15", "17.0.16"))
     jar = tmp_path / "x.jar"
     jar.touch()
-    paths = {preparing._archive_path(tmp_path, home, jars) for home in (java, other) for jars in ((), (jar,))}
+    paths = {preparing.archive_path(tmp_path, home, jars) for home in (java, other) for jars in ((), (jar,))}
     assert len(paths) == 4
 
 
@@ -109,7 +109,7 @@ def test_jars_are_pinned_to_their_bytes():
 
 
 def test_a_jar_that_a_statement_needs_is_fetched_or_its_absence_told(machine: Path):
-    with pytest.raises(JavaError, match="Thing cannot be downloaded") as error:
+    with refusal("java", "Thing") as error:
         fetched((JAR,), "Thing")
     assert "mirror" in str(error.value)
     (machine / "served").write_bytes(CONTENT)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from velostream.errors import ConfigError, JavaError
+from refusals import refusal
 from velostream.spark.gateway import MODULE_OPTIONS, SPARK_HOME, class_path, cluster_command, local_command
 from velostream.spark.java import JavaHome, find_java
 from velostream.spark.prepare import Prepared
@@ -22,7 +22,7 @@ def test_masters(master: str, cores: int | None):
 
 
 def test_what_is_no_master_is_refused():
-    with pytest.raises(ConfigError, match='"localhost" is not a Spark master'):
+    with refusal("config", "localhost"):
         local_cores("localhost")
 
 
@@ -37,7 +37,7 @@ def test_the_user_wins_where_results_do_not_depend_on_it(tmp_path: Path):
     "key", ["spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.legacy.allowHashOnMapType"]
 )
 def test_settings_that_exact_results_rest_on_are_refused(key: str, tmp_path: Path):
-    with pytest.raises(ConfigError, match=f'"{key}" cannot be changed'):
+    with refusal("config", key):
         session_conf("local[2]", {key: "false"}, tmp_path, Prepared())
 
 
@@ -65,7 +65,7 @@ def test_a_standalone_cluster_has_its_own_secret_or_none(tmp_path: Path):
 
 
 def test_what_is_no_setting_of_spark_is_refused(tmp_path: Path):
-    with pytest.raises(ConfigError, match=r'"ui\.enabled" is not a setting of Spark'):
+    with refusal("config", "ui.enabled"):
         session_conf("local[2]", {"ui.enabled": "false"}, tmp_path, Prepared())
 
 
@@ -129,7 +129,7 @@ def test_sessions_of_one_process_share_spark_but_not_views(spark, tmp_path: Path
     finally:
         stop_session(other)
     assert spark.range(3).count() == 3
-    with pytest.raises(JavaError, match="other settings is already active"):
+    with refusal("java", why="other settings"):
         start_session("local[1]", {}, tmp_path)
 
 
@@ -186,7 +186,7 @@ def test_java_ends_with_a_python_that_is_killed(tmp_path: Path, wait_until):
         "import os, sys; from pathlib import Path\n"
         "from velostream.spark import session\n"
         "session.start_session(None, {}, Path(sys.argv[1]))\n"
-        "print(session._engines[0].jvm.process.pid, flush=True); os.kill(os.getpid(), 9)"
+        "print(session.java_processes()[0], flush=True); os.kill(os.getpid(), 9)"
     )
     run = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False

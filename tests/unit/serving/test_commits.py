@@ -7,14 +7,13 @@ import pyarrow as pa
 import pytest
 from trade_rows import TRADES, commit, trades
 
+from refusals import refusal
 from velostream.errors import (
-    ClosedError,
     DuplicateNameError,
     InternalError,
     LaggingReaderError,
     MemoryBudgetError,
     TableError,
-    UnknownNameError,
 )
 from velostream.model.tables import TableSpec
 from velostream.serving.table.store import TableStore
@@ -152,7 +151,7 @@ def test_a_large_commit_that_takes_rows_back_keeps_the_others_in_their_order(
     ]
     # One row counts twice.
     assert table.stats().memory.indexes == 12 * (len(table) - 1)
-    with pytest.raises(InternalError, match="has 1 of a row and is to lose 2"):
+    with refusal("internal", "log", 1, 2):
         table.commit_rows(
             trades(*[("A", "1.00", 6)] * 2, *given[5:185]), pa.array([-1, -1] + [1] * 180), commit(3)
         )
@@ -309,13 +308,13 @@ def test_the_store_creates_lists_and_drops(store: TableStore, keyed_spec: TableS
     assert {path.parent for path in (tmp_path / "tables").iterdir()} == {tmp_path / "tables"}
     with pytest.raises(DuplicateNameError):
         store.create(keyed_spec)
-    with pytest.raises(UnknownNameError, match="trades"):
+    with refusal("sql.unknown_name", "trade"):
         store.open("trade")
     store.drop("../.odd name")
     assert store.names() == ["trades"]
-    with pytest.raises(ClosedError, match="dropped"):
+    with refusal("closed", "../.odd name", why="dropped"):
         odd.commit_rows(trades(("A", "1.00", 1)), None, commit(1))
-    with pytest.raises(TableError, match="no_such"):
+    with refusal("table", "no_such"):
         store.create(TableSpec("bad", TRADES, ("no_such",)))
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trade_rows import commit
 
-from velostream.errors import UnknownNameError
+from refusals import refusal
 from velostream.model.columns import SHOWN
 from velostream.model.tables import TableSpec
 from velostream.serving.columns.hashing import hash_rows
@@ -152,7 +152,7 @@ def test_hidden_rows_and_columns_stay_hidden(store: TableStore) -> None:
 
 def test_an_unknown_column_is_named(store: TableStore, keyed_spec: TableSpec) -> None:
     table = store.create(keyed_spec)
-    with pytest.raises(UnknownNameError, match='no column "volumes"') as caught:
+    with refusal("sql.unknown_name", "volumes") as caught:
         table.fetch_where(["volumes"], pa.table({"volumes": [1]}))
     assert "volume" in (caught.value.hint or "")
 

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from trade_rows import TRADES, commit, trades
 
-from velostream.errors import ClosedError, LaggingReaderError, MemoryBudgetError
+from refusals import refusal
+from velostream.errors import MemoryBudgetError
 from velostream.model.tables import TableSpec
 from velostream.serving.table.store import TableStore
 
@@ -43,7 +44,7 @@ def test_all_tables_together_have_a_budget(tmp_path: Path) -> None:
             table.commit_keyed(many(0, 2000), None, commit(number))
         needed = sum(table.stats().memory.needed for table in tables)
         store.budget.total = needed + 1000
-        with pytest.raises(MemoryBudgetError, match="all tables would take") as caught:
+        with refusal("table.memory", why="all tables") as caught:
             tables[1].commit_keyed(many(2000, 2000), None, commit(9))
         assert 'table "two"' in (caught.value.detail or "")
         assert tables[1].get("s000007") is not None
@@ -119,7 +120,7 @@ def test_following_with_asyncio_ends_in_time_with_the_table_and_on_closing(
         return await asyncio.wait_for(following, 30)
 
     assert asyncio.run(until_closed()) is None
-    with pytest.raises(ClosedError, match='table "trades" was dropped'):
+    with refusal("closed", "trades", why="dropped"):
         asyncio.run(until_dropped())
 
 
@@ -130,7 +131,7 @@ def test_a_subscriber_that_fell_behind_is_told(tmp_path: Path) -> None:
         for number in range(1, 9):
             table.commit_keyed(many(number, 1), None, commit(number))
             table.checkpoint()
-        with pytest.raises(LaggingReaderError, match="no longer kept") as caught:
+        with refusal("table.lagging_reader", "t") as caught:
             next(table.changes(after=1))
         assert "snapshot" in (caught.value.hint or "")
         assert [version for version, _ in table.changes(after=6, timeout=0)] == [7, 8]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Event, Thread
+from threading import enumerate as enumerate_threads
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -41,8 +42,15 @@ def content(table: Table) -> dict[int, int]:
     return {row["k"]: row["n"] for row in table.snapshot().to_pylist()}
 
 
-def settle(table: Table) -> None:
-    table._writer._merger.settle()
+def settle() -> None:
+    """Wait until nothing is merged beside the commits any more."""
+    for thread in merging():
+        thread.join(60)
+    assert not merging()
+
+
+def merging() -> list[Thread]:
+    return [thread for thread in enumerate_threads() if thread.name == "table-merge"]
 
 
 def segments(table: Table) -> list[int]:
@@ -66,7 +74,7 @@ class Held:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     made = Held()
-    monkeypatch.setattr(merger, "_AT_ONCE", 8)
+    monkeypatch.setattr(merger, "AT_ONCE", 8)
     monkeypatch.setattr(merger, "merge", made.merge)
     yield made
     made.go_on.set()
@@ -93,7 +101,7 @@ def test_what_changes_meanwhile_is_in_the_result(table: Table, held: Held) -> No
     assert content(table) == expected
     total = table.scalar("SUM(n)")
     held.go_on.set()
-    settle(table)
+    settle()
     assert segments(table) == [20, 3]
     assert content(table) == expected
     assert table.version == before.number == 3
@@ -108,7 +116,7 @@ def test_a_group_that_is_gone_altogether_leaves_nothing(table: Table, held: Held
     begin(table, held)
     table.commit_keyed(rows_of([50]), keys_of(*range(20)), commit(3))
     held.go_on.set()
-    settle(table)
+    settle()
     assert content(table) == {50: 0}
     assert segments(table) == [1]
 
@@ -118,7 +126,7 @@ def test_a_segment_that_is_being_merged_is_not_written_afresh(table: Table, held
     table.commit_keyed(None, keys_of(*range(9)), commit(3))
     assert segments(table) == [10, 10]
     held.go_on.set()
-    settle(table)
+    settle()
     table.commit_keyed(rows_of([9, 12], 7), None, commit(4))
     assert content(table) == {k: 7 if k in (9, 12) else 0 for k in range(9, 20)}
 
@@ -128,7 +136,7 @@ def test_one_of_several_segments_that_is_gone(table: Table, held: Held) -> None:
     table.commit_keyed(None, keys_of(*range(10)), commit(3))
     table.commit_keyed(rows_of([50, 51]), None, commit(4))
     held.go_on.set()
-    settle(table)
+    settle()
     assert content(table) == dict.fromkeys([*range(10, 20), 50, 51], 0)
     assert table.get(3) is None
     assert table.get(13) == (13, "t1", 0)
@@ -138,11 +146,11 @@ def test_a_schema_that_widens_meanwhile_wins(table: Table, held: Held) -> None:
     begin(table, held)
     table.evolve(SCHEMA.append(pa.field("more", pa.string())))
     held.go_on.set()
-    settle(table)
+    settle()
     assert table.get(3) == (3, "t0", 0, None)
     assert len(table.snapshot()) == 20
     table.commit_keyed(rows_of([99]), None, commit(3))
-    settle(table)
+    settle()
     assert segments(table)[0] == 20
 
 
@@ -154,7 +162,7 @@ def test_equal_rows_keep_their_count(store: TableStore, held: Held) -> None:
     assert held.started.wait(60)
     table.commit_rows(once, pa.array([-1] * 10), commit(3))
     held.go_on.set()
-    settle(table)
+    settle()
     assert sorted(table.column_values("k")) == [1, 3, 5, 7, 9, *range(10, 20)]
     table.commit_rows(rows_of([1, 12]), pa.array([-1, -1]), commit(4))
     assert sorted(table.column_values("k")) == [3, 5, 7, 9, 10, 11, *range(13, 20)]
@@ -166,7 +174,7 @@ def test_closing_does_not_wait_for_a_writer_that_closes(table: Table, held: Held
         version = table.version_object
         held.go_on.set()
         table.close()
-    assert not table._writer._merger._running
+    settle()
     assert len(version.snapshot()) == 20
     with pytest.raises(ClosedError):
         table.snapshot()
@@ -178,11 +186,11 @@ def test_segments_that_cannot_be_merged_stay_as_they_are(
     def failing(_: Views) -> SegmentView:
         raise MemoryError("too large")
 
-    monkeypatch.setattr(merger, "_AT_ONCE", 8)
+    monkeypatch.setattr(merger, "AT_ONCE", 8)
     monkeypatch.setattr(merger, "merge", failing)
     for number in range(3):
         table.commit_keyed(rows_of(range(10 * number, 10 * number + 10)), None, commit(number))
-        settle(table)
+        settle()
     assert content(table) == dict.fromkeys(range(30), 0)
     assert "too large" in caplog.text
 
@@ -195,7 +203,7 @@ def test_random_changes_beside_merging(
     rounds: Callable[[int, int], int],
     keyed: bool,
 ) -> None:
-    monkeypatch.setattr(merger, "_AT_ONCE", 4)
+    monkeypatch.setattr(merger, "AT_ONCE", 4)
     table = store.create(TableSpec("t", SCHEMA, ("k",) if keyed else ()))
     truth: dict[int, int] = {}
     reading = Event()
@@ -206,7 +214,7 @@ def test_random_changes_beside_merging(
         for number in range(1, rounds(120, 5_000)):
             _change(table, truth, number, rng, keyed=keyed)
             if number % 50 == 0:
-                settle(table)
+                settle()
                 assert content(table) == truth
                 assert len(segments(table)) < 12
             elif number % 7 == 0:
@@ -251,7 +259,7 @@ def test_large_segments_merge_after_opening(
         table.commit_keyed(rows_of(range(10)), None, commit(1))
         table.checkpoint()
         table.commit_keyed(rows_of(range(10, 20), 3), None, commit(2))
-    monkeypatch.setattr(merger, "_AT_ONCE", 8)
+    monkeypatch.setattr(merger, "AT_ONCE", 8)
     with TableStore(tmp_path) as store:
         table = store.open("t")
         wait_until(lambda: segments(table) == [20])

@@ -20,10 +20,10 @@ from trade_rows import commit
 
 from velostream.model.tables import TableSpec
 from velostream.serving.columns.hashing import hash_rows
-from velostream.serving.columns.values import freeze
+from velostream.serving.columns.values import KeyCodec, freeze
 from velostream.serving.index import equality as postings
 from velostream.serving.index import matching
-from velostream.serving.table import changes
+from velostream.serving.memory import changes
 from velostream.serving.table.store import TableStore
 
 SCHEMA = pa.schema(
@@ -167,8 +167,9 @@ class KeyedMachine(_Machine):
         assert [identity(row) if row is not None else None for row in found] == [
             identity(row) if row is not None else None for row in expected
         ]
+        codec = KeyCodec(SCHEMA, self.key)
         for version, then in self.held:
-            ids = [version.find(self.table._writer.codec.encode(key)) for key in wanted]
+            ids = [version.find(codec.encode(key)) for key in wanted]
             seen = [version.row(each) for each in ids if each is not None]
             assert all(identity(tuple(row)) in then for row in seen if row is not None)
 
@@ -189,7 +190,7 @@ class MultisetMachine(_Machine):
 
         for module in (changes, matching, postings):
             self.patches.enter_context(patch.object(module, "hash_rows", weak_hash))
-        self.patches.enter_context(patch.object(changes, "_FEW", few))
+        self.patches.enter_context(patch.object(changes, "FEW", few))
 
     def teardown(self) -> None:
         self.patches.close()

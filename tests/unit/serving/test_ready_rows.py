@@ -12,6 +12,9 @@ from trade_rows import commit
 from velostream.model.columns import SHOWN
 from velostream.model.tables import TableSpec
 from velostream.serving.columns import segments
+from velostream.serving.durable.journal import Journal
+from velostream.serving.sql.cache import Asker
+from velostream.serving.sql.questions import Questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from velostream.serving.table.store import TableStore
     from velostream.serving.table.table import Table
 
+_ASKER = Asker(Questions())
 SCHEMA = pa.schema([("k", pa.string()), ("part", pa.int64()), ("v", pa.int64()), ("note", pa.string())])
 
 
@@ -53,7 +57,7 @@ def test_lookups_equal_a_dict_through_random_commits(
     key: tuple[str, ...],
 ) -> None:
     monkeypatch.setattr(segments, "BLOCK", 8)
-    monkeypatch.setattr(segments, "_OFTEN", 3)
+    monkeypatch.setattr(segments, "OFTEN", 3)
     table = store.create(TableSpec("t", SCHEMA, key))
     truth: dict[tuple[str, int], int] = {}
     held: list[tuple[Any, dict[tuple[str, int], int]]] = []
@@ -110,7 +114,7 @@ def test_a_commit_that_fails_leaves_lookups_as_they_were(
     table = store.create(TableSpec("t", SCHEMA, ("k",)))
     table.commit_keyed(rows_of({("a", 1): 1, ("b", 1): 1}), None, commit(1))
     assert table.get("a") is not None
-    monkeypatch.setattr(table._journal, "record", _refuse)
+    monkeypatch.setattr(Journal, "record", _refuse)
     with pytest.raises(OSError, match="refused"):
         table.commit_keyed(rows_of({("a", 1): 2}), None, commit(2))
     monkeypatch.undo()
@@ -194,8 +198,8 @@ def _never_backwards(table: Table) -> str | None:
 
 def _aggregates_agree(table: Table) -> str | None:
     version = table.version_object
-    low, high = (table._asker.scalar(version, f"{kind}(v)", "part = 1") for kind in ("MIN", "MAX"))
-    count = table._asker.scalar(version, "COUNT(*)", "part = 1")
+    low, high = (_ASKER.scalar(version, f"{kind}(v)", "part = 1") for kind in ("MIN", "MAX"))
+    count = _ASKER.scalar(version, "COUNT(*)", "part = 1")
     if low != high or count != (900 if low % 2 == 0 else 600) or count != len(version):
         return f"one version has {count} rows from {low} to {high}"
     return None

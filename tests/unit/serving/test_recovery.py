@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from trade_rows import TRADES, commit, trades
 
-from velostream.errors import CorruptDataError, DataDirError, LaggingReaderError
+from refusals import refusal
+from velostream.errors import DataDirError, LaggingReaderError
 from velostream.model.tables import TableSpec
 from velostream.serving.columns.values import KeyCodec
 from velostream.serving.durable import framing as frames
@@ -67,7 +68,7 @@ def test_any_damage_to_a_snapshot_is_found(tmp_path: Path, rng: random.Random) -
     assert snapshots.read(path).header["version"] == COMMITS - 1
     for damaged in damages(whole, rng):
         path.write_bytes(damaged)
-        with pytest.raises(CorruptDataError, match=path.name):
+        with refusal("data_dir.corrupt", path.name):
             snapshots.read(path)
 
 
@@ -93,7 +94,7 @@ def test_any_damage_to_the_log_since_the_newest_snapshot_is_refused(
     path = max(folder.glob("log-*"))
     for damaged in rng.choices(damages(path.read_bytes(), rng), k=rounds(100, 3_000)):
         path.write_bytes(damaged)
-        with pytest.raises(CorruptDataError, match=path.name):
+        with refusal("data_dir.corrupt", path.name):
             content(tmp_path)
         report = verify(folder)
         assert (report.version, report.good) == (None, False)
@@ -193,7 +194,7 @@ def test_without_a_good_snapshot_the_log_tells_all_or_the_table_is_refused(tmp_p
     folder = history(tmp_path / "trimmed", **{"changes.keep.versions": "0"})
     for path in folder.glob("snapshot-*"):
         path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(CorruptDataError, match="snapshot-") as raised:
+    with refusal("data_dir.corrupt", why="snapshot-") as raised:
         content(tmp_path / "trimmed")
     assert "copy" in (raised.value.hint or "")
 
@@ -208,7 +209,7 @@ def test_a_damaged_log_that_a_snapshot_covers_costs_followers_a_new_start(tmp_pa
     assert content(tmp_path) == expected
     with TableStore(tmp_path) as store:
         table = store.open("trades")
-        with pytest.raises(LaggingReaderError, match=path.name):
+        with refusal("table.lagging_reader", path.name):
             table.changes_between(0, COMMITS)
         assert table.changes_between(1, COMMITS).num_rows == 15
     report = verify(folder)
@@ -223,7 +224,7 @@ def test_a_missing_log_file_is_never_passed_over(gone: int, tmp_path: Path) -> N
     assert len(logs) == COMMITS
     logs[gone].unlink()
     if gone == COMMITS - 1:
-        with pytest.raises(CorruptDataError, match="log"):
+        with refusal("data_dir.corrupt", why="log"):
             content(tmp_path)
         return
     assert content(tmp_path) == expected
@@ -273,7 +274,7 @@ def test_files_of_the_format_before_are_read(tmp_path: Path) -> None:
     assert content(empty) == (0, None, [])
     assert json.loads((empty / "trades" / "table.json").read_text())["format"] == 3
     (folder / "table.json").write_text(json.dumps({**data, "format": 4}, indent=2))
-    with pytest.raises(DataDirError, match="format 4"):
+    with refusal("data_dir", "format 4"):
         content(tmp_path)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from refusals import refusal
 from velostream.connectors.base import SourceContext
-from velostream.errors import CaseError, SourceConfigError
 from velostream.testing import Way, parse_cases
 from velostream.testing import cases as model
 from velostream.testing.cells import NOON, moment
@@ -117,13 +117,13 @@ def test_where_a_case_tells_the_watermark_rows_are_of_other_partitions(tmp_path:
 
 
 def test_a_row_that_was_not_given_cannot_be_taken_back(tmp_path: Path):
-    with pytest.raises(CaseError, match=r"c\.velotest:4:.*not given"):
+    with refusal("case", at="- 1"):
         opened(tmp_path, "case c\ngiven s\n  id\n  - 1\n", Way.STRAIGHT)
 
 
 def test_columns_are_declared(tmp_path: Path):
     source = CaseSource("s", SourceContext(tmp_path), tmp_path / "none", Layout())
-    with pytest.raises(SourceConfigError, match="which columns"):
+    with refusal("source.config", "test://s"):
         source.discover()
 
 

@@ -1,4 +1,4 @@
-"""What `velo run` shows on stderr: a live board on a terminal, plain lines elsewhere."""
+"""The progress of `velo run` on stderr: a live board on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from velostream.runtime.jobs.job import Job
 
 PLAIN_SECONDS = 5.0
-"""How often a plain line tells about a long load."""
+"""Seconds between plain lines about a long load."""
 SUMMARY_SECONDS = 30.0
-"""How often a plain line tells about each job that moved."""
+"""Seconds between plain lines about each job with new rows."""
 
 _COLOURS = {
     "running": "green",
@@ -40,7 +40,7 @@ _COLOURS = {
 
 
 class Board:
-    """Told by the run what happens; draws it."""
+    """Receives the events of a run and draws them."""
 
     def __init__(self) -> None:
         self._database: Database | None = None
@@ -57,13 +57,13 @@ class Board:
     # --- told ---------------------------------------------------------------------------------------
 
     def begin(self, statement: Statement) -> None:
-        """A statement is being carried out."""
+        """A statement starts."""
         from velostream.cli.commands.run import headline
 
         self._current, self._began, self._waiting = headline(statement), time.monotonic(), None
 
     def done(self, statement: Statement, message: str | None) -> None:
-        """It is carried out."""
+        """A statement is done."""
         took = time.monotonic() - self._began
         rows = self._outcome(statement)
         self._current = None
@@ -74,7 +74,7 @@ class Board:
         self._print(message, extra)
 
     def warn(self, warning: str) -> None:
-        """What was carried out may not go well for ever."""
+        """Show a warning about a statement that is done."""
         if self._live is None:
             caution(warning)
             return
@@ -83,14 +83,14 @@ class Board:
         self._live.console.print(Text.assemble(("! ", "bold yellow"), warning))
 
     def tell(self, reason: str) -> None:
-        """Something takes long, and why."""
+        """Report what takes long, and why."""
         if reason != self._waiting:
             self._waiting = reason
             if self._live is None:
                 whisper(reason)
 
     def job_changed(self, job: Job) -> None:
-        """A job is in another state; on a terminal the board shows it by itself."""
+        """A job changed its state; on a terminal the board shows it by itself."""
         state = (str(job.state), job.info.reason)
         before = self._states.get(job.name)
         self._states[job.name] = state
@@ -99,14 +99,14 @@ class Board:
         say(f"job {job.name}: {state[0]}" + (f", {state[1]}" if state[1] else ""))
 
     def started(self) -> None:
-        """Every statement was carried out."""
+        """Every statement is done."""
         self._up = True
         count = sum(info.state.alive for info in self._infos())
         if count and self._live is None:
             say(f"running, {count} job{'s' if count != 1 else ''}; Ctrl-C stops")
 
     def closing(self) -> None:
-        """Jobs stop because we do: that is no news."""
+        """The run is stopping: jobs that stop now are no news."""
         self._ended.set()
 
     # --- drawn --------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Board:
         return self._turning
 
     def _progress(self) -> str:
-        """Rows, rate and time of what is being loaded."""
+        """Rows, rate and time of the current load."""
         elapsed = time.monotonic() - self._began
         rows = self._read(self._current)
         parts = [self._waiting or "loading"]
@@ -189,7 +189,7 @@ class Board:
         return ", ".join([*parts, f"{elapsed:.1f} s"])
 
     def _plain(self) -> None:
-        """Lines for a log: long loads while starting, then what moved."""
+        """Lines for a log: long loads while starting, then jobs with new rows."""
         while not self._ended.wait(SUMMARY_SECONDS if self._up else PLAIN_SECONDS):
             current = self._current
             if current is not None and time.monotonic() - self._began >= PLAIN_SECONDS:
@@ -211,7 +211,7 @@ class Board:
         return self._database.jobs() if self._database is not None else []
 
     def _outcome(self, statement: Statement) -> str:
-        """What a statement came to: the rows of the table that it made, or those that its job has read."""
+        """The outcome of a statement: the rows of its table, or those that its job has read."""
         from velostream.model.statements import CreateTable
 
         if self._database is not None and isinstance(statement, CreateTable):

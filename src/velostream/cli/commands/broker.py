@@ -39,7 +39,7 @@ def broker_command(
 
     It is a real broker, fetched from Maven the first time, reachable from this machine only. `start`, or no
     word at all, runs it until Ctrl-C, or with --background until `stop`. Its topics stay in the folder
-    "broker" of the data directory until `wipe` deletes them. `status` tells what runs there, and exits with
+    "broker" of the data directory until `wipe` deletes them. `status` shows what runs there, and exits with
     1 when nothing does.
     """
     folder = invocation.settings().data_dir.absolute() / "broker"
@@ -71,7 +71,7 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def _option(invocation: Invocation) -> str:
-    """What has to be said again to reach the same broker with another command."""
+    """The options that another command needs to reach the same broker."""
     return f" --data-dir {invocation.data_dir}" if invocation.data_dir else ""
 
 
@@ -96,7 +96,7 @@ def _start(folder: Path, port: int | None, topics: Mapping[str, int], background
 
 
 def _watch(process: BrokerProcess) -> int:
-    """Until it ends: by Ctrl-C, which is raised here, by `velo broker stop`, or by itself."""
+    """Wait until it ends: by Ctrl-C, which is raised here, by `velo broker stop`, or by itself."""
     from velostream.devtools.broker.process import ORDERLY
 
     code = process.wait()

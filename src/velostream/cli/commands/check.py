@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.argument("file")
 @click.option("--connect", is_flag=True, help="Reach every source and check the columns too.")
-@click.option("-v", "--verbose", is_flag=True, help="Tell how each statement would be kept up to date.")
+@click.option("-v", "--verbose", is_flag=True, help="Show how each statement would be maintained.")
 @common
 def check_command(invocation: Invocation, file: str, connect: bool, verbose: bool) -> int:
     """Check FILE without starting anything: syntax, names, properties, types and plan.
@@ -69,7 +69,7 @@ def _checked(
 
 
 def _later(statements: Sequence[Statement]) -> int:
-    """Tell which valid statements this version does not execute; how many there are."""
+    """Report valid statements that this version does not execute; returns their number."""
     from velostream.plan.strategy import obstacle
 
     found = [error for error in map(obstacle, statements) if error is not None]
@@ -92,7 +92,7 @@ def _tell_plans(statements: Sequence[Statement]) -> None:
 
 
 def _reach(statement: Statement, settings: Settings) -> Sequence[VelostreamError]:
-    """What is wrong with the sources of a statement, and with the columns it takes from them."""
+    """The errors of a statement's sources, and of the columns it uses of them."""
     from velostream.errors import VelostreamError
     from velostream.sql.check import queries_of
     from velostream.sql.names.usage import column_errors
@@ -115,7 +115,7 @@ def _columns(ref: SourceRef, settings: Settings) -> Sequence[str]:
     import tempfile
     from pathlib import Path
 
-    from velostream.engine.connect import open_source
+    from velostream.engine.opening.connect import open_source
 
     with tempfile.TemporaryDirectory(prefix="velostream-check-") as folder:
         source = open_source(ref, settings, Path(folder), known=None, once=True, table=True)

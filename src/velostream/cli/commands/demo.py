@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from velostream.runtime.database import Database
 
 PATIENCE_SECONDS = 120.0
-"""How long a number may take to follow before the demo gives up; a busy machine is slow, not broken."""
+"""Seconds until the demo gives up on a number to follow; a busy machine is slow, not broken."""
 
 
 @click.command("demo")
@@ -52,7 +52,7 @@ def demo_command(invocation: Invocation, fast: bool, kafka: bool, capture: str |
 
 
 def _folder(invocation: Invocation) -> Path:
-    """A place that stays afterwards, so that there is something to try; emptied before each demo."""
+    """The folder of the demo, which stays afterwards to try things; emptied before each demo."""
     from velostream.config import cache_home
     from velostream.runtime.socket.client import held
 
@@ -67,7 +67,7 @@ def _folder(invocation: Invocation) -> Path:
 
 
 class Demo:
-    """One telling of the story."""
+    """One run of the demo."""
 
     def __init__(
         self, invocation: Invocation, folder: Path, screen: Screen | Plain, *, fast: bool, kafka: bool = False
@@ -81,7 +81,7 @@ class Demo:
         self._scene = Scene()
 
     def run(self) -> None:
-        """Tell it."""
+        """Run it."""
         from velostream.runtime.database import Database
 
         settings = self._invocation.settings(data_dir=self._data)
@@ -104,7 +104,7 @@ class Demo:
         self._farewell()
 
     def _trades(self) -> contextlib.AbstractContextManager[str]:
-        """Where the trades come from, for as long as the demo lasts."""
+        """The source of the trades, for as long as the demo lasts."""
         if not self._kafka:
             return contextlib.nullcontext(story.GENERATED)
         from velostream.devtools.demo.trades import traded
@@ -145,7 +145,7 @@ class Demo:
     # --- the scenes ---------------------------------------------------------------------------------
 
     def _watch(self, seconds: float) -> None:
-        """Let it run."""
+        """Show the tables for a while."""
         time.sleep(1.0 if self._fast else seconds)
 
     def _edit_price(self) -> None:
@@ -176,7 +176,7 @@ class Demo:
 
     @contextlib.contextmanager
     def _following(self, touched: str, followed: Callable[[], bool]) -> Iterator[list[str]]:
-        """Do something to a source, then show the tables until the numbers have followed."""
+        """Change a source, then show the tables until the numbers have followed."""
         told: list[str] = []
         started = time.monotonic()
         yield told
@@ -209,6 +209,6 @@ class Demo:
 
 
 def _quietly(start: Callable[[], object]) -> None:
-    """Start Spark beside the first statement, which tells what goes wrong."""
+    """Start Spark in parallel to the first statement, which reports failures."""
     with contextlib.suppress(VelostreamError):
         start()

@@ -1,4 +1,4 @@
-"""`velo tables`, `jobs`, `describe` and `explain`: questions with a name of their own."""
+"""`velo tables`, `jobs`, `describe` and `explain`: queries with a command of their own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RARE = frozenset(
         "restarts",
     }
 )
-"""Figures that are shown to people when they are not all zero."""
+"""Columns that are shown to people only when they are not all zero."""
 
 
 @click.command("tables")
@@ -55,7 +55,7 @@ def tables_command(invocation: Invocation, verify: bool) -> int:
 @click.option("--partitions", is_flag=True, help="List the partitions that jobs read instead.")
 @common
 def jobs_command(invocation: Invocation, partitions: bool) -> None:
-    """List the jobs with their state and figures."""
+    """List the jobs with their state and statistics."""
     rows = ask(invocation, "SHOW JOBS")
     if partitions:
         _print(invocation, by_partition(rows), "no job reads partitions")
@@ -89,7 +89,7 @@ def describe_command(invocation: Invocation, name: str) -> None:
 @click.argument("statement")
 @common
 def explain_command(invocation: Invocation, statement: str) -> None:
-    """Tell how STATEMENT would be kept up to date: inputs, steps, state and emission."""
+    """Show how STATEMENT would be maintained: inputs, steps, state and emission."""
     rows = ask(invocation, f"EXPLAIN {statement}")
     if invocation.output_format == "table":
         for line in rows.column(0).to_pylist():
@@ -99,7 +99,7 @@ def explain_command(invocation: Invocation, statement: str) -> None:
 
 
 def ask(invocation: Invocation, text: str) -> pa.Table:
-    """The rows of one question."""
+    """The rows of one statement."""
     from velostream.runtime.statements.events import Answer
 
     with Session(invocation.settings()) as session:
@@ -109,7 +109,7 @@ def ask(invocation: Invocation, text: str) -> pa.Table:
 
 
 def brief(rows: pa.Table) -> pa.Table:
-    """What fits a screen: seconds, and no ids beside names, nor columns that hold nothing of interest."""
+    """The columns that fit a screen: without ids beside names, and without columns of no interest."""
     import pyarrow.compute as pc
 
     def telling(name: str) -> bool:

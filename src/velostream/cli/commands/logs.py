@@ -43,13 +43,13 @@ def logs_command(invocation: Invocation, follow: bool, job: str | None, lines: i
     for line in written if lines is None else written[len(written) - min(lines, len(written)) :]:
         _print(line, as_json)
     if follow:
-        for line in _appended(path):
+        for line in appended(path):
             if _wanted(line, job):
                 _print(line, as_json)
 
 
 def _written(folder: Path) -> Iterator[str]:
-    """All lines there are, the oldest file first."""
+    """All lines of the log, the oldest file first."""
     files = (
         sorted(folder.glob("velostream.log.*"), key=lambda p: -int(p.suffix[1:])) if folder.is_dir() else []
     )
@@ -58,7 +58,7 @@ def _written(folder: Path) -> Iterator[str]:
             yield from path.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
-def _appended(path: Path) -> Iterator[str]:
+def appended(path: Path) -> Iterator[str]:
     """Lines written from now on; a log that was rotated goes on in the new file."""
     status = _status(path)
     position, identity = (status.st_size, status.st_ino) if status else (0, None)
@@ -76,7 +76,7 @@ def _appended(path: Path) -> Iterator[str]:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """None also for the moment in which a log is rotated and the new file is not there yet."""
+    """The file's status; None also while a log is being rotated."""
     try:
         return path.stat()
     except FileNotFoundError:

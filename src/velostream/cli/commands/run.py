@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def run_command(invocation: Invocation, file: str, once: bool, for_: timedelta | None) -> int:
     """Run the statements of FILE and keep them running until Ctrl-C.
 
-    All of it is checked before anything starts. Run again on the same data directory, everything goes on
+    All of it is checked before anything starts. Run again on the same data directory, everything resumes
     where it was. A SELECT in the file prints its rows to stdout.
     """
     text, name = read_script(file)
@@ -48,7 +48,7 @@ def run_command(invocation: Invocation, file: str, once: bool, for_: timedelta |
 
 @contextlib.contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """SIGTERM stops as Ctrl-C does."""
+    """SIGTERM stops like Ctrl-C."""
 
     def terminate(*_: object) -> None:
         raise Terminated
@@ -140,7 +140,7 @@ class Run:
         self._followers.append(thread)
 
     def _wait(self, database: Database) -> None:
-        """Until the time is up, or nothing runs any more."""
+        """Wait until the time is up, or nothing runs any more."""
         while True:
             left = 0.2 if self._deadline is None else min(0.2, self._deadline - time.monotonic())
             if left <= 0 or not self._alive(database):
@@ -192,7 +192,7 @@ def _interrupted_at(deadline: float | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def closing(database: Database, board: Board | None = None) -> Iterator[None]:
-    """Close the database at the end, telling so once; a second Ctrl-C does not wait for it."""
+    """Close the database at the end, with one message; a second Ctrl-C does not wait for it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -208,7 +208,7 @@ def closing(database: Database, board: Board | None = None) -> Iterator[None]:
 
 
 def _warm(database: Database) -> None:
-    """Start Spark beside the checks; what goes wrong is told by whoever needs it first."""
+    """Start Spark in parallel to the checks; failures are reported to whoever needs it first."""
     from velostream.errors import VelostreamError
 
     with contextlib.suppress(VelostreamError):
@@ -216,7 +216,7 @@ def _warm(database: Database) -> None:
 
 
 def headline(statement: Statement) -> str:
-    """What to call a statement on the screen."""
+    """A short title of a statement."""
     name = getattr(statement, "name", None) or getattr(statement, "table", None)
     if name:
         return str(name)

@@ -48,7 +48,7 @@ def sql_command(
 ) -> int | None:
     """Run STATEMENT and print its rows; without one, open a prompt.
 
-    A SELECT over a source goes on until Ctrl-C, --for or --once ends it. "-" reads statements from
+    A SELECT over a source runs until Ctrl-C, --for or --once ends it. "-" reads statements from
     standard input. Tables of a directory that no process holds are read without starting Spark.
     """
     if statement is None and sys.stdin.isatty():
@@ -85,7 +85,7 @@ def _readable(text: str) -> str:
 
 
 def parameters(given: Iterable[str]) -> dict[str, Any]:
-    """The values of `--param name=value`, typed by how they look."""
+    """The values of `--param name=value`, typed by their form."""
     values: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -103,7 +103,7 @@ def _typed(text: str) -> Any:
         return text[1:-1]
     if text.lower() in {"null", "true", "false"}:
         return {"null": None, "true": True, "false": False}[text.lower()]
-    # A leading zero says that it is a code of digits, such as a postcode.
+    # A leading zero means a code of digits, such as a postcode.
     if re.fullmatch(r"-?(0|[1-9]\d*)", text, re.ASCII):
         return int(text)
     if re.fullmatch(r"-?(0|[1-9]\d*)\.\d+", text, re.ASCII):
@@ -119,10 +119,10 @@ def print_events(
     stop: Event,
     shape: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> None:
-    """Write answers as they come; what a grouped SELECT over a source holds is drawn live on a terminal.
+    """Write results as they arrive; a grouped SELECT over a source is drawn live on a terminal.
 
-    `shape` makes answers fit for people. However it ends, what runs behind the events has been stopped
-    when this returns.
+    `shape` prepares results for people. However it ends, the work behind the events has been stopped when
+    this returns.
     """
     with closing(events):
         _print_all(events, output, stop, shape)

@@ -38,12 +38,12 @@ def test_command(
 ) -> int:
     """Run the test cases of PATHS: files, or folders with *.velotest files. [the current folder]
 
-    A case is SQL over test:// sources, the rows that they are given, and what must come of it. Each is run
-    straight; restarted, where the database is closed and opened again at every step; and spread, where its
-    rows come by other partitions as well. All must end the same.
+    A case is SQL over test:// sources, their input rows, and the expected results. Each is run straight;
+    restarted, where the database is closed and opened again at every step; and spread, where its rows are
+    read from other partitions as well. The results must be the same.
 
     Cases run in a folder of their own: the data directory is not touched. Exits with 1 when a case fails or
-    cannot be read. With --format, what came of each case is written to stdout.
+    cannot be read. With --format, the outcome of each case is written to stdout.
     """
     from velostream.errors import ConfigError
     from velostream.testing import Way, find_cases
@@ -66,7 +66,7 @@ def test_command(
 
 
 class _Tests:
-    """Cases on their way."""
+    """A test run in progress."""
 
     def __init__(self, invocation: Invocation, ways: Sequence[Way], exit_first: bool) -> None:
         self._invocation = invocation
@@ -106,7 +106,7 @@ class _Tests:
         return done
 
     def _status(self, text: str) -> None:
-        """What is being done, in a line that the next one replaces."""
+        """The current activity, in a line that the next one replaces."""
         if coloured():
             sys.stderr.write(f"{_CLEAR}{text[:100]}")
             sys.stderr.flush()

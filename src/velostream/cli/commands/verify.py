@@ -1,4 +1,4 @@
-"""`velo tables --verify`: is every byte of the tables as it was written, and if not, what to do."""
+"""`velo tables --verify`: verifies every byte of the tables, and says what to do about damage."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _AFTER_FROM = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|DESCRIBE|CREATE)\s+[
 
 
 class SqlCompleter(Completer):
-    """Proposes what can stand where the cursor is; `relations` gives names and columns as they are now."""
+    """Proposes completions at the cursor; `relations` returns the current names and columns."""
 
     def __init__(self, relations: Callable[[], Mapping[str, list[str]]]) -> None:
         self._relations = relations

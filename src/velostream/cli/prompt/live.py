@@ -1,4 +1,4 @@
-"""A SELECT that does not end, on the screen: rows run past, groups stay and change."""
+"""A SELECT that does not end, on the screen: rows scroll, groups stay and change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE_SECONDS = 0.4
 
 
 def show(following: Following, events: Iterator[AnswerEvent], output: Output, stop: Event) -> None:
-    """Show what comes until it ends, `stop` is set, or Ctrl-C (which is left to the caller)."""
+    """Show results until it ends, `stop` is set, or Ctrl-C (which is left to the caller)."""
     if output.pretty and following.grouped:
         _draw(View(following), events)
         return
@@ -41,7 +41,7 @@ def show(following: Following, events: Iterator[AnswerEvent], output: Output, st
 
 
 def patiently(events: Iterator[AnswerEvent]) -> Iterator[AnswerEvent]:
-    """The same events; on a terminal, a spinner with the time that passes while the first is awaited."""
+    """The same events; on a terminal, with a spinner and the time until the first arrives."""
     if not coloured():
         yield from events
         return
@@ -73,7 +73,7 @@ def patiently(events: Iterator[AnswerEvent]) -> Iterator[AnswerEvent]:
 
 
 def _weighed(event: Changes) -> pa.Table:
-    """Rows that came with weight 1 and rows that went with -1, for programs that keep the table."""
+    """Added rows with weight 1 and retracted rows with -1, for programs that maintain the table."""
     parts = [event.added.append_column(WEIGHT, pa.array([1] * event.added.num_rows, pa.int64()))]
     if event.removed is not None and event.removed.num_rows:
         gone = pa.array([-1] * event.removed.num_rows, pa.int64())
@@ -92,7 +92,7 @@ class View:
         self._started = time.monotonic()
 
     def apply(self, event: Changes) -> None:
-        """Take in one batch of changes."""
+        """Apply one batch of changes."""
         if event.removed is not None:
             self._rows.subtract(_tuples(event.removed))
         added = _tuples(event.added)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 HELP = """\
 Statements end with a semicolon; Tab completes, arrow keys find earlier ones.
   SELECT …;                 over tables: an answer now; over a source: live until Ctrl-C
-  CREATE TABLE … AS …;      a table that is kept up to date
-  EXPLAIN …;                how a statement would be kept up to date
+  CREATE TABLE … AS …;      a table that is maintained continuously
+  EXPLAIN …;                how a statement would be maintained
   SHOW TABLES;  SHOW JOBS;  SHOW FUNCTIONS;  SHOW PROPERTIES FOR file;
   \\d  tables   \\d NAME  columns   \\j  jobs   help   \\q  quit (or Ctrl-D)"""
 
@@ -90,14 +90,18 @@ class Repl:
                 if text:
                     self.execute(text)
 
+    def close(self) -> None:
+        """Give back what the prompt holds: the data directory, or the connection to its holder."""
+        self._session.close()
+
     def execute(self, text: str) -> None:
-        """Run what was typed; whatever happens is told, and the prompt comes back."""
+        """Run the typed text; errors are reported, and the prompt comes back."""
         if text.rstrip(";").strip().lower() in {"help", "\\h", "\\?", "?"}:
             say(HELP)
             return
         stop = Event()
         try:
-            meant = _expanded(text)
+            meant = expanded(text)
             events = self._session.answers(meant, follow=True, stop=stop)
             listing = meant.rstrip("; ").upper() in {"SHOW JOBS", "SHOW TABLES"}
             print_events(events, self._output, stop, brief if listing else lambda rows: rows)
@@ -109,7 +113,7 @@ class Repl:
             stop.set()
 
 
-def _expanded(text: str) -> str:
+def expanded(text: str) -> str:
     """What a short command stands for."""
     command, _, argument = text.rstrip(";").strip().partition(" ")
     if command == "\\j":
@@ -146,7 +150,7 @@ def complete(text: str) -> bool:
 
 
 class DiscreetHistory(FileHistory):
-    """A history file that keeps nothing that looks like it holds a secret."""
+    """A history file that stores nothing that appears to contain a secret."""
 
     def store_string(self, string: str) -> None:
         """See prompt_toolkit."""
@@ -155,7 +159,7 @@ class DiscreetHistory(FileHistory):
 
 
 def history() -> History:
-    """The history of this user, readable by nobody else; in memory where no file can be written."""
+    """The history of this user, private; in memory where no file can be written."""
     given = os.environ.get("XDG_STATE_HOME")
     home = Path(given) if given and Path(given).is_absolute() else Path.home() / ".local" / "state"
     path = home / "velostream" / "history"

@@ -1,4 +1,4 @@
-"""Where statements of the command line go: a process that holds the directory, or the directory itself."""
+"""The target of statements: a process that holds the directory, or the directory itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Runs statements on a data directory, whoever holds it.
+    """Runs statements on a data directory, whichever process holds it.
 
     A free directory is opened for reading, without Spark and at once; the first statement that changes
     something opens it for writing, and then its jobs run too if `resume` says so.
@@ -37,7 +37,7 @@ class Session:
     def answers(
         self, text: str, params: Params = None, *, follow: bool, stop: Event
     ) -> Generator[AnswerEvent]:
-        """What the statements answer, one event after the other."""
+        """The results of the statements, one event after the other."""
         changing = changes(text)
         client = self._client()
         if client is not None:
@@ -48,7 +48,7 @@ class Session:
         yield from answers(self._open(changing), text, params, follow=follow, stop=stop)
 
     def relations(self) -> dict[str, list[str]]:
-        """Every name that a FROM may use, with its columns as far as they are known."""
+        """Every name that can be used in FROM, with its known columns."""
         try:
             client = self._client()
             if client is not None:
@@ -77,7 +77,7 @@ class Session:
     def _open(self, changing: bool) -> Database:
         if self._database is not None and (not changing or not self._database.read_only):
             if self._database.read_only:
-                # Another process may have come and gone since: read what is there now.
+                # Another process may have written meanwhile: read the current state.
                 self.close()
             else:
                 return self._database
@@ -95,7 +95,7 @@ class Session:
         return self._database
 
     def close(self) -> None:
-        """Let the directory go, if it was opened here."""
+        """Release the directory, if it was opened here."""
         if self._database is not None:
             database, self._database = self._database, None
             database.close()
@@ -110,7 +110,7 @@ class Session:
 
 
 def changes(text: str) -> bool:
-    """Whether any statement of a text does more than ask; what does not parse is left to the binder."""
+    """Whether any statement of a text changes something; syntax errors are left to the binder."""
     import os
 
     from velostream.location import SourceText

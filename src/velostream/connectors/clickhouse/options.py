@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ClickHouseOptions(DatabaseOptions):
-    """Those of all databases."""
+    """The properties of all databases."""
 
 
 def parse_clickhouse(uri: Uri) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The terminal."""
+"""The terminal, as a sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows on standard output."""
+"""Prints rows to standard output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from velostream.connectors.base import Delivery, Sink
-from velostream.formats.json.text import json_lines, plain_text
+from velostream.formats.json.text import plain_text
+from velostream.formats.json.writer import json_lines
 from velostream.model.columns import WEIGHT
 
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class ConsoleSink(Sink):
-    """Prints each batch; what was printed before a crash cannot be taken back, so at least once.
+    """Prints each batch, at least once: what was printed before a crash cannot be undone.
 
-    A row that is taken back is printed too: as JSON with a `_weight` of -1, which rows that come do not have;
-    in a table with a `-` before it, and then rows that come have a `+`.
+    Retracted rows are printed too: as JSON with a `_weight` of -1, which added rows do not have; in a table
+    with a leading `-`, and then added rows have a `+`.
     """
 
     delivery = Delivery.AT_LEAST_ONCE
@@ -33,7 +34,7 @@ class ConsoleSink(Sink):
 
     def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:
         """See `Sink`."""
-        # Looked up at each write: a test or a terminal may replace standard output meanwhile.
+        # Looked up at each write: a test or a terminal may have replaced standard output.
         out = self._out or sys.stdout
         if self._options.format == "json":
             out.writelines(f"{line}\n" for line in _lines(rows))
@@ -43,7 +44,7 @@ class ConsoleSink(Sink):
         return {"batch": batch}
 
     def recover(self, recorded: Mapping[str, Any] | None) -> None:
-        """See `Sink`; there is nothing to undo on a screen."""
+        """See `Sink`; output on a screen cannot be undone."""
 
 
 def _lines(rows: pa.Table) -> Iterator[str]:

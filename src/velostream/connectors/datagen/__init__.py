@@ -23,7 +23,7 @@ class DatagenConnector(Connector):
     parse = staticmethod(parse_datagen)
 
     def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
-        """Open a generator; its clock starts when it is first opened with this spool."""
+        """Open a generator; its time starts when it is first opened with this spool."""
         from velostream.connectors.datagen.source import DatagenSource
 
         if not isinstance(options, DatagenOptions):

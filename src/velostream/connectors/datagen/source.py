@@ -1,4 +1,4 @@
-"""Rows made up from their number, at a steady rate since the source was created."""
+"""Rows generated from their number, at a steady rate since the source was created."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BATCH = 65_536
 
 
 class DatagenSource(Source, SparkReader, Counted, BadRecords):
-    """Row n exists from `created + n / rows_per_second` on; its values follow from n and the seed."""
+    """Row n exists from `created + n / rows_per_second` on; its values are a function of n and the seed."""
 
     def __init__(self, options: DatagenOptions, context: SourceContext) -> None:
         self._options = options
@@ -112,7 +112,7 @@ class DatagenSource(Source, SparkReader, Counted, BadRecords):
         return self._options.rows if self._context.once else min(number, self._options.rows)
 
     def _creation(self) -> datetime:
-        """The instant of creation, made durable before the first row is handed out."""
+        """The instant of creation, made durable before the first row is emitted."""
         context = self._context
         record = Record(context.spool / "created.json", f"{context.owner} created", required=context.resumed)
         found = record.load()

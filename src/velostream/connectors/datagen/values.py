@@ -1,4 +1,4 @@
-"""Values that follow from a row's number, the same in Spark and in NumPy.
+"""Values computed from a row's number, the same in Spark and in NumPy.
 
 Everything is integer arithmetic below 2**62, so that neither side overflows or rounds; a decimal is an
 integer number of its smallest units.
@@ -29,7 +29,7 @@ _ROUNDS = ((48_271, 15), (69_621, 13))
 
 @dataclass(frozen=True)
 class Mix:
-    """A pseudo-random number below `PRIME` for each row number, another one for each `salt`."""
+    """A pseudo-random number below `PRIME` for each row number; each `salt` gives another sequence."""
 
     salt: int
 
@@ -71,7 +71,7 @@ class Values(ABC):
 
 @dataclass(frozen=True)
 class RowNumber(Values):
-    """The row's own number, from 1 (and from 1 again in a short type), as an integer or behind a prefix."""
+    """The row's number, from 1 (wrapping around in a short type), as an integer or after a prefix."""
 
     type: pa.DataType
     prefix: str = ""
@@ -97,7 +97,7 @@ class RowNumber(Values):
 
 @dataclass(frozen=True)
 class Between(Values):
-    """Integers from `low` to `high`, both included, as an integer or behind a prefix."""
+    """Integers from `low` to `high`, both included, as an integer or after a prefix."""
 
     low: int
     high: int
@@ -171,7 +171,7 @@ class Units(Values):
 
 @dataclass(frozen=True)
 class Moment(Values):
-    """The instant at which the row came into being: `start` plus its number times the period."""
+    """The instant at which the row is generated: `start` plus its number times the period."""
 
     start_micros: int
     rows_per_second: float

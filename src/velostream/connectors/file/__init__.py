@@ -24,7 +24,7 @@ class FileConnector(Connector):
     parse = staticmethod(parse_file)
 
     def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:
-        """See `Connector`: what is edited or deleted is retracted, where a table follows."""
+        """See `Connector`: rows of edited and deleted files are retracted where a table is built on them."""
         typed = _typed(options)
         return SourceTraits(
             only_grows=not table, poll_interval=typed.file_poll_interval, wait_timeout=typed.file_wait_timeout
@@ -37,7 +37,7 @@ class FileConnector(Connector):
         return FileSource(_typed(options), context)
 
     def sole_place(self, uri: Uri, options: AnyOptions) -> str | None:
-        """See `Connector`: one file that grows; parts of a folder tell their writers apart."""
+        """See `Connector`: one file that grows; files in a folder of parts carry the id of their writer."""
         from velostream.connectors.file.sink import sole_place
 
         return sole_place(_typed(options))

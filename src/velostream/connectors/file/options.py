@@ -42,7 +42,7 @@ class FileOptions(Options):
     )
     watch: bool | None = Field(
         None,
-        description="go on with what is appended, added, replaced and edited",
+        description="keep watching for files that are appended to, added, replaced and edited",
         json_schema_extra={"default_text": "true"},
     )
     file_poll_interval: Duration = Field(

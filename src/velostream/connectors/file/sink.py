@@ -1,4 +1,4 @@
-"""Files as a place to write to, each row exactly once."""
+"""Files as a sink, each row exactly once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from velostream.connectors.sealed import sync_folder
 from velostream.errors import SinkChangedError, SinkError, SourceConfigError, UnsupportedError
 from velostream.formats.csv.text import CsvDialect
 from velostream.formats.csv.writer import csv_header, csv_lines
-from velostream.formats.json.text import json_lines
+from velostream.formats.json.writer import json_bytes
 from velostream.model.private import make_folder, open_file
 from velostream.model.storage import reason, remedy, storing
 
@@ -32,7 +32,7 @@ _WRITABLE = ("csv", "tsv", "json", "jsonl", "parquet")
 
 
 def open_sink(options: FileOptions, context: SinkContext) -> Sink:
-    """A sink for one file that grows, or for a folder of parts (a path that ends in `/`, and Parquet)."""
+    """A sink for one file that grows, or for a folder of parts (a path ending in `/`, and Parquet)."""
     if not options.path:
         raise SourceConfigError("a file sink needs a path", hint="write file:///folder/name.csv")
     form = options.format or format_of(options.path) or ("jsonl" if options.path.endswith("/") else None)
@@ -53,7 +53,7 @@ def _in_parts(path: str, form: str | None) -> bool:
 
 
 def sole_place(options: FileOptions) -> str | None:
-    """The one file that a statement would append to, whatever way its path is spelt; None for parts."""
+    """The one file that a statement would append to, in canonical spelling; None for parts."""
     if not options.path or _in_parts(options.path, options.format or format_of(options.path)):
         return None
     path = Path(options.path).expanduser().absolute().resolve()
@@ -64,7 +64,7 @@ def sole_place(options: FileOptions) -> str | None:
 
 
 def _check_place(path: Path, folder: Path) -> None:
-    """Say that nothing can be written there when the statement is made, not when the first row comes."""
+    """Raise SinkError if nothing can be written there; called when the statement is created."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -83,7 +83,7 @@ def _cannot_write(path: Path, exc: OSError) -> SinkError:
 
 
 class Encoder:
-    """Rows to the bytes of a format."""
+    """Encodes rows in the format of the file."""
 
     def __init__(self, form: str, options: FileOptions, context: SinkContext) -> None:
         self.form = "jsonl" if form == "json" else form
@@ -92,7 +92,7 @@ class Encoder:
         self._dialect = CsvDialect(delimiter, options.quote, options.null, options.header)
 
     def header(self, schema: pa.Schema) -> bytes:
-        """What stands at the beginning of a file."""
+        """The bytes at the beginning of a file."""
         if self.form in ("csv", "tsv") and self._dialect.header:
             return csv_header(schema.names, self._dialect).encode()
         return b""
@@ -104,17 +104,17 @@ class Encoder:
 
             pq.write_table(rows, out)
         elif self.form == "jsonl":
-            out.writelines(f"{line}\n".encode() for line in json_lines(rows, self._text))
+            out.writelines(line + b"\n" for line in json_bytes(rows, self._text))
         else:
             out.writelines(line.encode() for line in csv_lines(rows, self._dialect))
 
 
 class GrowingSink(Sink):
-    """One file at whose end rows are written.
+    """Appends rows to one file, exactly once.
 
-    What the file held before the first write stays. Before each write the range that it will fill is recorded
-    as an intent: after a crash what lies in that range is cut off, and nothing else ever is. A file that
-    changed otherwise is somebody else's work: writing stops with an error rather than guess.
+    The content before the first write stays. Before each write the range that it will fill is recorded as an
+    intent: after a crash, the content of that range is cut off, and nothing else ever is. If the file was
+    changed in any other way, someone else has written to it: writing stops with an error rather than guess.
     """
 
     def __init__(self, path: Path, encoder: Encoder, context: SinkContext) -> None:
@@ -153,7 +153,7 @@ class GrowingSink(Sink):
                 os.fsync(out.fileno())
                 found = os.fstat(out.fileno())
         except OSError as exc:
-            # What cannot be cut off now is before the next write.
+            # What cannot be cut off now is cut off before the next write.
             with suppress(OSError):
                 self._cut()
             raise _cannot_write(self._path, exc) from exc
@@ -192,7 +192,7 @@ class GrowingSink(Sink):
         )
 
     def _cut(self) -> None:
-        """Leave what was there before a write that failed or was not recorded."""
+        """Truncate a write that failed or was not recorded."""
         size = _size(self._path)
         if size is not None and size > self._length:
             begin, end, inode = self._intent.load()
@@ -204,22 +204,22 @@ _RESTART = "put the file back, or write to another one with CREATE OR REPLACE"
 
 
 class Intent:
-    """The range of a file that the write in hand will fill, durable before its first byte is written."""
+    """The range of a file that the current write will fill, durable before its first byte is written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def record(self, begin: int, end: int, inode: int) -> None:
-        """Say what is about to be written, instead of what was said before."""
+        """Record the range that is about to be written, replacing the previous one."""
         body = f"{begin} {end} {inode}".encode()
-        # One small line in place: half of it fails the checksum, and then nothing was written yet.
+        # One short line, written in place: half of it fails the checksum, and then nothing was written yet.
         with open_file(self._path, "wb") as out:
             out.write(b"%08x %s" % (crc32(body), body))
             out.flush()
             os.fsync(out.fileno())
 
     def load(self) -> tuple[int, int, int]:
-        """Begin, end and inode; an empty range when nothing was said."""
+        """Begin, end and inode; an empty range when nothing is recorded."""
         text = self._path.read_bytes() if self._path.exists() else b""
         checksum, _, body = text.partition(b" ")
         if not body or checksum != b"%08x" % crc32(body):
@@ -229,7 +229,7 @@ class Intent:
 
 
 def _appendable(path: Path, header: bytes) -> int:
-    """The length of what is there already; an error when rows cannot follow it."""
+    """The length of the existing file; raises an error when rows cannot be appended to it."""
     size = _size(path) or 0
     if not size:
         return 0
@@ -251,9 +251,9 @@ def _appendable(path: Path, header: bytes) -> int:
 
 
 class PartsSink(Sink):
-    """A folder of files, one per batch, each appearing whole.
+    """Writes a folder of files, one per batch, each of which appears atomically.
 
-    Parts carry an id of this sink, so that several jobs may share a folder.
+    File names carry an id of this sink, so that several jobs may share a folder.
     """
 
     def __init__(self, folder: Path, encoder: Encoder, context: SinkContext) -> None:
@@ -271,7 +271,7 @@ class PartsSink(Sink):
                 )
 
     def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:
-        """See `Sink`; a batch without rows makes no file."""
+        """See `Sink`; a batch without rows writes no file."""
         if rows.num_rows:
             target = self._folder / f"part-{self._id}-{batch:010d}.{self._encoder.form}"
             partial = self._folder / f".{target.name}.partial"
@@ -318,7 +318,7 @@ def _size(path: Path) -> int | None:
 
 
 def _remember(context: SinkContext, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What was said the first time, durably."""
+    """The value of the first call, made durable."""
     record = Record(context.state / "begin.json", f"{context.job} begin", required=context.resumed)
     found = record.load()
     if found is None:

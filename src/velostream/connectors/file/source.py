@@ -48,11 +48,11 @@ ONLY = "spool"
 
 
 class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening, Replayable, Awaited):
-    """A file, a folder or a pattern: all rows that are there, then what is appended, added, edited, removed.
+    """A file, folder or pattern: a snapshot of its rows, then rows appended, added, edited and removed.
 
-    Positions count the entries of a durable spool, into which everything is copied before it is handed out.
-    A single file that vanishes is an outage and its rows stay; a file that vanishes from a folder
-    or pattern takes its rows with it.
+    Positions count the entries of a durable spool, into which everything is copied before it is emitted. A
+    single file that vanishes is an outage, and its rows stay; when a file vanishes from a folder or pattern,
+    its rows are retracted.
     """
 
     def __init__(self, options: FileOptions, context: SourceContext) -> None:
@@ -76,12 +76,23 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
         self._spark: SparkSession | None = None
         self._used: Sequence[str] | None = None
 
+    @property
+    def spool(self) -> Spool:
+        """The durable copy of what was read, whose entries positions count."""
+        return self._spool
+
+    @property
+    def unread(self) -> bool:
+        """Whether the last look left something of the files for the next one."""
+        return self._tracker.unread
+
     # --- the contract --------------------------------------------------------------------------------
 
     def check(self) -> None:
         """See `Source`; with `file.create.empty` a missing file is created.
 
-        What has been read before may be missing now: that is an outage, or takes the rows of a pattern away.
+        A file that was read before may be missing: a single one is an outage; one of several has its rows
+        retracted.
         """
         if self._spool.position:
             return
@@ -96,7 +107,7 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
             )
 
     def discover(self) -> pa.Schema:
-        """See `Source`: from a sample of the files, unless the columns are known already."""
+        """See `Source`: inferred from a sample of the files, unless the columns are known already."""
         if self._schema is None:
             self.check()
             layouts = self._layouts()
@@ -113,10 +124,10 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
         return self._schema
 
     def latest(self, after: Offset | None) -> Offset:
-        """See `Source`: looks at the files once.
+        """See `Source`: polls the files once.
 
-        What an earlier start has copied but not committed may be what made it fail, and may have been put
-        right in the file since: it is handed out together with that, once the file is quiet.
+        Rows that an earlier start copied but did not commit may be what made the job fail, and may have been
+        corrected in the file since. They are emitted together with the correction, once the file is quiet.
         """
         self._spool.resume(self._position(after))
         if self._watch or not self._read_all:
@@ -128,7 +139,7 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
         return {ONLY: self._spool.position}
 
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
-        """See `Source`: decoded in Python, rows that cannot be decoded left out."""
+        """See `Source`: decoded in Python, without rows that cannot be decoded."""
         reader = RowReader(self._spool, self.discover(), self._dialects)
         yield from reader.batches(self._changes(start, end), not self._context.table)
 
@@ -157,13 +168,13 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
         return None
 
     def count(self, start: Offset | None, end: Offset) -> int:
-        """See `Counted`: every record of the files, the bad ones too."""
+        """See `Counted`: every record of the files, including bad ones."""
         first, last = self._bounds(start, end)
         changes = sum(segment.rows for segment, _ in self._changes(first, last))
         return changes + len(self._spool.bad(first or 0, last))
 
     def has_bad_rows(self, start: Offset | None, end: Offset) -> bool:
-        """See `BadRecords`: records that are not UTF-8, damaged files, and what a stream cannot take back."""
+        """See `BadRecords`: records that are not UTF-8, damaged files, and what a stream cannot retract."""
         first, last = self._bounds(start, end)
         return bool(self._spool.bad(first or 0, last))
 
@@ -187,7 +198,7 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
             )
 
     def located(self, positions: Collection[str], end: Offset) -> dict[str, Located]:
-        """See `BadRecords`: the records of texts as they are in their files."""
+        """See `BadRecords`: the records of text files, as they are in their files."""
         places = {place(position): position for position in positions}
         found = {p: Located(path, str(start)) for (path, start), p in places.items()}
         only = frozenset(places)
@@ -204,7 +215,7 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
     def again(
         self, spark: SparkSession, positions: Collection[str], end: Offset, columns: Sequence[str] | None
     ) -> DataFrame | None:
-        """See `Replayable`: those that were not taken back since."""
+        """See `Replayable`: records that were not retracted since."""
         only = frozenset(place(position) for position in positions)
         reader = FrameReader(spark, self._spool, self._dialects, self.discover().names, only)
         system = [name for name in columns or () if name in SYSTEM and name != POSITION]
@@ -228,13 +239,13 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
         return True if any(path == p.path for s in segments for p in s.pieces) else None
 
     def _holding(self, only: frozenset[tuple[str, int]], end: Offset) -> list[Segment]:
-        """Segments that are there at `end` and have records of these files."""
+        """Segments that are live at `end` and hold records of these files."""
         paths = {path for path, _ in only}
         live = self._spool.snapshot(self._position(end))
         return [segment for segment in live if paths & {piece.path for piece in segment.pieces}]
 
     def new_columns(self, start: Offset | None, end: Offset) -> bool:
-        """See `Widening`: a header names a column, or a JSON record a field, that the schema lacks."""
+        """See `Widening`: a CSV header names a column, or a JSON record a field, that the schema lacks."""
         return self._widened(start, end, values=False) is not None
 
     def widen(self, start: Offset | None, end: Offset) -> pa.Schema | None:
@@ -245,7 +256,7 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
         return wider
 
     def settled(self) -> bool:
-        """See `Source`: not while a file is being written, or was when it was last looked at."""
+        """See `Source`: False while a file is being written, or was at the last poll."""
         return not self._tracker.unread
 
     def finished(self, offset: Offset) -> bool:
@@ -253,7 +264,7 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
         return not self._watch and self._read_all and self._position(offset) >= self._spool.position
 
     def commit(self, offset: Offset) -> None:
-        """See `Source`: also keeps the spool in few segments, with a bounded amount of work."""
+        """See `Source`: also compacts the spool into few segments, with a bounded amount of work."""
         merge_small(self._spool, self._position(offset))
         self._spool.forget(self._position(offset))
 
@@ -294,7 +305,7 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
         return self._spool.changes(start, end)
 
     def _suspects(self, segments: Sequence[Segment]) -> Iterator[Suspect] | None:
-        """Records that Spark finds bad; None when there was no Spark yet."""
+        """Records that Spark finds bad; None when there is no Spark session yet."""
         if self._spark is None:
             return None
         reader = FrameReader(self._spark, self._spool, self._dialects, self.discover().names)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class HttpOptions(Options):
-    """What to request, how to page and poll, and where the rows are."""
+    """The request, paging and polling, and where the rows are in the response."""
 
     url: str | None = Field(None, description="address, with its own parameters", json_schema_extra=ADDRESS)
     format: Literal["json", "jsonl", "csv"] | None = Field(
@@ -46,5 +46,5 @@ class HttpOptions(Options):
 
 
 def parse_http(uri: Uri) -> dict[str, str]:
-    """The address as it stands: its parameters belong to the server, not to us."""
+    """The address unchanged: its query parameters belong to the server, not to us."""
     return {"url": uri.text}

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class SqlOptions(DatabaseOptions):
-    """Those of all databases; `driver` and `connection` say which."""
+    """The properties of all databases; `driver` and `connection` select the database."""
 
 
 def parse_sql(uri: Uri) -> dict[str, str]:
-    """`sql://driver:connection?query="…"`; what follows the driver is its own business."""
+    """`sql://driver:connection?query="…"`; the text after the driver is interpreted by the driver."""
     driver, colon, connection = uri.rest.partition(":")
     found = {"driver": driver, "connection": connection} if colon else {"driver": driver} if driver else {}
     return {**found, **uri.parameters}

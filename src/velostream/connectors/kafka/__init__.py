@@ -31,7 +31,7 @@ class KafkaConnector(Connector):
     parse = staticmethod(parse_kafka)
 
     def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:
-        """See `Connector`: a topic only grows, its messages may replace each other, and old ones go."""
+        """See `Connector`: a topic only grows, its messages may replace each other, and old ones expire."""
         assert isinstance(options, KafkaOptions)
         return SourceTraits(
             messages=messages_of(options.changelog, options.format),
@@ -52,7 +52,7 @@ class KafkaConnector(Connector):
         return KafkaSource(options, context)
 
     def await_sink(self, uri: Uri, options: AnyOptions, stop: Event, tell: Callable[[str], None]) -> None:
-        """See `Connector`; a missing topic is made, or waited for, if the properties say so."""
+        """See `Connector`; a missing topic is created, or waited for, if the properties say so."""
         from velostream.connectors.kafka.write.sink import await_topic
 
         assert isinstance(options, KafkaOptions)

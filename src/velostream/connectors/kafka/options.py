@@ -39,10 +39,10 @@ def _retry_seconds(name: str, default: timedelta) -> timedelta:
 
 
 class KafkaOptions(Options):
-    """What can be said about a topic, how to read it, and how to reach it.
+    """The properties of a topic: how to reach, read and write it.
 
-    Only the TLS and SASL settings named here reach the Kafka client: the client has others that load
-    classes or read files by name.
+    Only the TLS and SASL settings named here reach the Kafka client: the client has others that load classes
+    or read files by name.
     """
 
     bootstrap_servers: str = Field(
@@ -251,7 +251,7 @@ class KafkaOptions(Options):
     )
 
     def retry_delay(self, attempt: int) -> timedelta:
-        """How long to wait after an attempt, counted from 1, that found no topic."""
+        """The delay after an attempt, counted from 1, that found no topic."""
         first, longest = self.topic_retry_interval, self.topic_retry_max_delay
         if self.topic_retry_strategy == "linear":
             return min(first * attempt, longest)
@@ -287,7 +287,7 @@ class KafkaOptions(Options):
 
 
 def messages_of(changelog: str | None, form: str) -> Messages | None:
-    """How later records replace earlier ones; envelopes of Debezium are changes, whatever reads them."""
+    """How later records replace earlier ones. Debezium envelopes are changes in any case."""
     if changelog == "append":
         return None
     return Messages(KEY, upserts=changelog == "upsert" or form == "debezium")

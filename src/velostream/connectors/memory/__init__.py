@@ -1,4 +1,4 @@
-"""Our own tables by URI; by name they need no connector."""
+"""Velostream's own tables by URI; by name they need no connector."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class MySqlOptions(DatabaseOptions):
-    """Those of all databases."""
+    """The properties of all databases."""
 
 
 def parse_mysql(uri: Uri) -> dict[str, str]:

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class PostgresOptions(DatabaseOptions):
-    """Those of all databases."""
+    """The properties of all databases."""
 
 
 def parse_postgres(uri: Uri) -> dict[str, str]:
     """`postgresql://host:port/db?table=t`, or `postgres://a/b`: the connection `a` and its table `b`.
 
-    The short form is told by its scheme, the missing `table=` and `query=`, and an `a` that is a plain name.
+    The short form is recognised by its scheme, the missing `table=` and `query=`, and a plain name as `a`.
     """
     netloc, _, path = uri.rest.partition("/")
     named = uri.scheme == "postgres" and not uri.parameters.keys() & {"table", "query"}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class S3Options(Options):
-    """Which objects, how to reach them, and how to notice new ones."""
+    """Which objects to read, how to reach the store, and how to notice new objects."""
 
     bucket: str | None = Field(None, description="bucket")
     path: str | None = Field(None, description="key, prefix or pattern inside the bucket")

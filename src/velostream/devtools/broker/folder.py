@@ -1,6 +1,6 @@
-"""The folder of a broker: which process runs on it, ending that one, deleting it all.
+"""The folder of a broker: which process runs on it, stopping that process, deleting the folder.
 
-Who runs on it is asked of the lock that Kafka itself holds there, so a kill leaves nothing stale.
+Found by the lock that Kafka itself holds there, so a kill leaves nothing stale.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _POLL_SECONDS = 0.02
 
 
 def running(folder: Path) -> int | None:
-    """The process of the broker that holds this folder, None when there is none."""
+    """The process of the broker that holds this folder; None when there is none."""
     try:
         with (folder / "data" / ".lock").open("r+b") as file:
             return _lock_holder(file.fileno())
@@ -34,7 +34,7 @@ def running(folder: Path) -> int | None:
 
 
 def port_of(folder: Path) -> int | None:
-    """Where the broker of this folder listens, or last did."""
+    """The port on which the broker of this folder listens, or last did."""
     with contextlib.suppress(OSError, ValueError):
         for line in (folder / "server.properties").read_text(encoding="utf-8").splitlines():
             if line.startswith("advertised.listeners="):
@@ -43,7 +43,7 @@ def port_of(folder: Path) -> int | None:
 
 
 def stop(folder: Path, timeout: float = STOP_SECONDS) -> int | None:
-    """End the broker of this folder, whoever started it; its process, None when there was none."""
+    """Stop the broker of this folder, whoever started it; returns its process, None when there was none."""
     process = running(folder)
     if process is None:
         return None
@@ -59,7 +59,7 @@ def stop(folder: Path, timeout: float = STOP_SECONDS) -> int | None:
 
 
 def wipe(folder: Path) -> bool:
-    """Delete all that a broker kept; False when there was nothing. ConfigError while it runs."""
+    """Delete everything that a broker stored; False when there was nothing. ConfigError while it runs."""
     process = running(folder)
     if process is not None:
         raise ConfigError(
@@ -72,7 +72,7 @@ def wipe(folder: Path) -> bool:
 
 
 def _lock_holder(descriptor: int) -> int | None:
-    """Who holds a lock as Java takes it."""
+    """The process that holds a lock of the kind that Java uses."""
     if sys.platform == "darwin":
         form, question = "qqihh", (0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
     else:

@@ -1,4 +1,4 @@
-"""The Java of a broker: its class path, its log, and its classes kept ready for fast starts."""
+"""Java options of a broker: its class path, its log, and a class archive for fast starts."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def java_command(folder: Path, jars: Sequence[Path], *arguments: str) -> list[st
 
 
 def class_archive(jars: Sequence[Path], recording: str | None) -> tuple[list[str], Path | None]:
-    """Options with which Java has the broker's classes ready: it is up in 1.2 s instead of 2.2.
+    """Options for Java's class archive of the broker: it starts in 1.2 s instead of 2.2.
 
-    The first time, with a name for the `recording`, they let Java write its classes down when it ends, to the
-    file that is returned: for whoever waits for the end, to put it in place with the suffix `.jsa`.
+    The first time, with a name for the `recording`, they let Java record its classes at exit, to the file
+    that is returned; whoever waits for the exit puts it in place with the suffix `.jsa`.
     """
     java = find_java()
     parts = [java.version, str(java.java.resolve()), *map(str, (*_logging_jars(), *jars))]
@@ -59,7 +59,7 @@ def class_archive(jars: Sequence[Path], recording: str | None) -> tuple[list[str
 
 
 def _logging_jars() -> list[Path]:
-    """What writes the log, which Kafka expects to find: Spark's."""
+    """The logging library that Kafka expects: Spark's."""
     from velostream.spark.gateway import SPARK_HOME
 
     names = ("slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl")

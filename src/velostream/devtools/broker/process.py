@@ -1,6 +1,6 @@
 """A Kafka broker for development and tests: one real broker, in a process of its own, on loopback.
 
-All that it keeps is in one folder: `server.properties`, `data` (topics, offsets, Kafka's own metadata) and
+All its files are in one folder: `server.properties`, `data` (topics, offsets, Kafka's own metadata) and
 `logs`.
 """
 
@@ -33,19 +33,23 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 PORT = 9092
 VERSION = "4.2.1"
-"""Not 4.3.0 or 4.3.1: a lone broker of those that was killed takes partitions whose leader is still away for
-deleted when it comes back, and leaves committed transactions without the mark that they were. When the next
-one is undone, so are they."""
+"""Not 4.3.0 or 4.3.1, which lose committed transactions of a lone broker after a kill.
+
+Such a broker takes partitions whose leader is still away for deleted when it comes back, and leaves committed
+transactions without their commit marker. When the next one is aborted, so are they.
+"""
 START_SECONDS = 90.0
 ORDERLY = (0, 128 + signal.SIGTERM)
-"""Exit codes of a broker that was asked to end, or ended by itself without an error."""
+"""Exit codes of a broker that was asked to stop, or ended by itself without an error."""
 STARTED = b"Kafka Server started"
-"""What the broker logs once clients can use it."""
+"""The log message with which the broker becomes usable."""
 _POLL_SECONDS = 0.02
 _HEARD_SECONDS = 0.1
 _OWN_PORTS = range(20_000, 32_000)
-"""Where free ports are looked for. Higher ones are given to connections: with the broker away, a client that
-keeps trying to connect to such a port can be given it and connect to itself."""
+"""The range of free ports. Higher ones are given to outgoing connections.
+
+With the broker away, a client that keeps connecting to such a port can be assigned it and connect to itself.
+"""
 
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -72,12 +76,12 @@ SETTINGS = {
     # Writes to its metadata twice a second while nothing happens, for alarms that nobody has here.
     "metadata.max.idle.interval.ms": "0",
 }
-"""One node, few partitions of Kafka's own topics, and nothing that waits for others."""
+"""One node, few partitions of Kafka's internal topics, and nothing that waits for others."""
 
 AFTER_A_KILL = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
-"""A broker that was killed counts as alive for this long, and its successor has to wait: by default 9 s."""
+"""A killed broker counts as alive for this long, and its successor has to wait: by default 9 s."""
 
-# Java keeps the process id of the shell, whose child watches the pipe: when whoever holds the other end is
+# Java keeps the process id of the shell, whose child watches the pipe: when the process at the other end is
 # gone, so is the broker. Both are in a process group of their own, which is what 0 means.
 _TIED = 'exec 3<&0; (read -r _ <&3; kill -9 0) & exec "$@" 3<&- </dev/null'
 
@@ -103,7 +107,7 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        """What `bootstrap.servers` has to be."""
+        """The value for `bootstrap.servers`."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -120,7 +124,7 @@ class BrokerProcess:
         """Start it, and return when clients can use it.
 
         It ends with this process, however that ends, unless it is in the `background`. Raises ConfigError
-        when the port is taken or a broker runs on the folder, JavaError when the broker does not come up.
+        when the port is taken or a broker runs on the folder, JavaError when the broker does not start.
         """
         if self.pid is not None:
             return
@@ -143,7 +147,7 @@ class BrokerProcess:
             raise
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
-        """End it in order; by force when that takes too long. Safe to call twice."""
+        """Stop it gracefully; by force when that takes too long. Idempotent."""
         if self._process is None:
             return
         self._process.terminate()
@@ -160,9 +164,9 @@ class BrokerProcess:
             self._ended()
 
     def wait(self) -> int:
-        """Until it ends by itself; its exit code."""
+        """Wait until it ends by itself; returns its exit code."""
         assert self._process is not None
-        # Not one long wait: Python raises a Ctrl-C between its own steps, and one that comes just before
+        # Not one long wait: Python raises a Ctrl-C between its own steps, and one that arrives just before
         # such a wait begins is not raised until it is over.
         while (code := self._process.poll()) is None:
             time.sleep(_HEARD_SECONDS)
@@ -184,11 +188,11 @@ class BrokerProcess:
     # --- inside -----------------------------------------------------------------------------------------
 
     def _prepare(self, jars: tuple[Path, ...]) -> None:
-        """The folder, the settings, and what Kafka wants to find in a new folder."""
+        """The folder, the settings, and what Kafka needs in a new folder."""
         if "," in str(self.folder):
             raise ConfigError(f"Kafka takes no folder with a comma in its name: {self.folder}")
         try:
-            # With the folder itself, so that a data directory that did not exist is private, too.
+            # With the folder itself, so that a new data directory is private, too.
             for folder in (
                 self.folder.parent,
                 self.folder,
@@ -221,7 +225,7 @@ class BrokerProcess:
         return self.folder / "server.properties"
 
     def _killed(self) -> bool:
-        """Whether the last broker here did not end in order, of which Kafka leaves a note."""
+        """Whether the last broker here did not stop gracefully, of which Kafka leaves a note."""
         data = self.folder / "data"
         return (data / "meta.properties").exists() and not (data / ".kafka_cleanshutdown").exists()
 
@@ -252,7 +256,7 @@ class BrokerProcess:
         if not background:
             command = ["/bin/sh", "-c", _TIED, "sh", *command]
         self._logged = self.log.stat().st_size if self.log.exists() else 0
-        # A session of its own: Ctrl-C in the terminal is for us, who then stop the broker in order.
+        # A session of its own: Ctrl-C in the terminal is for us; we then stop the broker gracefully.
         with open_file(self.folder / "logs" / "broker.out", "wb") as output:
             return subprocess.Popen(
                 command,
@@ -281,7 +285,7 @@ class BrokerProcess:
     def _said_started(self) -> bool:
         try:
             with self.log.open("rb") as file:
-                # A log that was rotated meanwhile begins anew.
+                # A log that was rotated meanwhile is read from its beginning.
                 file.seek(self._logged if self.log.stat().st_size >= self._logged else 0)
                 return STARTED in file.read()
         except FileNotFoundError:
@@ -297,7 +301,7 @@ class BrokerProcess:
 
 
 def cluster(address: str) -> Cluster:
-    """Questions to the broker at this address; ConfigError at once when the client is not installed."""
+    """The cluster at this address; ConfigError at once when the client is not installed."""
     from velostream.connectors.kafka.client.cluster import Cluster, _client
     from velostream.connectors.kafka.options import KafkaOptions
 
@@ -327,17 +331,17 @@ def _check_free(port: int) -> None:
             ) from exc
         raise ConfigError(
             f"port {port} of {HOST} is taken",
-            hint=f"velo broker status tells whether it is yours; or give another one: --port {port + 1}",
+            hint=f"velo broker status shows whether it is yours; or give another one: --port {port + 1}",
         ) from exc
 
 
 def _without_trace(lines: list[str]) -> list[str]:
-    """What went wrong, without where in Java it did."""
+    """The error message without Java's stack."""
     told = [line for line in lines if not line.startswith(("\tat ", "\t... "))]
     serious = [line for line in told if any(word in line for word in (" ERROR ", " FATAL ", "Exception"))]
     return (serious or told)[-3:]
 
 
 def _escaped(value: str) -> str:
-    """A value of a Java properties file."""
+    """A value escaped for a Java properties file."""
     return value.replace("\\", "\\\\")

@@ -1,1 +1,1 @@
-"""The story that `velo demo` tells."""
+"""The story of `velo demo`."""

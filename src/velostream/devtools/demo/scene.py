@@ -1,4 +1,4 @@
-"""What the demo has to show: readings of its tables, and what happened."""
+"""The state of the demo: readings of its tables, and what happened."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 TABLES = ("user_positions", "symbol_metadata", "pnl")
 GLOW_SECONDS = 4.0
-"""How long what was touched stays highlighted."""
+"""Seconds for which a change stays highlighted."""
 _EVENTS = 5
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the tables say at one moment."""
+    """The contents of the tables at one moment."""
 
     pnl: Mapping[str, Any] = field(default_factory=dict)
     symbols: Mapping[str, Any] = field(default_factory=dict)
@@ -95,17 +95,17 @@ class Scene:
         self.started = time.monotonic()
 
     def create(self, what: str, text: str) -> None:
-        """A statement is being carried out."""
+        """A statement starts."""
         self.creating = (what, text)
         self.unseen.append(text + ";\n")
 
     def created(self, what: str) -> None:
-        """It is."""
+        """A statement is done."""
         self.done.append(what)
         self.creating = None
 
     def update(self, reading: Reading) -> None:
-        """Take a new reading, and note which numbers moved and which way."""
+        """Set a new reading, and note which numbers changed in which direction."""
         now = time.monotonic()
         for user, row in reading.pnl.items():
             before = self.last.pnl.get(user)

@@ -1,4 +1,4 @@
-"""How the demo looks: a live screen on a terminal, plain lines elsewhere."""
+"""Output of the demo: a live screen on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Plain:
 
     @contextlib.contextmanager
     def showing(self, scene: Scene) -> Iterator[None]:
-        """Tell the scene while the block runs."""
+        """Print the scene while the block runs."""
         self._scene = scene
         yield
         self.update()
 
     def update(self) -> None:
-        """Tell what is new, and the numbers now and then."""
+        """Print what is new, and the numbers at intervals."""
         with self._lock:
             self._unseen()
             last = self._scene.last
@@ -59,7 +59,7 @@ class Plain:
             self._numbers(self._scene.last)
 
     def goodbye(self, line: str, *commands: str) -> None:
-        """The last words."""
+        """The closing message."""
         with self._lock:
             self._unseen()
             click.echo(line)
@@ -121,7 +121,7 @@ class Screen:
         Path(self._capture).write_text(drawn, encoding="utf-8")
 
     def goodbye(self, line: str, *commands: str) -> None:
-        """The last words."""
+        """The closing message."""
         from rich.syntax import Syntax
         from rich.text import Text
 

@@ -65,7 +65,7 @@ RATED, OLD_RATING, NEW_RATING = "TSLA", 4, 5
 
 
 def write_reference(folder: Path, *, price: Decimal = OLD_PRICE, rating: int = OLD_RATING) -> None:
-    """Write the CSV, as an editor would: a new file in the place of the old one."""
+    """Write the CSV like an editor does: a new file in place of the old one."""
     lines = ["symbol,sector,market_cap,risk_rating,last_price"]
     for symbol, sector, cap, risk, last in SYMBOLS:
         risk = rating if symbol == RATED else risk
@@ -77,7 +77,7 @@ def write_reference(folder: Path, *, price: Decimal = OLD_PRICE, rating: int = O
 
 
 def statements(folder: Path, trades: str = GENERATED) -> tuple[tuple[str, str], ...]:
-    """What the demo runs, in order, each with what it is."""
+    """The statements of the demo, in order, each with a description."""
     origin = "generated trades" if trades == GENERATED else "trades from Kafka"
     return (
         (f"{origin}, summed by user and symbol", POSITIONS.format(trades=trades)),

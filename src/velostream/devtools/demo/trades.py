@@ -26,7 +26,7 @@ _USERS = 100
 
 @contextlib.contextmanager
 def traded(folder: Path, tell: Callable[[str], None]) -> Iterator[str]:
-    """The URI of a topic into which trades come while the block runs."""
+    """The URI of a topic into which trades are written while the block runs."""
     from velostream.connectors.kafka.options import KafkaOptions
     from velostream.connectors.kafka.write.feed import Feed
     from velostream.devtools.broker.process import VERSION, BrokerProcess, cluster, free_port
@@ -65,7 +65,7 @@ def _feeding(feed: Feed) -> Iterator[None]:
         except VelostreamError as exc:
             failures.append(exc)
 
-    # The first ones are there before any statement looks for columns.
+    # The first ones exist before any statement discovers columns.
     thread = threading.Thread(target=go_on, args=(write(1),), name="trades", daemon=True)
     thread.start()
     try:
@@ -78,7 +78,7 @@ def _feeding(feed: Feed) -> Iterator[None]:
 
 
 def trade(number: int, chance: random.Random) -> tuple[str, str]:
-    """A made-up trade: its user, and all of it as JSON with the price to the cent."""
+    """A generated trade: its user, and all of it as JSON with the price to the cent."""
     user = f"u{chance.randint(1, _USERS)}"
     values = {
         "trade_id": f"t{number}",

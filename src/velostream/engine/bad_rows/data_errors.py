@@ -1,9 +1,9 @@
-"""Which errors are a row's fault, rather than the machine's, the program's or the statement's.
+"""Which errors are caused by a row, rather than by the machine, the program or the statement.
 
-What is surely a row's fault says so: its SQLSTATE is that of a data exception, or a function raised it. Spark
-also throws errors without a name where a value is out of bounds, so anything else that is not known to be an
-error of the machine may be one: it is a row's fault if the query fails on that row alone (`search`). A
-value that no memory has room for is such an error.
+An error is certainly caused by a row if its SQLSTATE is a data exception, or a user's function raised it.
+Spark also throws errors without an error class where a value is out of bounds. So any other error that is not
+known to come from the machine may be caused by a row, and is if the query fails on that row alone (`search`).
+A value that does not fit into memory is such an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DATA_EXCEPTION = "22"
-"""Class of SQLSTATE of all that a value can cause; the standard's own word for it is data exception."""
+"""The SQLSTATE class "data exception": errors that a value causes."""
 _OF_ROWS = (
     "USER_RAISED_EXCEPTION",
     "PYTHON_EXCEPTION",
@@ -31,11 +31,11 @@ _OF_ROWS = (
     "DUPLICATED_MAP_KEY",
     "COLLECTION_SIZE_LIMIT_EXCEEDED",
 )
-"""Beginnings of the names of Spark's other errors that a row can cause, by itself or in a user's function."""
+"""Prefixes of Spark's other error classes that a row can cause, by itself or in a user's function."""
 _OF_FILES = ("FAILED_READ_FILE.FILE_NOT_EXIST", "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER")
-"""Names that begin so and are about a file as a whole."""
+"""Error classes with such a prefix that concern a file as a whole."""
 _OF_THE_MACHINE = ("08", "53", "54", "55", "57", "58")
-"""Classes of SQLSTATE of connections, resources, objects in use, operators and systems."""
+"""SQLSTATE classes of connections, resources, objects in use, operator intervention and system errors."""
 _CLASS = re.compile(r"\b(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:Exception|Error)\b")
 _MACHINE = re.compile(
     r"org\.apache\.(kafka|hadoop)\.|io\.netty\.|py4j\."
@@ -51,11 +51,11 @@ _MEMORY_OF_THE_MACHINE = re.compile(
     r"OutOfMemoryError: (unable to create|Metaspace|Compressed class|GC overhead|Map failed"
     r"|Cannot reserve|Direct buffer)"
 )
-"""What Java says where it is not one value that found no room, but threads, classes or buffers."""
+"""Java's messages when memory is short for threads, classes or buffers, and not for a single value."""
 
 
 def data_error(exc: BaseException) -> bool:
-    """Whether a row of the input, rather than the machine or the program, surely made Spark fail."""
+    """Whether Spark's failure was certainly caused by a row of the input."""
     if isinstance(exc, SumOverflowError):
         return True
     if _refused(exc):
@@ -67,7 +67,7 @@ def data_error(exc: BaseException) -> bool:
 
 
 def maybe_data_error(exc: BaseException) -> bool:
-    """Whether a row of the input may have made Spark fail: certainly, or with an error that tells nothing."""
+    """Whether Spark's failure may have been caused by a row: certainly, or with an unspecific error."""
     if data_error(exc):
         return True
     causes = list(_causes(exc))
@@ -93,12 +93,12 @@ def _causes(exc: BaseException) -> Iterator[BaseException]:
 
 
 def _from_java(exc: BaseException) -> bool:
-    """Whether Java threw it, and it is not the connection to Java that broke."""
+    """Whether the error was thrown in Java, and is not a broken connection to Java."""
     return (getattr(exc, "java_exception", None) or getattr(exc, "_origin", None)) is not None
 
 
 def _told_apart(exc: BaseException) -> bool:
-    """Whether it is an error of ours that says what it is about: a source, a sink, a table, Spark's end."""
+    """Whether it is an error of Velostream with a known cause: a source, a sink, a table, Spark's end."""
     if isinstance(exc, SparkEndedError):
         return True
     return isinstance(exc, VelostreamError) and not isinstance(exc, JobError)

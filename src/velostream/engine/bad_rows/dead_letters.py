@@ -1,4 +1,4 @@
-"""Rows that could not be used, kept with their reason in a table that anyone can query."""
+"""The table `dead_letters`: rows that could not be decoded, computed or written, with the reason."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ KINDS = {
     "writing": "write",
     "late": "late",
 }
-"""What the column `kind` says of what each stage of a batch finds."""
+"""The value of the column `kind` for each stage of a batch that finds bad rows."""
 _FOUND_ANEW = ("decoding", "deriving", "computing", "writing")
-"""Stages whose letters an attempt at a batch keeps anew: all before the sink is offered its rows, and what
-that refuses after."""
+"""Stages whose bad rows every attempt at a batch finds again, so that letters of an earlier attempt which the
+last one does not find are obsolete."""
 _PER_LETTER = 300
 """Bytes of a letter besides its texts, estimated."""
 _ROOM = 0.9
-"""When there are too many letters, so much of what is allowed is left."""
+"""When letters exceed their limit, the oldest are deleted down to this part of it."""
 
 
 @dataclass
 class _Shared:
-    """What all views of the table know."""
+    """State shared by all jobs' views of the table."""
 
     lock: RLock = field(default_factory=RLock)
     next: int = 1
@@ -77,33 +77,37 @@ class DeadLetters:
         self._edition = ""
         self._part = ""
         self._attempt: set[int] = set()
-        """Letters that the attempt in hand has told of."""
+        """Letters that the current attempt has kept or found again."""
         self._doubtful = True
-        """Whether an attempt that was not committed may have left letters of the batch that comes."""
+        """Whether an uncommitted attempt may have left letters of the next batch."""
         self._shared = _Shared()
         self._measure()
 
     def of_job(self, job_id: str, part: str = "") -> DeadLetters:
-        """The same table for one piece of a job's work: letters have the job's id, attempts are its own.
+        """A view of the table for one stage of a job: letters have the job's id, attempts are per stage.
 
-        `part` tells pieces apart that begin at equal positions; the one that writes the result has none.
+        `part` distinguishes stages that begin at equal positions; the stage that writes the result has none.
         """
         view = copy.copy(self)
         view._part = part  # noqa: SLF001
         view._edition, view._attempt, view._doubtful = job_id, set(), True  # noqa: SLF001
         return view
 
+    def of_part(self, part: str) -> DeadLetters:
+        """A view of the table for another stage of the same job."""
+        return self.of_job(self._edition, part)
+
     def when_kept(self, told: Callable[[], None]) -> None:
-        """Have somebody told after letters were kept."""
+        """Call `told` after letters were kept."""
         self._shared.told = told
 
     # --- keeping ----------------------------------------------------------------------------------------
 
     def keep(self, job: str, stage: str, start: str, rows: Iterable[BadRow], at: datetime) -> int:
-        """Keep the bad rows that one stage of a batch found; returns how many were not kept before.
+        """Keep the bad rows that one stage of a batch found, durably; returns how many are new.
 
-        A batch that begins at `start` like the last one is another attempt at it, perhaps with a later end:
-        it adds what the earlier attempts did not.
+        Idempotent over attempts: a batch that begins at `start` like the last one is another attempt at it,
+        perhaps with a later end, and only adds letters that earlier attempts did not keep.
         """
         with self._shared.lock:
             batch = self._batch(job, stage, start)
@@ -134,7 +138,7 @@ class DeadLetters:
         return len(new)
 
     def keep_now(self, job: str, stage: str, start: str, rows: Iterable[BadRow]) -> int:
-        """As `keep`, at this moment."""
+        """As `keep`, with the current time."""
         return self.keep(job, stage, start, rows, datetime.now(UTC))
 
     def _values(
@@ -160,7 +164,7 @@ class DeadLetters:
         return int.from_bytes(blake2b(told.encode(), digest_size=8).digest(), "big", signed=True)
 
     def _before(self, batches: list[int]) -> dict[tuple[Any, ...], list[int]]:
-        """Letters of these batches, by what tells them apart; the cost follows these letters."""
+        """The letters of these batches by identity, found by an index."""
         found: dict[tuple[Any, ...], list[int]] = {}
         rows = self.table.version_object.physical_where((BATCH,), pa.table({BATCH: batches}))
         names = (KEY, "source", "partition", "offset", "raw", POSITION)
@@ -171,7 +175,7 @@ class DeadLetters:
     # --- attempts at a batch ----------------------------------------------------------------------------
 
     def left_over(self, job: str, start: str) -> bool:
-        """Whether an attempt at this batch that was never committed left letters; begins another attempt."""
+        """Begin an attempt at a batch; returns whether an uncommitted attempt at it left letters."""
         self._attempt.clear()
         if not self._doubtful:
             return False
@@ -181,9 +185,10 @@ class DeadLetters:
         return self._doubtful
 
     def settle(self, job: str, start: str) -> None:
-        """Remove what earlier attempts kept of this batch and the one in hand, which can use it, does not.
+        """Delete letters that earlier attempts kept and this one did not find: their rows can be used by now.
 
-        To be called before the batch is written: its rows would be there, and their letters too.
+        Must be called before the batch is committed: a crash in between would leave rows that are both in the
+        result and dead letters.
         """
         with self._shared.lock:
             batches = [self._batch(job, stage, start) for stage in _FOUND_ANEW]
@@ -191,16 +196,16 @@ class DeadLetters:
             self._remove(pa.table({KEY: pa.array(sorted(stale), pa.int64())}), datetime.now(UTC))
 
     def committed(self) -> None:
-        """The batch in hand is part of the result."""
+        """The current batch was committed: its letters are final."""
         self._doubtful = False
 
     def uncommitted(self, job: str, start: str) -> set[int]:
-        """The letters of a batch that has not been committed: it will be tried again by itself."""
+        """The letters of an uncommitted batch, which will be attempted again and so is not replayed."""
         with self._shared.lock:
             batches = [self._batch(job, stage, start) for stage in KINDS]
             return {number for numbers in self._before(batches).values() for number in numbers}
 
-    # --- letters that leave -----------------------------------------------------------------------------
+    # --- replayed and deleted letters -------------------------------------------------------------------
 
     def chosen(self, numbers: Iterable[int]) -> pa.Table:
         """The letters with these numbers, hidden columns included."""
@@ -212,7 +217,7 @@ class DeadLetters:
         return self.table.version_object.physical_where((EDITION,), pa.table({EDITION: [job_id]}))
 
     def answer(self, taken: Iterable[int], failing: Mapping[int, str], at: datetime) -> None:
-        """After a replay: letters that leave, and newer reasons of letters that stay, in one commit."""
+        """After a replay: delete `taken` letters and update the reasons of `failing` ones, in one commit."""
         with self._shared.lock:
             gone = self.chosen(taken)
             stay = self.chosen(failing)
@@ -224,18 +229,18 @@ class DeadLetters:
                 self.table.commit_keyed(stay, gone.select([KEY]), self._commit("replay", at))
 
     def forget(self, job_id: str) -> None:
-        """Remove the letters of a job that never became one."""
+        """Delete the letters of a job whose creation failed."""
         with self._shared.lock:
             self._remove(self.of_edition(job_id).select([KEY]), datetime.now(UTC))
 
     def expire(self, now: datetime) -> int:
-        """Remove letters whose time is over, and the oldest when they are too many; how many."""
+        """Delete letters beyond their retention, and the oldest beyond the size limit; returns how many."""
         with self._shared.lock:
             shared = self._shared
             over = self._retention and shared.oldest is not None and shared.oldest < now - self._retention
             if not over and (self._most_bytes is None or shared.bytes <= self._most_bytes):
                 return 0
-            rows = self.table.version_object.encoded.select([KEY, "at"]).sort_by([("at", "ascending")])
+            rows = pa.Table.from_batches(self.table.version_object.pieces([KEY, "at"])).sort_by("at")
             count = pc.sum(pc.less(rows["at"], pa.scalar(now - self._retention))).as_py() if over else 0
             late = rows.slice(0, count or 0)
             self._remove(late, now)
@@ -252,7 +257,7 @@ class DeadLetters:
             return int(late.num_rows)
 
     def _too_many(self, oldest_first: pa.Table) -> int:
-        """How many of the oldest have to leave."""
+        """How many of the oldest letters have to be deleted."""
         assert self._most_bytes is not None
         sizes = pc.add(_lengths(self.chosen(oldest_first[KEY].to_pylist())), _PER_LETTER)
         excess = self._shared.bytes - int(self._most_bytes * _ROOM)
@@ -265,7 +270,7 @@ class DeadLetters:
             self.table.commit_keyed(None, gone.select([KEY]), self._commit("retention", at))
 
     def _measure(self) -> None:
-        """Look at all letters: how many bytes they take, which is the oldest, and which number is next."""
+        """Scan all letters for their total size, the oldest time and the next number."""
         shared, version = self._shared, self.table.version_object
         rows = version.physical()
         last = version.commit
@@ -300,7 +305,7 @@ class DeadLetters:
 
 
 def _identity(row: BadRow) -> tuple[Any, ...]:
-    """What tells the rows of a batch apart; the reason may be told in other words the next time."""
+    """The identity of a bad row within its batch, without the reason, whose wording may differ later."""
     return (row.source, row.partition, row.offset, row.raw, row.position)
 
 
@@ -319,7 +324,7 @@ def _size(rows: pa.Table) -> int:
 def keep_as_told(
     letters: DeadLetters | None, job: str, options: CommonOptions, stage: str, start: str, rows: list[BadRow]
 ) -> None:
-    """Do with bad rows of a source what the statement says; see `DeadLetters.keep`."""
+    """Handle bad rows of a source as `on.error` says: keep them as dead letters, skip them, or raise."""
     if not rows:
         return
     if options.on_error == "fail":
@@ -333,22 +338,36 @@ def keep_as_told(
         letters.keep(job, stage, start, rows, datetime.now(UTC))
 
 
+def keep_untimely(
+    letters: DeadLetters | None, job: str, options: CommonOptions, stage: str, start: str, rows: list[BadRow]
+) -> None:
+    """Handle rows that are late or have no event time as the statement says.
+
+    Late rows become dead letters whatever `on.error` says, unless it says to fail: `late.rows` has decided
+    that.
+    """
+    if stage == "late" and options.on_error != "fail" and letters is not None:
+        letters.keep_now(job, stage, start, rows)
+    else:
+        keep_as_told(letters, job, options, stage, start, rows)
+
+
 class Refused:
-    """Does what a statement says with rows that its sink can never take."""
+    """Handles rows that a sink can never accept, as `on.error` says."""
 
     def __init__(self, job: str, options: CommonOptions, letters: DeadLetters | None) -> None:
         self._job = job
         self._options = options
         self._letters = letters
         self.output: JobOutput | None = None
-        """Whose positions tell one attempt at a batch from the next batch."""
+        """The output whose positions distinguish another attempt at a batch from the next batch."""
         self.count = 0
-        """Rows refused since somebody asked."""
+        """Rows refused since the last `take_refused`."""
         self.aside: list[BadRow] | None = None
-        """Where rows go that are refused again, while letters are replayed."""
+        """During a replay: collects rows that are refused again."""
 
     def __call__(self, rows: list[BadRow]) -> None:
-        """Keep, skip, or fail."""
+        """Keep the rows as dead letters, skip them, or raise."""
         if not rows:
             return
         if self.aside is not None:

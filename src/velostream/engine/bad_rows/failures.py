@@ -1,4 +1,4 @@
-"""What goes wrong in a step, told by whoever knows most of it."""
+"""Translates the failure of a step into an error for users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def explained(exc: BaseException, sources: Iterable[Source]) -> VelostreamError:
-    """Our error for what failed while these sources were read: a source may know more than Spark says."""
+    """The error for users: a source's explanation where it has one, else the translation of Spark's error."""
     said = error_text(exc)
     failed = strategy_failed(said)
     if failed is not None:

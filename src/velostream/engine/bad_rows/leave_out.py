@@ -1,8 +1,8 @@
-"""Rows that a step within a query cannot compute: found by their contents and left out wherever they occur.
+"""Bad rows of derived tables: rows that an inner step of a query cannot compute are left out by contents.
 
 Whether a stateless step can compute a row depends on the row's contents alone, and whether a step by keys can
-compute a key on the rows of that key alone. So leaving a row out is the same whenever it is met: as it was,
-as it is, or among all rows. Nothing has to be remembered.
+compute a key on the rows of that key alone. So the same rows are left out of the state before a change, of
+the state after it, and of a full recompute, and no list of them has to be kept.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
     from velostream.plan.derived.nodes import Each, Keyed, Side
 
 _APART = "\x1f"
-"""Between the key of a row and its contents, neither of which can have it: both are JSON."""
+"""Separates the key of a row from its contents; both are JSON, which cannot contain it."""
 _TOGETHER = "cannot be computed together with the other rows of its key: {}"
 
 
 @dataclass
 class Found:
-    """The rows of one relation that the step above it cannot compute, by what tells them apart."""
+    """The rows of one relation that the step above it cannot compute, by their contents."""
 
     before: dict[str, Culprit] = field(default_factory=dict)
     after: dict[str, Culprit] = field(default_factory=dict)
 
     def at(self, when: When) -> dict[str, Culprit]:
-        """Those among the rows as they were, or as they are."""
+        """The bad rows before the change, or those after it."""
         return self.before if when == "before" else self.after
 
 
 class Tolerance:
-    """The rows of every step that cannot be computed, as far as they were met."""
+    """The rows that were found not to be computable, for every step of a query."""
 
     def __init__(self, spark: SparkSession, source: str) -> None:
         self._spark = spark
         self._source = source
         self.found: dict[str, Found] = defaultdict(Found)
-        """By the view of the relation that the rows are of, which only one step reads."""
+        """Bad rows by the view of their relation, which only one step reads."""
 
     # --- steps that look at each row by itself ------------------------------------------------------------
 
@@ -69,7 +69,7 @@ class Tolerance:
         known: Mapping[str, Culprit],
         found: dict[str, Culprit],
     ) -> DataFrame:
-        """The rows on which a query does not fail, without the known; the others are added to `found`."""
+        """The rows on which a query does not fail, without known bad ones; new ones are added to `found`."""
         own = POSITION in rows.columns
         placed = rows if own else rows.selectExpr("*", contents())
         if known:
@@ -87,9 +87,9 @@ class Tolerance:
     def computable_keys(self, node: Keyed, inputs: Sequence[DataFrame], when: When) -> list[DataFrame]:
         """The rows of each child with which the step does not fail.
 
-        Of a key that fails, the rows are left out that fail by themselves beside all rows of the other
-        children: those of the child that has the fewest. Where that is not enough, the key loses all rows of
-        its first child.
+        In a key that fails, a row is bad if it fails alone together with all rows of the other children. Left
+        out are the bad rows of the child that has the fewest. Where the key still fails, all rows of its
+        first child are left out.
         """
         streamed = next((n for n, rows in enumerate(inputs) if POSITION in rows.columns), None)
         if streamed is not None:
@@ -113,7 +113,7 @@ class Tolerance:
         return [rows.drop(POSITION) for rows in placed]
 
     def _streamed(self, node: Keyed, inputs: Sequence[DataFrame], mine: int, when: When) -> list[DataFrame]:
-        """Rows of a stream are joined once and have a place of their own: they alone are searched."""
+        """Searches only the rows of a stream, which have positions and are joined once."""
         self._show(node, inputs)
         view = node.sides[mine].node.view
         found = self.found[view]
@@ -145,7 +145,7 @@ class Tolerance:
     def _alone(
         self, node: Keyed, placed: Sequence[DataFrame], number: int, keys: Collection[str]
     ) -> dict[str, Culprit]:
-        """The rows of one child and of these keys that fail beside all rows of the other children."""
+        """The rows of one child, with these keys, that fail alone together with all rows of the others."""
         self._show(node, [rows.drop(POSITION) for rows in placed])
         search = Search(self._spark, node.sql, node.sides[number].node.view, self._source)
         return {c.position: c for c in search.culprits(_with_keys(placed[number], keys))}
@@ -167,17 +167,17 @@ class Tolerance:
 
 
 def apart(rows: DataFrame) -> DataFrame:
-    """The same rows, computed: Spark would ask conditions of what is made of them before any are left out."""
+    """The rows, materialized: Spark would push later conditions below the filter that leaves rows out."""
     return rows.localCheckpoint()
 
 
 def contents() -> str:
-    """An expression for what tells rows apart that have no place of their own."""
+    """An SQL expression for the contents of a row, which identify rows without positions."""
     return f"to_json(struct(*)) AS {POSITION}"
 
 
 def key_texts(side: Side) -> str:
-    """An expression for the key of a row, as `key_of` gives it."""
+    """An SQL expression for the key of a row, as `key_of` returns it."""
     columns = ", ".join(map(quote, side.keys))
     return f"to_json(struct({columns}))" if side.keys else "''"
 
@@ -188,7 +188,7 @@ def key_of(position: str) -> str:
 
 
 def letter(culprit: Culprit) -> BadRow:
-    """What is told of a row of a step by keys: its contents are its place."""
+    """The dead letter of a row of a step by keys, which is identified by its contents."""
     return replace(culprit.row, offset=culprit.position.partition(_APART)[2])
 
 
@@ -204,5 +204,5 @@ def _with_keys(placed: DataFrame, keys: Collection[str]) -> DataFrame:
 
 
 def _fewest(key: str, counts: Sequence[Counter[str]]) -> int:
-    """Of the children that have such rows of a key, the one with the fewest."""
+    """The child with the fewest bad rows of a key, among those that have any."""
     return min((count[key], number) for number, count in enumerate(counts) if count[key])[1]

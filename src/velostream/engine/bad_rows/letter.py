@@ -1,4 +1,4 @@
-"""What a dead letter is made of, and the table that holds them."""
+"""The columns of a dead letter, and the table `dead_letters`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _MIGRATED = 1
 
 @dataclass(frozen=True)
 class Letter:
-    """One dead letter, as far as a replay has to know it."""
+    """One dead letter, with what a replay needs."""
 
     number: int
     job: str
@@ -74,13 +74,13 @@ class Letter:
 
 
 def edition(tables: Path) -> int:
-    """Which edition of the table a directory's name stands for: 0 until a migration has ended."""
+    """The current edition of the table in a data directory: 0 until a migration has completed."""
     old, new = tables / NAME, tables / f"{NAME}@{_MIGRATED}"
     return _MIGRATED if new.is_dir() and not old.is_dir() else 0
 
 
 def letters_table(store: TableStore) -> Table:
-    """The table, made if it is not there; one of an earlier version is taken over."""
+    """The table, created if it does not exist; one of an earlier version is migrated."""
     spec = TableSpec(NAME, SCHEMA, (KEY,), datasource_type="dead letters")
     if NAME not in store.names():
         return store.create(spec)
@@ -89,7 +89,7 @@ def letters_table(store: TableStore) -> Table:
         if table.spec.schema != SCHEMA:
             table.evolve(SCHEMA)
         return table
-    # Whole before the old one goes: a crash before that begins again.
+    # The new table is complete before the old one is dropped: after a crash the migration starts again.
     with suppress(UnknownNameError):
         store.drop(NAME, edition=_MIGRATED)
     made = store.create(spec, edition=_MIGRATED)

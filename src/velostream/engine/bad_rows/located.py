@@ -1,4 +1,4 @@
-"""Rows that are not taken in, as their source knows them: where the record is, and its bytes."""
+"""Bad rows with their records at the source: position and bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = tuple[str, str]
 
 
 def located(item: Input, culprits: Iterable[Culprit], end: Offset) -> list[BadRow]:
-    """Rows that cannot be computed, with the place and the bytes that their source knows of them."""
+    """Rows that cannot be computed, with position and bytes of their records at the source."""
     found = {culprit.position: culprit for culprit in culprits}
     places = BadRecords.of(item.source).located(found.keys(), end)
     rows = []

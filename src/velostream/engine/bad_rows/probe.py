@@ -1,7 +1,8 @@
-"""Which rows a query fails on, found in one run: Spark itself tries the query's expressions on every row.
+"""Finds all rows on which a query fails in one run: Spark evaluates the query's expressions in a try.
 
-Spark has an expression that is NULL where its child raises. It has no name in SQL, and cannot look into
-Python functions; queries that are more than one SELECT over one input are left to `search` as well.
+Spark has an expression (`TryEval`) that is NULL where its child raises. It has no name in SQL, and does not
+catch errors of Python functions; those, and queries of more than one SELECT over one input, are left to
+`search`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _PARTS = {"kind", "expressions", "from_", "from", "where", "group"}
 
 @dataclass(frozen=True)
 class Probe:
-    """An expression that raises for the rows on which a query does, and what the query calls its input."""
+    """An expression that raises for the same rows as a query, and the query's alias of its input."""
 
     expression: str
     name: str

@@ -1,8 +1,8 @@
-"""Finding the rows that a query cannot compute, when Spark only says that there is one.
+"""Finds the rows that a query cannot compute, when Spark only reports that it failed.
 
-Clean input never pays for this. Where Spark can try the query on every row (`probe`), all such rows are
-found in one run. Elsewhere rows are divided by a hash of their position, and the half that still fails is
-divided again: one bad row among a million costs some forty small runs.
+Clean input never pays for this. Where Spark can evaluate the query in a try (`probe`), all such rows are
+found in one run. Elsewhere rows are bisected by a hash of their position, and the half that still fails is
+bisected again: one bad row among a million costs some forty small runs.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger("velostream.job")
 
 _MOST_RUNS = 5000
-"""Beyond this the batch is not worth saving row by row: the job fails and says why."""
+"""After this many runs the search is given up: the job fails and reports why."""
 _MOST_REASONS = 3
-"""For so many of the rows that were found in one run Spark is asked what is wrong with each."""
+"""For this many of the rows found in one run, the query runs on the row alone to learn the reason."""
 _MOST_BITS = 48
 
 
@@ -44,7 +44,7 @@ class Culprit:
 
 
 class Search:
-    """Looks for culprits in one input of a query."""
+    """Searches one input of a query for the rows that make it fail."""
 
     def __init__(self, spark: SparkSession, sql: str, view: str, source: str) -> None:
         self._spark = spark
@@ -52,7 +52,7 @@ class Search:
         self._view = view
         self._source = source
         self._placed = POSITION in sql
-        """Whether the query itself asks for the positions of rows."""
+        """Whether the query itself uses the positions of rows."""
         self._runs = 0
 
     def culprits(self, rows: DataFrame) -> Iterator[Culprit]:
@@ -67,7 +67,7 @@ class Search:
             yield from self._divided(divided(self._spark, rows, probe)[1])
 
     def _probed(self, rows: DataFrame, probe: Probe) -> list[Culprit] | None:
-        """All rows that fail by themselves, found at once; None where Spark cannot try it."""
+        """All rows that fail by themselves, found in one run; None where the query has no usable probe."""
         columns = ", ".join(quote(name) for name in rows.columns if name != POSITION)
         try:
             failing, _ = divided(self._spark, rows, probe)
@@ -83,7 +83,8 @@ class Search:
                 alone = rows.where(rows[POSITION] == position)
                 failure = self._failure(alone)
                 if failure is None or not self._caused(alone, failure):
-                    # The attempt is stricter than the query: nothing that it found can be trusted.
+                    # The query computes a row on which the probe raises: the probe's findings are not
+                    # reliable.
                     return None
                 reasons.append(cause_of(failure))
             alike = len(set(reasons)) == 1
@@ -104,7 +105,7 @@ class Search:
                 continue
             positions = part.select(POSITION).distinct().limit(2).toArrow().column(POSITION)
             if len(positions) == 0:
-                # It is no row's fault: the query fails without any.
+                # No row causes it: the query fails without rows.
                 raise failure
             if len(positions) == 1:
                 if not self._caused(part, failure):
@@ -129,7 +130,7 @@ class Search:
         return None
 
     def _caused(self, row: DataFrame, failure: Exception) -> bool:
-        """Whether the row itself makes the query fail: certainly, or it can be read and fails every time."""
+        """Whether the row causes the failure: certainly, or because it can be read and fails every time."""
         if data_error(failure):
             return True
         row.write.format("noop").mode("overwrite").save()

@@ -1,4 +1,4 @@
-"""Delta's own log, read without Spark: what the newest commit says, and which files make a version."""
+"""Delta's own log, read without Spark: metadata of commits, and the files of a version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DeltaLog:
         self.folder = rows / "_delta_log"
 
     def versions(self) -> list[int]:
-        """The commits whose files are there, in order."""
+        """The commits that the log still has, in order."""
         if not self.folder.is_dir():
             return []
         return sorted(int(path.stem) for path in self.folder.glob("*.json") if path.stem.isdigit())
@@ -37,7 +37,7 @@ class DeltaLog:
         return versions[-1] if versions else None
 
     def actions(self, version: int) -> list[dict[str, Any]]:
-        """What one commit did."""
+        """The actions of one commit."""
         path = self._path(version)
         try:
             return [json.loads(line) for line in path.read_bytes().splitlines() if line]
@@ -45,7 +45,7 @@ class DeltaLog:
             raise corrupt(f'file "{path}" cannot be read', str(exc)) from exc
 
     def said(self, version: int) -> tuple[dict[str, Any] | None, int]:
-        """What we wrote into a commit (None: another program made it), and its time in milliseconds."""
+        """Our metadata in a commit (None: another program made it), and its time in milliseconds."""
         for action in self.actions(version):
             info = action.get("commitInfo")
             if info is not None:
@@ -55,9 +55,9 @@ class DeltaLog:
         return None, 0
 
     def first_after(self, number: int) -> int | None:
-        """The first commit that is there whose table version is greater than `number`.
+        """The first commit in the log whose table version is greater than `number`.
 
-        It never shrinks; a commit of another program has that of the one before.
+        Table versions never decrease; a commit of another program has the version of the commit before it.
         """
         versions = self.versions()
         at = bisect_left(versions, number + 1, key=self._number)
@@ -82,7 +82,7 @@ class DeltaLog:
         yield self._path(version)
 
     def live(self) -> dict[Path, int | None]:
-        """The files of the newest version with their sizes, those that mark rows as deleted without."""
+        """The files of the newest version with their sizes; None for deletion vectors."""
         versions = self.versions()
         checkpoints = self.checkpoints()
         start = checkpoints[-1] if checkpoints else -1
@@ -107,7 +107,7 @@ class DeltaLog:
         return found
 
     def checkpoints(self) -> list[int]:
-        """Versions of which the whole state was written down, in order."""
+        """The versions that have a checkpoint, in order."""
         return sorted(
             int(path.name.partition(".")[0])
             for path in self.folder.glob(f"*{_CHECKPOINT}")

@@ -1,4 +1,4 @@
-"""The files of a Delta table: who needs which, and what can go."""
+"""Compaction of a Delta table: which files readers need, and which can be deleted."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from velostream.engine.delta.state import State
 
 EVERY = 50
-"""Commits between two times of tidying up."""
+"""Commits between two compactions."""
 KEPT_SECONDS = 600.0
-"""How long files of older versions stay at least, for whoever is reading them."""
+"""How long files of older versions stay at least, for queries that are reading them."""
 MOST_GARBAGE = 4
-"""How many times the size of the table its older files may take before slow readers lose theirs."""
+"""How many times the table's size its older files may take before those of slow readers are deleted."""
 SPARE = 1 << 30
-_MANY_FILES = 16
+MANY_FILES = 16
 _HORIZON = "horizon.json"
 
 
@@ -52,12 +52,12 @@ class Maintenance:
         self._measured: tuple[int | None, int] | None = None
         found = description.read(folder / _HORIZON)
         self.horizon = int(found["version"]) if found is not None else 0
-        """Changes after older versions are no longer there."""
+        """The oldest version from which changes are still available."""
 
     # --- readers ------------------------------------------------------------------------------------------
 
     def register(self, reader: str, version: int) -> None:
-        """Keep what `reader` needs: the changes after `version`."""
+        """Retain the changes after `version` for `reader`."""
         with self._lock:
             if self._readers.get(reader) != version:
                 # Not made durable at once: an older version after a crash only keeps more.
@@ -66,7 +66,7 @@ class Maintenance:
                 self._write(durable=durable)
 
     def release(self, reader: str) -> None:
-        """Forget a reader."""
+        """Stop retaining changes for a reader."""
         with self._lock:
             if self._readers.pop(reader, None) is not None:
                 self._write(durable=True)
@@ -74,22 +74,22 @@ class Maintenance:
     def _write(self, *, durable: bool) -> None:
         description.write(self._folder / description.READERS, {"readers": self._readers}, durable=durable)
 
-    # --- tidying up ---------------------------------------------------------------------------------------
+    # --- compaction ---------------------------------------------------------------------------------------
 
     def after_commit(self, spark: SparkSession, at: State) -> None:
-        """Now and then tidy up."""
+        """Compact after every fiftieth commit."""
         self._commits += 1
         if self._commits >= EVERY:
             self.run(spark, at)
 
     def run(self, spark: SparkSession, at: State) -> None:
-        """Few large files out of many small ones; delete those that nobody needs any more."""
+        """Merge small files into large ones; delete files and commits that no reader needs any more."""
         self._commits = 0
         if at.physical is None:
             return
         live = self._log.live()
-        if len(live) > _MANY_FILES:
-            # The same state again: the newest commit tells it, whichever that is.
+        if len(live) > MANY_FILES:
+            # OPTIMIZE is a commit too, and repeats our metadata: the newest commit always has it.
             delta.compact(spark, self._rows, at.text())
             live = self._log.live()
         used = sum(size or 0 for size in live.values())
@@ -109,7 +109,7 @@ class Maintenance:
         self._measured = None
 
     def _set_horizon(self, kept: float, oldest: int) -> None:
-        """Durable before the first file goes: from then on a reader further behind is told so."""
+        """Record from which version changes are available, before files are deleted."""
         since = (time.time() - kept) * 1000
         horizon = self.horizon
         for version in self._log.versions():
@@ -124,7 +124,7 @@ class Maintenance:
     # --- the disk -----------------------------------------------------------------------------------------
 
     def disk_bytes(self, *, fresh: bool = False) -> int:
-        """What the table takes on disk, measured once per version."""
+        """The table's size on disk, measured once per version."""
         newest = self._log.newest()
         if fresh or self._measured is None or self._measured[0] != newest:
             self._measured = (newest, sum(map(_size, self._folder.rglob("*"))))
@@ -136,12 +136,12 @@ class Maintenance:
 
     @staticmethod
     def remove(folder: Path) -> None:
-        """Delete what an earlier process left."""
+        """Delete temporary files of an earlier process."""
         shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
     def scratch(self, name: str, read_only: bool) -> Iterator[Path]:
-        """A folder for files that are needed for a while."""
+        """A folder for temporary files, deleted at the end of the block."""
         parent = None if read_only else self._folder / name
         if parent is not None:
             make_folder(parent)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from velostream.connectors.capabilities import SparkReader
 from velostream.engine.inputs.tables import PARTITION, TableSource
+from velostream.engine.inputs.widened import ColumnsWidenedError
 from velostream.model.columns import POSITION, WEIGHT
 from velostream.spark.dataframes import empty_frame
 from velostream.sql.types import quote
@@ -52,27 +53,26 @@ class DeltaTableSource(TableSource, SparkReader):
             weight = [WEIGHT] if found is not None else []
         items = [*map(quote, wanted), *weight]
         if columns is not None and POSITION in columns:
-            # Rows of a set have no place in it, so their values tell them apart.
+            # Rows of a multiset have no position, so their values identify them.
             values = ", ".join(map(quote, wanted))
             items.append(f"to_json(struct({values})) AS {POSITION}")
         return frame.selectExpr(*items)
 
     def where(self, offset: Offset, columns: Sequence[str], keys: pa.Table) -> pa.Table:
-        """The visible rows at a position whose columns are one of the keys, by position; null equals null."""
+        """The visible rows at a position whose columns equal one of the keys; null equals null."""
         self._refuse_changed_columns()
         if keys.num_rows == 0:
             return self._schema.empty_table()
         return self._version(offset).where(columns, keys, nulls_meet=True)
 
-    def changed_rows(self, start: Offset, end: Offset) -> int:
-        """At most how many rows came and went."""
+    def changed_in_files(self, start: Offset, end: Offset) -> int:
+        """An upper bound of the rows added and removed between two positions."""
         return self._table.changed_rows(int(start[PARTITION]), int(end[PARTITION]))
 
     def _version(self, offset: Offset) -> DeltaVersion:
         return cast("DeltaVersion", self._at(offset[PARTITION]))
 
     def _refuse_changed_columns(self) -> None:
-        from velostream.engine.step import ColumnsWidenedError
 
         if not self._table.spec.visible_schema.equals(self._schema):
             raise ColumnsWidenedError(f"{self._table.name} has wider columns now")

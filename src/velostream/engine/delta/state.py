@@ -1,4 +1,4 @@
-"""What a Delta table says about itself in each commit: version, counts, and the positions it contains."""
+"""The metadata of a Delta table in each of its commits: version, counts, and the positions it contains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from velostream.engine.delta.log import DeltaLog
 
 POSITION = "position.json"
-"""Beside the rows: the newest commit that only moved positions on, which costs no commit of Delta's."""
+"""The file beside the rows with the newest commit that only advanced positions, without a Delta commit."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class State:
     number: int = 0
     """The table's version: counts commits that changed rows."""
     sequence: int = 0
-    """Counts all commits; Delta refuses one that it has seen."""
+    """Counts all commits; Delta's transaction number, by which it rejects a commit that it already has."""
     next_row: int = 0
     """No row has this number or a greater one."""
     rows: int = 0
     """Rows that readers see."""
     changed: int = 0
-    """Rows that came and went since the table was made."""
+    """Rows added and removed since the table was created."""
     floor: int = 0
-    """Changes after versions before this one are not kept: the columns were others."""
+    """The version of the last schema change; changes before it are not available."""
     commit: Commit | None = None
     physical: int | None = None
-    """Delta's number of the version; None while nothing was written."""
+    """Delta's version number; None before the first Delta commit."""
 
     def text(self) -> str:
         """For Delta's log."""
@@ -46,7 +46,7 @@ class State:
 
     @staticmethod
     def from_data(data: dict[str, Any], physical: int | None) -> State:
-        """What `text` gave."""
+        """The state from the parsed text of a commit."""
         return State(
             **{name: int(data[name]) for name in _COUNTS},
             commit=_commit(data["commit"]),
@@ -77,7 +77,7 @@ def _commit(data: dict[str, Any] | None) -> Commit | None:
 
 
 def load(folder: Path, log: DeltaLog) -> State:
-    """The newest commit: in Delta's log, or one after it that only moved positions."""
+    """The state of the newest commit: in Delta's log, or a later one that only advanced positions."""
     found = State()
     versions = log.versions()
     for version in reversed(versions):

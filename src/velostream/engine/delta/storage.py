@@ -1,4 +1,4 @@
-"""Making and opening tables in Delta Lake, for the store."""
+"""The storage of tables in Delta Lake: creates, opens and verifies them for the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from velostream.connectors.sealed import sync_folder
 from velostream.engine.delta import maintenance
 from velostream.engine.delta.log import DeltaLog
-from velostream.engine.delta.reading import ROWS
+from velostream.engine.delta.reader import ROWS
 from velostream.engine.delta.table import DeltaTable, refuse_types
 from velostream.model.storage import storing
 from velostream.serving.durable import description
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
+    from velostream.model.table_storage import StorageTraits
     from velostream.model.tables import TableSpec
     from velostream.serving.durable.verification import TableReport
     from velostream.serving.sql.questions import Questions
@@ -27,16 +30,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeltaStorage:
-    """Tables with `"table.storage" = "delta"`."""
+    """Tables with `"table.storage" = "delta"`: a `SparkStorage`."""
 
+    traits: StorageTraits
     delta: DeltaEngine
     questions: Questions
     clock: Callable[[], datetime]
 
+    def session(self) -> SparkSession:
+        """A session with Delta."""
+        return self.delta.session()
+
+    @property
+    def root(self) -> SparkSession | None:
+        """The session with Delta from which the others are made; None before the first."""
+        return self.delta.root
+
     def create(self, folder: Path, spec: TableSpec) -> None:
-        """Make the folder of a new, empty table; Delta's own files come with the first rows."""
+        """Create the folder of a new, empty table; Delta's own files are written with the first rows."""
         refuse_types(spec.schema, spec.name)
-        # What keeps Delta from being used, a missing download say, is told now and not with the first rows.
+        # Fails now if Delta cannot be used, for instance without its jars, and not with the first rows.
         self.delta.session()
         aside = folder.with_name(f".new-{folder.name}")
         shutil.rmtree(aside, ignore_errors=True)
@@ -51,7 +64,7 @@ class DeltaStorage:
             sync_folder(folder.parent)
 
     def open(self, folder: Path, *, read_only: bool) -> DeltaTable:
-        """The table as its files leave it; Spark is not needed yet."""
+        """The table in its newest version; Spark is not needed yet."""
         return DeltaTable(folder, self.questions, self.delta, read_only=read_only, clock=self.clock)
 
     def verify(self, folder: Path) -> TableReport:

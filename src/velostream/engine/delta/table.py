@@ -1,4 +1,4 @@
-"""A table in Delta Lake, behind the same face as a table in memory."""
+"""A table in Delta Lake, with the same contract as a table in memory."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.connectors.sealed import sync_folder
-from velostream.engine.delta import closing, state
-from velostream.engine.delta.reading import STAGING, DeltaReading, in_types
-from velostream.engine.delta.stage import Stage
+from velostream.engine.delta import closed_state, state
+from velostream.engine.delta.reader import STAGING, DeltaReader
+from velostream.engine.delta.runner import DeltaRunner
+from velostream.engine.delta.source import DeltaTableSource
+from velostream.engine.delta.staging import Stage
 from velostream.errors import InternalError, TableError, TableWriterError
 from velostream.model.columns import DELTA_ROW
 from velostream.model.lifetime import Ended
-from velostream.model.nested_keys import grouped
 from velostream.serving.columns.segments import make_views
 from velostream.serving.columns.values import KeyCodec
 from velostream.serving.durable import description
 from velostream.serving.index.keys import KeyIndex, Link
 from velostream.serving.index.made_rows import ReadyRows
-from velostream.serving.table import changes
+from velostream.serving.memory import changes
+from velostream.serving.memory.version import MemoryVersion
 from velostream.serving.table.ending import End
-from velostream.serving.table.reader import FOUND
-from velostream.serving.table.rows import key_exists, to_table
+from velostream.serving.table.readable import FOUND
 from velostream.serving.table.schemas import align, check_evolution, to_batches
-from velostream.serving.table.version import TableVersion
 from velostream.spark import delta
 from velostream.sql.types import quote, spark_ddl
 
@@ -40,30 +40,47 @@ if TYPE_CHECKING:
 
     from velostream.engine.delta.log import DeltaLog
     from velostream.engine.delta.maintenance import Maintenance
+    from velostream.engine.kinds.runner import Runner
+    from velostream.engine.rows.shape import ResultShape
     from velostream.model.changes import Commit
     from velostream.model.tables import TableSpec
+    from velostream.plan.plans import Plan
     from velostream.serving.durable.verification import TableReport
 
 
-class DeltaTable(DeltaReading):
-    """A table in Delta Lake. Every commit is a Spark job, too.
+class DeltaTable(DeltaReader):
+    """A table in Delta Lake. Every commit is a Spark job.
 
-    What each commit is, and which source positions it contains, stands in the commit itself, so rows and
-    positions are durable in one step.
+    The metadata of a commit, with the source positions that it contains, is part of the Delta commit, so that
+    rows and positions are durable in one step.
     """
 
-    # --- the job's side -----------------------------------------------------------------------------------
+    @property
+    def read_only(self) -> bool:
+        """Whether the table was opened for reading only."""
+        self.lifetime.check()
+        return self._read_only
+
+    def source(self, reader: str) -> DeltaTableSource:
+        """The table as an input of a job, from its change data feed."""
+        return DeltaTableSource(self, reader)
+
+    def runner(self, spark: SparkSession, plan: Plan, shape: ResultShape) -> Runner:
+        """Runs the steps that fill the table, part by part."""
+        return DeltaRunner(spark, self, plan, shape)
+
+    # --- commits ------------------------------------------------------------------------------------------
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keep other writers out; readers go on."""
+        """Block other writers; readers are not affected."""
         with self._lock:
             self.lifetime.check()
             yield
 
     @contextmanager
     def staged(self) -> Iterator[Stage]:
-        """Make all commits of the block one; it must not read what it has changed, as parts by key do not."""
+        """Combine all commits of the block into one; the block must not read rows that it has changed."""
         with self._lock:
             if self._stage is not None:
                 yield self._stage
@@ -88,14 +105,14 @@ class DeltaTable(DeltaReading):
             else:
                 self._make_durable()
         except BaseException:
-            # Whether the commit was made is in the log, whatever went wrong after it.
+            # Delta's log tells whether the commit was made, whatever failed after it.
             self._show(state.load(self.folder, self._log))
             raise
         found = state.load(self.folder, self._log)
         self._show(found)
         if found.text() != after.text():
-            # Spark of a process that was killed may still commit what it had in hand; Delta then takes ours
-            # for the same batch again, and keeps nothing of it.
+            # The JVM of a killed predecessor may still have finished its commit; then Delta ignores ours,
+            # which has the same transaction number.
             raise TableWriterError(
                 f'another process has written to table "{self.name}"', hint="the job goes on from there"
             )
@@ -110,7 +127,7 @@ class DeltaTable(DeltaReading):
         return self._writer_session
 
     def _make_durable(self) -> None:
-        """Delta leaves it to the system when files reach the disk; nobody is told of a commit before."""
+        """Sync the files of the newest commit, which Delta does not do, before readers see it."""
         newest = self._log.newest()
         assert newest is not None
         for path in self._log.written(newest):
@@ -120,7 +137,7 @@ class DeltaTable(DeltaReading):
         sync_folder(self._log.folder)
 
     def commit_keyed(self, upserts: pa.Table | None, deletes: pa.Table | None, commit: Commit) -> int:
-        """Delete keys, then insert or replace rows by key; rows that stay as they are drop out."""
+        """Delete keys, then insert or replace rows by key; unchanged rows are not written."""
         if not self.spec.key:
             raise InternalError(f'table "{self.name}" has no key')
         with self.staged() as stage:
@@ -137,7 +154,7 @@ class DeltaTable(DeltaReading):
         return self.version
 
     def commit_rows(self, rows: pa.Table, weights: pa.Array | None, commit: Commit) -> int:
-        """Add rows to a multiset with their weights; negative weights take rows back."""
+        """Add rows to a multiset with their weights; negative weights retract."""
         if self.spec.key:
             raise InternalError(f'table "{self.name}" has a key; commit rows by key')
         with self.staged() as stage:
@@ -172,10 +189,6 @@ class DeltaTable(DeltaReading):
             stage.replacement(rows, commit)
         return self.version
 
-    def truncate(self, commit: Commit | None = None) -> int:
-        """Delete all rows."""
-        return self.replace_all(self.spec.schema.empty_table(), commit or self.manual_commit())
-
     def _stored_rows(self, columns: Sequence[str], keys: pa.Table) -> tuple[pa.Table, Any]:
         """Stored rows with these keys, and their numbers."""
         if keys.num_rows == 0 or self._version.state.physical is None:
@@ -189,7 +202,7 @@ class DeltaTable(DeltaReading):
         return self._brought(self._version.matching(self._session(), columns, keys, nulls_meet=True))
 
     def _stored_copies(self, codec: KeyCodec, rows: pa.Table, wanted: Any) -> tuple[pa.Table, Any]:
-        """Stored rows equal to these, of each no more than could be taken back."""
+        """Stored rows equal to these, at most as many of each as may be retracted."""
         from pyspark.sql import Window, functions
 
         counts: Counter[Hashable] = Counter()
@@ -208,7 +221,7 @@ class DeltaTable(DeltaReading):
         return rows, np.asarray(numbers, dtype=np.int64)
 
     def evolve(self, schema: pa.Schema) -> None:
-        """Widen the columns: every row is written anew, and earlier changes are not kept."""
+        """Widen the columns: every row is rewritten, and earlier changes are no longer available."""
         with self._lock:
             self._check_writable()
             before = self._version.state
@@ -233,7 +246,7 @@ class DeltaTable(DeltaReading):
             self._show(state.load(self.folder, self._log))
 
     def checkpoint(self) -> None:
-        """Few large files instead of many small ones, and none that nobody needs."""
+        """Compact the files now."""
         with self._lock:
             self._check_writable()
             self._maintenance.run(self._session(), self._version.state)
@@ -244,118 +257,44 @@ class DeltaTable(DeltaReading):
         with self._lock:
             return self._maintenance.verify(self.name)
 
-    # --- the user's side ----------------------------------------------------------------------------------
+    # --- changes by hand ----------------------------------------------------------------------------------
 
-    def insert(self, rows: Any) -> int:
-        """Add rows; returns how many. A key that exists raises KeyExistsError, and nothing is kept."""
-        self._check_by_hand()
-        table = to_table(rows, self.spec)
-        with self._lock:
-            if not self.spec.key:
-                self.commit_rows(table, None, self.manual_commit())
-            else:
-                self.check_new(table)
-                self.commit_keyed(table, None, self.manual_commit())
-        return int(table.num_rows)
+    def _there(self, keys: pa.Table) -> Sequence[bool]:
+        there: list[bool] = self.fetch(keys).column(FOUND).to_pylist()
+        return there
 
-    def check_new(self, rows: pa.Table) -> None:
-        """Raise KeyExistsError when the table has the key of one of these rows, or two of them share one."""
-        self.lifetime.check()
-        keys = rows.select(list(self.spec.key))
-        codec = KeyCodec(self.spec.schema, self.spec.key)
-        there = self.fetch(keys).column(FOUND).to_pylist()
-        seen: set[Hashable] = set()
-        for number, (code, known) in enumerate(zip(codec.encode_columns(keys), there, strict=True)):
-            if known or code in seen:
-                raise key_exists(self.spec, keys, number)
-            seen.add(code)
-
-    def upsert(self, rows: Any) -> int:
-        """Insert rows, or replace those with the same key; returns how many were given."""
-        self._check_by_hand()
-        table = to_table(rows, self.spec)
-        if not self.spec.key:
-            raise self._keyless()
-        self.commit_keyed(table, None, self.manual_commit())
-        return int(table.num_rows)
-
-    def update(self, key: Any, /, **columns: Any) -> int:
-        """Change columns of the row with this key; returns 1, or 0 when there is none."""
-        self._check_by_hand()
-        if not self.spec.key:
-            raise self._keyless()
-        touched = [name for name in columns if name in self.spec.key]
-        if touched:
-            raise TableError(f'key column "{touched[0]}" of table "{self.name}" cannot be updated')
-        fields = [self.spec.schema.field(name) for name in self.spec.key]
-        with self._lock:
-            asked = in_types(key if isinstance(key, tuple) else (key,), fields)
-            old = self.fetch(asked) if asked is not None else None
-            if old is None or not old.column(FOUND)[0].as_py():
-                return 0
-            old = old.drop_columns([FOUND])
-            changed = to_table([columns], self.spec, partial=True)
-            for name in changed.schema.names:
-                place = old.schema.get_field_index(name)
-                old = old.set_column(place, old.schema.field(place), changed.column(name))
-            self.commit_keyed(old, None, self.manual_commit())
-        return 1
-
-    def delete(self, keys: Any) -> int:
-        """Delete rows by key, or, without a key, one equal row for each row given; returns how many."""
-        self._check_by_hand()
-        with self._lock:
-            if not self.spec.key:
-                rows = to_table(keys, self.spec)
-                self.commit_rows(rows, pa.array([-1] * rows.num_rows, pa.int64()), self.manual_commit())
-                return int(rows.num_rows)
-            if isinstance(keys, str | bytes) or not isinstance(keys, list | set | tuple | pa.Array):
-                keys = [keys]
-            several = len(self.spec.key) > 1
-            fields = [self.spec.schema.field(name) for name in self.spec.key]
-            asked = [in_types(key if several and isinstance(key, tuple) else (key,), fields) for key in keys]
-            known = [key for key in asked if key is not None]
-            if not known:
-                return 0
-            found = self.fetch(pa.concat_tables(known))
-            there = found.filter(found.column(FOUND)).select(list(self.spec.key))
-            there = grouped(there, self.spec.key)
-            self.commit_keyed(None, there, self.manual_commit())
-        return int(there.num_rows)
-
-    @property
-    def next_due(self) -> int | None:
-        """None: no row leaves by itself."""
-        self.lifetime.check()
-        return None
-
-    def _check_writable(self) -> None:
-        self.lifetime.check()
-        if self._read_only:
-            raise TableError(f'table "{self.name}" was opened read-only')
+    def _stored_with(self, keys: list[Any]) -> pa.Table:
+        known = [key for key in map(self._key, keys) if key is not None]
+        if not known:
+            return self.spec.schema.empty_table()
+        found = self.fetch(pa.concat_tables(known))
+        found = found.filter(found.column(FOUND)).drop_columns([FOUND])
+        codes = KeyCodec(self.spec.schema, self.spec.key).encode_columns(found)
+        once = dict(zip(codes, range(len(codes)), strict=True))
+        return found.take(pa.array(once.values(), pa.int64()))
 
     def close(self, end: End = End.CLOSED) -> None:
-        """Nothing is read or written any more."""
+        """Close the table and record its state, by which the next start detects damage."""
         with self._lock:
             if not self.lifetime.ended:
                 if end is End.CLOSED and not self._read_only:
-                    closing.note(self.folder, self._description, self._version.state, self._log)
+                    closed_state.note(self.folder, self._description, self._version.state, self._log)
                 message, hint = end.told(self.name)
                 self._maintenance = cast("Maintenance", Ended(self.lifetime))
                 self._log = cast("DeltaLog", Ended(self.lifetime))
                 self._end(message, hint)
 
 
-def _in_memory(spec: TableSpec, codec: KeyCodec, rows: pa.Table) -> TableVersion:
-    """A few stored rows as a version, against which a change is worked out; a row's id is its place."""
+def _in_memory(spec: TableSpec, codec: KeyCodec, rows: pa.Table) -> MemoryVersion:
+    """A few stored rows as an in-memory version, against which the net change of a commit is computed."""
     views = make_views(to_batches(rows), 0, None)
     index = KeyIndex(codec, views) if spec.key else None
     link = Link(ReadyRows(), plain=codec.plain)
-    return TableVersion(spec, 0, views, rows.num_rows, None, index, link)
+    return MemoryVersion(spec, 0, views, rows.num_rows, None, index, link)
 
 
 def refuse_types(schema: pa.Schema, name: str) -> None:
-    """Raise for columns that Delta Lake cannot keep, or Spark cannot compare."""
+    """Raise for column types that Delta Lake cannot store, or Spark cannot compare."""
     for field in schema:
         if _has(field.type, lambda t: pa.types.is_map(t) or pa.types.is_null(t) or _is_interval(t)):
             raise TableError(

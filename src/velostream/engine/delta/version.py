@@ -1,4 +1,4 @@
-"""One version of a Delta table: its rows stay in files, and Spark looks at them."""
+"""One version of a Delta table, whose rows stay in files that Spark reads."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.engine.on_spark import SparkVersion
 from velostream.model.columns import DELTA_ROW, SHOWN
 from velostream.model.nested_keys import grouped
-from velostream.serving.table.version import TableVersion
 from velostream.spark import delta
 from velostream.spark.dataframes import arrow_frame, brought, checked_cast, empty_frame
 from velostream.spark.failures import translated
@@ -27,12 +27,8 @@ if TYPE_CHECKING:
     from velostream.spark.delta import DeltaEngine
 
 
-class DeltaVersion(TableVersion):
-    """All rows of a table as one commit left them, for as long as its files are kept.
-
-    What a version in memory has of rows and indexes is not there at all, so that nothing can mistake it for
-    an empty table.
-    """
+class DeltaVersion(SparkVersion):
+    """All rows of a table as of one commit, for as long as its files are kept."""
 
     def __init__(self, spec: TableSpec, state: State, path: Path, delta: DeltaEngine) -> None:
         self.spec = spec
@@ -41,13 +37,15 @@ class DeltaVersion(TableVersion):
         self.state = state
         self._path = path
         self._delta = delta
-        self.answers = {}
-        self.lists = {}
 
     def __len__(self) -> int:
         return self.state.rows
 
     # --- frames -----------------------------------------------------------------------------------------
+
+    def session(self) -> SparkSession:
+        """A session with Delta."""
+        return self._delta.session()
 
     def all_rows(self, spark: SparkSession) -> DataFrame:
         """All rows with all columns, hidden ones and the row's number included; in a session with Delta."""
@@ -56,17 +54,17 @@ class DeltaVersion(TableVersion):
         return delta.read(spark, self._path, self.state.physical)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """What readers see."""
+        """The visible rows and columns."""
         return self.shown(self.all_rows(spark)).select(*map(quote, self.spec.visible))
 
     def shown(self, frame: DataFrame) -> DataFrame:
-        """Without rows that HAVING keeps from readers."""
+        """The frame without rows that HAVING hides."""
         return frame.where(SHOWN) if SHOWN in self.spec.schema.names else frame
 
     def matching(
         self, spark: SparkSession, columns: Sequence[str], keys: pa.Table, *, nulls_meet: bool
     ) -> DataFrame:
-        """The stored rows whose columns are one of the keys, by position; NaN equals NaN."""
+        """The stored rows whose columns equal one of the keys; NaN equals NaN."""
         from pyspark.sql import functions
 
         names = [f"__k{number}" for number in range(len(columns))]
@@ -90,43 +88,43 @@ class DeltaVersion(TableVersion):
         return self.numbered(frame)[0]
 
     def numbered(self, frame: DataFrame) -> tuple[pa.Table, pa.ChunkedArray]:
-        """The same, and the numbers. They are few: sorting them here costs less than a sort in Spark."""
+        """As `here`, with the row numbers. Rows are few: sorting them here costs less than in Spark."""
         with translated():
             rows = brought(frame).sort_by(DELTA_ROW)
         return checked_cast(rows, self.spec.schema), rows.column(DELTA_ROW)
 
     def snapshot(self) -> pa.Table:
-        """The rows that readers see, all of them: ask for a part of a large table instead."""
-        return self._visible(self.shown(self.all_rows(self._delta.session())))
+        """All visible rows, in memory: of a large table, read a part instead."""
+        return self._visible(self.shown(self.all_rows(self.session())))
 
     def slice(self, offset: int, limit: int) -> pa.Table:
         """Up to `limit` rows after the first `offset`."""
-        frame = self.shown(self.all_rows(self._delta.session())).orderBy(DELTA_ROW)
+        frame = self.shown(self.all_rows(self.session())).orderBy(DELTA_ROW)
         return self._visible(frame.offset(offset).limit(limit))
 
     def physical(self) -> pa.Table:
         """All rows with all columns."""
-        return self.here(self.all_rows(self._delta.session()))
+        return self.here(self.all_rows(self.session()))
 
     def fetch_where(self, columns: Sequence[str], keys: pa.Table) -> pa.Table:
         """The rows that readers see whose columns equal a row of `keys`; null equals nothing."""
         return self.where(columns, keys, nulls_meet=False)
 
     def where(self, columns: Sequence[str], keys: pa.Table, *, nulls_meet: bool) -> pa.Table:
-        """The same, null equal to null if so wished."""
-        session = self._delta.session()
+        """As `fetch_where`; with `nulls_meet` null equals null."""
+        session = self.session()
         return self._visible(self.shown(self.matching(session, columns, keys, nulls_meet=nulls_meet)))
 
     def physical_where(self, columns: Sequence[str], keys: pa.Table) -> pa.Table:
         """As `fetch_where`, with hidden rows and all columns."""
-        return self.here(self.matching(self._delta.session(), columns, keys, nulls_meet=False))
+        return self.here(self.matching(self.session(), columns, keys, nulls_meet=False))
 
     def _visible(self, frame: DataFrame) -> pa.Table:
         return self.here(frame).select(list(self.spec.visible))
 
 
 def _bounds(column: Column, keys: pa.ChunkedArray) -> Column | None:
-    """A condition that lets Delta pass over files by their statistics; None where there is none to be had."""
+    """A condition by which Delta skips files by their statistics; None for types without statistics."""
     kind = keys.type
     if keys.null_count or not len(keys):
         return None

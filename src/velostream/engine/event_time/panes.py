@@ -1,4 +1,4 @@
-"""The groups of panes as those of the windows that they make up; see `plan.time.panes`."""
+"""Sliding windows from panes: groups of panes merged into groups of windows; see `plan.time.panes`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ if TYPE_CHECKING:
 
 
 def windows_of(plan: GroupsPlan, windowing: Windowing, panes: pa.Table) -> pa.Table:
-    """One row per group and window; rows without a time are in none, and stay as they are."""
+    """One row per group and window, with merged accumulators; groups without a time are returned unchanged.
+
+    Spark aggregates each input row once, into the pane of one advance that contains it. A window of N
+    advances is N panes, so each pane's accumulators are merged into N windows here, instead of each row by
+    Spark.
+    """
     timeless = pc.is_null(panes.column(windowing.start))
     timed = panes.filter(pc.invert(timeless))
     if timed.num_rows == 0:
         return panes
+    # A pane that starts at p belongs to the windows that start at p, p - advance, … p - (N - 1) * advance.
     each = windowing.size // windowing.advance
     back = np.tile(np.arange(each) * windowing.advance, timed.num_rows)
     pane = np.repeat(np.arange(timed.num_rows), each)
@@ -30,6 +36,7 @@ def windows_of(plan: GroupsPlan, windowing: Windowing, panes: pa.Table) -> pa.Ta
     group = _numbers(timed, [name for name in plan.keys if name not in (windowing.start, windowing.end)])[
         pane
     ]
+    # Sorted, the panes of one window are neighbours, which is what `combine` needs.
     order = np.lexsort((starts, group))
     pane, starts, group = pane[order], starts[order], group[order]
     first = np.ones(len(order), bool)
@@ -43,7 +50,7 @@ def windows_of(plan: GroupsPlan, windowing: Windowing, panes: pa.Table) -> pa.Ta
 
 
 def _numbers(rows: pa.Table, names: list[str]) -> np.ndarray:
-    """A number for each row, the same where these columns are."""
+    """For each row a number, which rows with equal values in these columns share; null equals null."""
     if not names:
         return np.zeros(rows.num_rows, np.int64)
     numbers: dict[object, int] = {}

@@ -1,8 +1,8 @@
-"""Session windows across batches: sessions of a batch join those that are stored when they touch.
+"""Session windows across batches: sessions of a batch are merged with the stored ones that they overlap.
 
-Spark makes the sessions of a batch. A stored session that one of them overlaps becomes part of it, and may
-make it overlap the next: rows are in order of their starts, and a session ends where the next one starts
-after all that came before it have ended.
+Spark computes the sessions of a batch. Merging one with a stored session makes it longer, so that it may
+overlap the next: all sessions of a group are sorted by start, and a new one begins where a start lies after
+the ends of all before it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 def joined_sessions(
     plan: GroupsPlan, windowing: Windowing, table: Table, batch: pa.Table, closed: int | None
 ) -> tuple[pa.Table, pa.Table]:
-    """The sessions that the batch makes or continues, and the keys of stored ones that became part of them.
+    """The sessions that the batch creates or extends, and the keys of the stored sessions that they replace.
 
-    Stored sessions that had ended at `closed`, if that is given, are over.
+    The key of a session contains its bounds, so a stored session that grows is deleted and written anew.
+    Stored sessions that had closed at the watermark `closed` are not extended.
     """
     stored = _open_sessions(plan, windowing, table, batch, closed)
     both = pa.concat_tables([stored, batch.select(stored.schema.names).cast(stored.schema)])
@@ -37,11 +38,13 @@ def joined_sessions(
     from_batch = np.arange(both.num_rows) >= stored.num_rows
     order, session = _sessions(plan, windowing, both)
     ordered, new = both.take(pa.array(order)), from_batch[order]
+    # Stored sessions of the same groups that no session of the batch overlaps stay as they are.
     touched = np.zeros(session[-1] + 1, bool)
     touched[session[new]] = True
     kept = pa.array(touched[session])
     rows, numbers = ordered.filter(kept), session[touched[session]]
     made = merging.combine(plan, rows, numbers)
+    # `combine` keeps the key of a single row: the bounds are widened to all sessions that were merged.
     begins = np.flatnonzero(np.diff(numbers, prepend=-1))
     for name, outermost in ((windowing.start, np.minimum), (windowing.end, np.maximum)):
         bound = (
@@ -58,7 +61,11 @@ def joined_sessions(
 def continued(
     plan: GroupsPlan, windowing: Windowing, table: Table, batch: pa.Table, closed: int | None
 ) -> pa.Array:
-    """Whether each session of a batch belongs to one that, with all that is in it, has not closed."""
+    """For each session of a batch, whether the merged session that it becomes part of is still open.
+
+    Taken alone such a session may have ended before the watermark: its rows are late only when nothing that
+    is open reaches them.
+    """
     stored = _open_sessions(plan, windowing, table, batch, closed)
     both = pa.concat_tables([stored, batch.select(stored.schema.names).cast(stored.schema)])
     order, session = _sessions(plan, windowing, both)
@@ -73,7 +80,7 @@ def continued(
 def _open_sessions(
     plan: GroupsPlan, windowing: Windowing, table: Table, batch: pa.Table, closed: int | None
 ) -> pa.Table:
-    """Stored sessions of the groups in the batch that are not over, as accumulators."""
+    """The stored sessions of the batch's groups that had not closed at the watermark, as accumulators."""
     names = [*plan.keys, *(name for name, _ in merging.accumulator_columns(plan))]
     groups = tuple(name for name in plan.keys if name not in (windowing.start, windowing.end))
     rows = stored_groups(table, batch.select(groups)).select(names)
@@ -83,11 +90,12 @@ def _open_sessions(
 
 
 def stored_groups(table: Table, keys: pa.Table) -> pa.Table:
-    """What is stored of these groups, all sessions of each; null equals null."""
+    """The stored rows of these groups, which are all their sessions; null equals null."""
     version = table.version_object
     if not keys.num_columns:
         return version.physical()
     found = [version.spec.schema.empty_table()]
+    # The index finds no nulls: groups are looked up by their columns that are not null, then filtered.
     for some in by_nulls(distinct_keys(keys)):
         absent = [name for name in some.schema.names if some.column(name).null_count]
         known = [name for name in some.schema.names if name not in absent]
@@ -99,7 +107,7 @@ def stored_groups(table: Table, keys: pa.Table) -> pa.Table:
 
 
 def _sessions(plan: GroupsPlan, windowing: Windowing, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """An order of the rows by group and start, and the number of the session that each then belongs to."""
+    """The places of the rows sorted by group and start, and for each the number of its merged session."""
     groups = [name for name in plan.keys if name not in (windowing.start, windowing.end)]
     numbers: dict[object, int] = {}
     group = np.fromiter(
@@ -118,12 +126,14 @@ def _sessions(plan: GroupsPlan, windowing: Windowing, rows: pa.Table) -> tuple[n
     group, starts, ends = group[order], starts[order], ends[order]
     if not len(order):
         return order, order
+    # The latest end so far within the group: a long session may end after several that start later. A loop,
+    # since a cumulative maximum of NumPy would not restart with each group.
     furthest, reach, last = np.empty(len(ends), np.int64), 0, -1
     for number, (which, end) in enumerate(zip(group.tolist(), ends.tolist(), strict=True)):
         reach = end if which != last else max(reach, end)
         last = which
         furthest[number] = reach
     first = np.ones(len(order), bool)
-    # As in Spark, a row exactly one gap after the last still belongs to the session.
+    # As in Spark, a row exactly one gap after the last one belongs to the session: `>`, not `>=`.
     first[1:] = (group[1:] != group[:-1]) | (starts[1:] > furthest[:-1])
     return order, np.cumsum(first) - 1

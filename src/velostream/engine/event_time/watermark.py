@@ -1,7 +1,7 @@
-"""How far the event time of a job's inputs has come: per partition, the slowest decides.
+"""The watermark of a job: the event time that its slowest partition has reached.
 
-Rows before the watermark are late. It never goes back, and stands in the commit of every version, so that a
-restart finds it where it was. A partition that has been silent for `idle.timeout` does not hold it back.
+Rows before the watermark are late. It never decreases, and each commit records it, so that it survives a
+restart. A partition without rows for `idle.timeout` is idle and does not hold the watermark back.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.capabilities import Partitioned
-from velostream.engine.event_time.observed import MOST_NAMED
+from velostream.engine.inputs.observed import MOST_NAMED
 from velostream.model.moments import micros
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from velostream.model.windows import EventTime
 
 WATERMARK = "watermark"
-"""Where the watermark stands in a commit."""
+"""The key of the watermark in a commit."""
 FOREVER = 2**63 - 1
-"""The watermark when nothing can come any more."""
+"""The watermark once all inputs have ended."""
 
 
 class Watermarks:
@@ -43,18 +43,18 @@ class Watermarks:
         self._told: dict[str, int] = dict(recorded.get("told", {}))
         self._heard = {(name, part): now for name, parts in self.newest.items() for part in parts}
         self.last_row = now
-        """When the last row came."""
+        """The time at which the last row arrived."""
 
     def copy(self) -> Watermarks:
-        """One that can move on by itself."""
+        """A copy that advances independently."""
         return deepcopy(self)
 
     def tell(self, name: str, at: int) -> None:
-        """A source says itself how far it is, whatever its rows say."""
+        """Set the event time that a source itself declares complete; it overrides that of its rows."""
         self._told[name] = max(at, self._told.get(name, at))
 
     def saw(self, name: str, seen: Mapping[str, int | None], now: float) -> None:
-        """Rows of these partitions came, with these latest event times; None: it is there and had none."""
+        """Record the latest event time of rows that arrived, by partition; None: it exists and had no row."""
         parts = self.newest[name]
         for part, at in seen.items():
             known = parts.get(part)
@@ -65,7 +65,10 @@ class Watermarks:
                 self.last_row = max(self.last_row, now)
 
     def forget_idle(self, now: float, named: Collection[str] = ()) -> None:
-        """Of very many partitions, such as files, forget those that are silent; `named` inputs say theirs."""
+        """Forget idle partitions of inputs with very many, such as files, so that commits stay small.
+
+        Inputs in `named` list their partitions themselves and are left alone.
+        """
         for name, parts in self.newest.items():
             if len(parts) <= MOST_NAMED or name in named:
                 continue
@@ -77,7 +80,7 @@ class Watermarks:
                 del parts[part], self._heard[name, part]
 
     def reached(self, now: float) -> int | None:
-        """Where the watermark belongs; None before there is any."""
+        """The watermark that the partitions allow now; None before every input has one."""
         inputs = [self._of(name, now) for name in self._times]
         known = [each for each in inputs if each is not None]
         if not known or len(known) < len(inputs):
@@ -85,7 +88,7 @@ class Watermarks:
         return max(min(known), self.at if self.at is not None else min(known))
 
     def move_to(self, at: int | None) -> None:
-        """Move on; it never goes back."""
+        """Advance the watermark; an earlier time changes nothing."""
         if at is not None:
             self.at = max(at, self.at if self.at is not None else at)
 
@@ -94,7 +97,7 @@ class Watermarks:
         return {part: at for parts in self.newest.values() for part, at in parts.items() if at is not None}
 
     def recorded(self) -> Mapping[str, Any]:
-        """What a commit keeps."""
+        """The watermark as a commit records it."""
         return {"at": self.at, "newest": self.newest, **({"told": self._told} if self._told else {})}
 
     def _of(self, name: str, now: float) -> int | None:
@@ -104,7 +107,7 @@ class Watermarks:
         time, parts = self._times[name], self.newest[name]
         live = {part: at for part, at in parts.items() if now - self._heard[name, part] < time.idle}
         if not live:
-            # Nobody holds anybody back any more.
+            # All partitions are idle: none holds the others back, so the furthest decides.
             known = [at for at in parts.values() if at is not None]
             return max(known) - time.delay if known else None
         if None in live.values():
@@ -113,7 +116,7 @@ class Watermarks:
 
 
 def take_in(marks: Watermarks, watched: Iterable[Inputs], end: SourceOffsets, now: float) -> None:
-    """Let marks know what was seen of inputs while they were read up to `end`."""
+    """Record in `marks` the event times that were observed while the inputs were read up to `end`."""
     named: set[str] = set()
     for inputs in watched:
         named |= inputs.seen.named

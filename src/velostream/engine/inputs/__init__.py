@@ -1,1 +1,1 @@
-"""What a step reads: sources, tables, derived relations."""
+"""Inputs of a step: sources, tables, derived relations."""

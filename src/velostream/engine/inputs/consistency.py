@@ -1,6 +1,6 @@
-"""Positions that belong together: tables made from one table are read where they contain the same of it.
+"""Consistent positions: tables derived from one table are read where they contain the same version of it.
 
-Otherwise a join of two tables over one source would show, for a moment, a state that never was.
+Otherwise a join of two tables over one source would show, for a moment, a state that never existed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _MOST_TRIES = 1000
 
 
 def bases_of(commit: Commit | None) -> dict[str, int]:
-    """The version of every table, however far below, that a commit contains.
+    """The version of every table, direct or indirect, that a commit contains.
 
-    Tables that a job keeps for itself are left out: others have some of the same name.
+    Tables that a job keeps as its own state are left out: other jobs have some of the same name.
     """
     found: dict[str, int] = {}
     for name, offset in (commit.offsets if commit is not None else {}).items():
@@ -46,7 +46,7 @@ def belong_together(offsets: Mapping[str, Offset]) -> bool:
 
 
 def newest_cut(candidates: Mapping[str, Sequence[Offset]]) -> SourceOffsets | None:
-    """The newest positions that belong together, of those of each input (newest first), if there are any."""
+    """The newest consistent positions, chosen from those of each input (newest first); None without any."""
     for choice in _newest_first([len(each) for each in candidates.values()]):
         cut = {
             name: offsets[number] for (name, offsets), number in zip(candidates.items(), choice, strict=True)

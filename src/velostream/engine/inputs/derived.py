@@ -1,7 +1,8 @@
-"""Derived relations between two positions of their inputs: what came and went, and rows by key.
+"""Incremental evaluation of derived relations between two positions of their inputs.
 
-Work follows the keys that changes touch: their rows are looked up in the tables below, as they were and as
-they are, and the same SQL runs over both. Nothing but the tables themselves is kept.
+The work follows the affected keys: rows with the keys in a change are looked up in the tables below, before
+and after the change, and the same SQL runs over both. The rows "before" are reconstructed from the current
+ones and the change, so that nothing but the tables themselves is kept as state.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
 
 When = Literal["before", "after"]
 _HALVES: tuple[When, When] = ("after", "before")
-"""As what the rows of the two halves of a change are: those that came, and those that went."""
+"""When each half of a change is computed: added rows after it, retracted rows before it."""
 _WEIGHT = "__weight"
 
 
 @dataclass(frozen=True)
 class Restriction:
-    """Only rows whose `columns` are one of `keys`, column by column; null equals null.
+    """Only rows whose `columns` equal one of `keys`, column by column; null equals null.
 
-    A column that is given twice is left once, with the keys that say the same of it both times.
+    A column that is given twice is kept once, with the keys that have the same value both times.
     """
 
     columns: tuple[str, ...]
@@ -59,7 +60,7 @@ class Restriction:
 
 @dataclass(frozen=True)
 class Delta:
-    """Rows that came and rows that went, none of them in both."""
+    """Net changes: rows added and rows retracted, none of them in both."""
 
     came: pa.Table
     went: pa.Table
@@ -69,7 +70,7 @@ class Delta:
 
 
 class Evaluation:
-    """The nodes of one job between `start` (None: nothing was there) and `end`."""
+    """Evaluates the nodes of one job between `start` (None: empty inputs) and `end`."""
 
     def __init__(
         self,
@@ -87,12 +88,12 @@ class Evaluation:
         self._deltas: dict[int, Delta] = {}
         self._inputs_read: dict[str, Delta] = {}
         self.rows_read = 0
-        """Rows taken out of tables and their logs."""
+        """The number of rows read from tables and their logs."""
 
     # --- what changed -------------------------------------------------------------------------------------
 
     def halves(self, node: Node) -> tuple[DataFrame, DataFrame]:
-        """Frames of rows that came and rows that went; rows may be in both."""
+        """Frames of added rows and of retracted rows; the same row may be in both."""
         if isinstance(node, Scan):
             delta = self.delta(node)
             return arrow_frame(self._spark, delta.came), arrow_frame(self._spark, delta.went)
@@ -103,7 +104,7 @@ class Evaluation:
         return came, went
 
     def delta(self, node: Node) -> Delta:
-        """Rows that came and rows that went, here and netted."""
+        """Added and retracted rows, collected to the driver and netted. Computed once per node."""
         known = self._deltas.get(id(node))
         if known is None:
             known = self._scanned(node) if isinstance(node, Scan) else self._brought(node)
@@ -115,6 +116,7 @@ class Evaluation:
             nothing = self.here(self._empty(node))
             return Delta(nothing, nothing)
         came, went = self.halves(node)
+        # One Spark job for both halves, instead of two.
         rows = self.here(
             came.selectExpr("*", f"1 AS {_WEIGHT}").unionAll(went.selectExpr("*", f"-1 AS {_WEIGHT}"))
         )
@@ -128,7 +130,7 @@ class Evaluation:
         return self.run(node, [self._empty(child) for child in node.below])
 
     def changes(self, node: Node) -> int:
-        """How many rows of the inputs came or went."""
+        """The number of rows added to, or retracted from, the inputs."""
         deltas = {scan.relation: self.delta(scan) for scan in _scans(node)}
         return sum(delta.came.num_rows + delta.went.num_rows for delta in deltas.values())
 
@@ -150,6 +152,8 @@ class Evaluation:
         deltas = [self.delta(side.node) for side in node.sides]
         if node.word == INNER:
             return self._joined_halves(node, deltas)
+        # A change on any side affects all rows of its key on every side: they are computed before and after
+        # the change, and the caller subtracts the one from the other.
         touched = distinct(
             [
                 keys_of(rows, side)
@@ -162,6 +166,8 @@ class Evaluation:
         for when in _HALVES:
             inputs = []
             for side, delta in zip(node.sides, deltas, strict=True):
+                # Rows with a null key match nothing, so their keys are not looked up (all nulls would be
+                # "affected"): those in the change itself are enough, as they depend on no other row.
                 alone = with_nulls(delta.came if when == "after" else delta.went, side.keys, node.nulls_meet)
                 rows = self.frame(side.node, when, Restriction(side.keys, touched))
                 inputs.append(rows.unionAll(arrow_frame(self._spark, alone)) if alone.num_rows else rows)
@@ -169,9 +175,10 @@ class Evaluation:
         return frames[0], frames[1]
 
     def _joined_halves(self, node: Keyed, deltas: Sequence[Delta]) -> tuple[DataFrame, DataFrame]:
-        """Of an inner join: what changed on the left meets the right as it is, and the other way as it was.
+        """Inner join: L₁⋈R₁ - L₀⋈R₀ = dL⋈R₁ + L₀⋈dR, where d is the change, 0 is before and 1 is after.
 
-        L₁⋈R₁ - L₀⋈R₀ = (L₁-L₀)⋈R₁ + L₀⋈(R₁-R₀). Rows that stay are not looked at, however many share a key.
+        Rows that are not in a change are never computed, however many share a key with one. Both terms need
+        the same rows to be exact: left changes meet the right side after, right changes the left side before.
         """
         parts: tuple[list[DataFrame], list[DataFrame]] = [], []
         whens: tuple[When, When] = ("before", "after")
@@ -192,7 +199,7 @@ class Evaluation:
     # --- rows by key --------------------------------------------------------------------------------------
 
     def frame(self, node: Node, when: When, only: Restriction | None) -> DataFrame:
-        """Rows of a node as they were or are: all, or exactly those of the restriction."""
+        """Rows of a node before or after the change: all, or exactly those of the restriction."""
         if isinstance(node, Scan):
             native = self._inputs.native(node.relation, self._end[node.relation]) if only is None else None
             if native is not None:
@@ -210,7 +217,7 @@ class Evaluation:
         raise InternalError(f"no way to read a {type(node).__name__}")
 
     def table(self, node: Node, only: Restriction | None) -> pa.Table:
-        """Rows of a node as they are, brought here."""
+        """Rows of a node after the change, collected to the driver."""
         if isinstance(node, Scan):
             return self._looked_up(node, "after", only)
         return self.here(self.frame(node, "after", only))
@@ -224,6 +231,8 @@ class Evaluation:
         self.rows_read += rows.num_rows
         if when == "after":
             return rows
+        # The table only has its current rows; those before the change are these, without the rows added and
+        # with the rows retracted. So no old version has to be kept.
         delta = self.delta(scan)
         if only is None:
             return before(rows, delta.came, delta.went)
@@ -240,6 +249,8 @@ class Evaluation:
     def _each(self, node: Each, when: When, only: Restriction | None) -> DataFrame:
         if only is None:
             return self.run(node, [self.frame(node.child, when, None)], when)
+        # The restriction is pushed down for the columns that pass unchanged; if it has others, the result is
+        # a superset and is filtered.
         known = [index for index, name in enumerate(only.columns) if name in node.origin]
         pushed = None
         if known:
@@ -258,12 +269,14 @@ class Evaluation:
         return self._exactly(self.run(node, inputs, when), only)
 
     def _keys_of(self, node: Keyed, when: When, only: Restriction) -> pa.Table | None:
-        """The keys whose rows hold everything that the restriction asks for; None when that is not known."""
+        """The keys whose rows contain everything that the restriction selects; None when unknown."""
         for number, side in enumerate(node.sides):
             known = [
                 index for index, name in enumerate(only.columns) if node.origin.get(name, (-1,))[0] == number
             ]
             wanted = only.keys.select(known)
+            # A null may come from an outer join without a match,
+            # whose row no lookup of nulls on this side would find.
             if not known or (side.extended and any(column.null_count for column in wanted.columns)):
                 continue
             columns = tuple(node.origin[only.columns[index]][1] for index in known)
@@ -286,11 +299,11 @@ class Evaluation:
     # --- Spark --------------------------------------------------------------------------------------------
 
     def run(self, node: Node, inputs: Sequence[DataFrame], when: When = "after") -> DataFrame:
-        """The node's SQL over frames of its children, as they were or are."""
+        """The node's SQL over frames of its children, before or after the change."""
         if self._tolerance is not None and isinstance(node, Each):
             inputs = [self._tolerance.computable(node, inputs[0], when)]
         elif self._tolerance is not None and isinstance(node, Keyed) and node.word != INNER:
-            # Of an inner join nothing but plain columns is compared.
+            # An inner join compares plain columns only, which cannot fail.
             inputs = self._tolerance.computable_keys(node, inputs, when)
         for child, frame in zip(node.below, inputs, strict=True):
             frame.createOrReplaceTempView(quote(child.view))
@@ -299,7 +312,7 @@ class Evaluation:
             return self._spark.sql(node.sql)
 
     def same_types(self, side: Side, kinds: Sequence[pa.DataType]) -> bool:
-        """Whether the key columns of a side have these types; integers of any width are alike."""
+        """Whether the key columns of a side have these types; integers of any width count as equal."""
         given = self.here(self._empty(side.node).select(*map(quote, side.keys))).schema.types
         return all(
             one == other or (pa.types.is_integer(one) and pa.types.is_integer(other))
@@ -307,19 +320,19 @@ class Evaluation:
         )
 
     def here(self, frame: DataFrame) -> pa.Table:
-        """The rows of a frame, brought here."""
+        """The rows of a frame, collected to the driver."""
         with translated():
             return brought(frame)
 
 
 def keys_of(rows: pa.Table, side: Side) -> pa.Table:
     """The keys of rows of one side."""
-    # A column may be the key twice, so by position and with names of our own.
+    # A column may be in the key twice, hence by position and with names of our own.
     return pa.table([rows.column(name) for name in side.keys], [f"k{n}" for n in range(len(side.keys))])
 
 
 def _alike(keys: pa.Table, one: int, other: int) -> list[bool]:
-    """For each key whether two of its columns are the same, NULL being the same as NULL."""
+    """For each key whether two of its columns are equal, null being equal to null."""
     return [a == b for a, b in zip(codes(keys.select([one])), codes(keys.select([other])), strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""What a pipeline reads: the rows of a derived relation, asked for like those of an input."""
+"""The feed of a pipeline: the rows of a derived relation, read like those of an input."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from velostream.model.changes import BadRow, SourceOffsets
 
 MANY_ROWS = 1000
-"""Changes of fewer rows than this are always followed by key."""
+"""Changes of fewer rows than this are always evaluated by affected keys."""
 MOST_ROWS = 200_000
-"""More changes than this of a table that is not in memory are not brought here."""
+"""More changes than this of a table in Delta Lake are not collected to the driver."""
 MOST_SHARE = 3
-"""When more than one row in this many changed, the whole query is cheaper than looking keys up."""
+"""When more than one row in this many changed, a full recompute is cheaper than looking keys up."""
 FEW_ROWS = 1000
-"""Over inputs of up to this many rows, one run of the whole query beats the several that follow keys."""
+"""Over inputs of up to this many rows, one run of the whole query beats the several runs by key."""
 
 
 class DerivedFeed:
@@ -47,11 +47,11 @@ class DerivedFeed:
 
     @property
     def descriptions(self) -> Mapping[str, str]:
-        """What messages call the relation."""
+        """The name of the relation in messages."""
         return {self._node.view: ", ".join(item.description for item in self._inputs.all.values())}
 
     def begin(self, start: SourceOffsets | None, end: SourceOffsets) -> None:
-        """Look at a new range."""
+        """Begin a new range."""
         self._settle()
         self._evaluation = Evaluation(self._spark, self._inputs, start, end, self._tolerance)
 
@@ -61,16 +61,16 @@ class DerivedFeed:
             self._evaluation = None
 
     def take_figures(self) -> tuple[int, int]:
-        """Rows taken out of tables and logs since the last call, and rows of a stream that matched none."""
+        """The number of rows read since the last call, and of stream rows without a match."""
         self._settle()
         figures = self._rows_read, self._misses
         self._rows_read = self._misses = 0
         return figures
 
     def cheaper_whole(self, start: SourceOffsets | None, end: SourceOffsets, held: int) -> bool:
-        """Whether computing everything is cheaper than following keys: there is little, or most is new.
+        """Whether a full recompute is cheaper than affected keys: the inputs are small, or mostly changed.
 
-        `held` are the rows of the result, which are compared when everything is computed.
+        `held` is the number of rows of the result, which a full recompute has to compare.
         """
         if start is None:
             return False
@@ -87,7 +87,7 @@ class DerivedFeed:
     def changes(
         self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool
     ) -> dict[str, Halves]:
-        """Rows that came and went. Not `careful`: rows may be in both halves."""
+        """Rows added and retracted. Unless `careful`, the same row may be in both halves."""
         if start is None:
             return {key: Halves(frame, None) for key, frame in self.snapshot(end, extra).items()}
         self.begin(start, end)
@@ -127,13 +127,13 @@ class DerivedFeed:
         self._inputs.register(frames)
 
     def forget_excluded(self) -> None:
-        """The same contents may be computed another time: they are tried again."""
+        """Try rows again that could not be computed: later rows may have the same contents."""
         self.excluded.clear()
         self._tolerance = None
         self._settle()
 
     def computing_errors(self, start: SourceOffsets | None, end: SourceOffsets) -> list[BadRow]:
-        """Rows that came and that a step within the query cannot compute; from now on they are left out."""
+        """Added rows that a step within the query cannot compute; from now on they are left out."""
         self._tolerance = Tolerance(self._spark, self.descriptions[self._node.view])
         self.changes(start, end, (), careful=True)
         evaluation, found = self._evaluation, self._tolerance.found
@@ -154,7 +154,7 @@ class DerivedFeed:
         return bad
 
     def _touched(self, evaluation: Evaluation, node: Keyed, start: SourceOffsets | None) -> set[str] | None:
-        """The keys of rows of a node that came or went; None when all did."""
+        """The affected keys of a node; None when all are."""
         if start is None:
             return None
         found: set[str] = set()
@@ -165,7 +165,7 @@ class DerivedFeed:
         return found
 
     def _came(self, evaluation: Evaluation, node: Node, start: SourceOffsets | None) -> set[str] | None:
-        """The contents of the rows of a node that came; None when all did."""
+        """The contents of the rows added to a node; None when all rows are new."""
         if start is None:
             return None
         rows = arrow_frame(self._spark, evaluation.delta(node).came)

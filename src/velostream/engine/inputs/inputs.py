@@ -1,4 +1,4 @@
-"""A job's inputs as Spark views: what changed between two positions, or all there is at one."""
+"""A job's inputs as Spark views: the changes between two positions, or a snapshot at one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.connectors.capabilities import Partitioned, Replayable, SparkReader
-from velostream.engine.delta.source import DeltaTableSource
-from velostream.engine.event_time.observed import Seen
+from velostream.engine.inputs.observed import Seen
 from velostream.engine.inputs.tables import TableSource
-from velostream.engine.step import ColumnsWidenedError
+from velostream.engine.inputs.widened import ColumnsWidenedError
 from velostream.errors import TypeMismatchError, UnsupportedError
 from velostream.formats.columns.dataframes import rows_at
 from velostream.model.columns import BAD, ENTERED, EVENT_TIME, PARTITION, POSITION, WEIGHT, arrow_types
@@ -45,14 +44,14 @@ class Input:
     kind: str
     """The connector's name, or "table"."""
     spread: Callable[[DataFrame], DataFrame] | None = None
-    """Puts the rows of a frame into other partitions."""
+    """Repartitions the rows of a frame."""
     time: EventTime = field(default_factory=EventTime)
-    """Where rows have their event time."""
+    """The event time of its rows."""
     watched: bool = False
-    """Whether the latest event time of each partition is kept an eye on."""
+    """Whether the latest event time of each partition is observed."""
 
     def wanted(self, extra: tuple[str, ...] = ()) -> list[str] | None:
-        """Columns to ask the source for, in the source's order, system columns last."""
+        """Columns to read from the source, in the source's order, system columns last."""
         if self.columns is None and not extra:
             return None
         used = set(self.schema.names) if self.columns is None else self.columns
@@ -64,14 +63,14 @@ class Input:
         return [*plain, *system, *(name for name in extra if name not in system)]
 
     def empty(self) -> pa.Table:
-        """No rows, with the system columns that a query may name of a source."""
+        """No rows, with the system columns that a query may use."""
         if isinstance(self.source, TableSource):
             return self.schema.empty_table()
         system = [pa.field(n, kind) for n, kind in arrow_types().items() if n not in self.schema.names]
         return pa.schema([*self.schema, *system]).empty_table()
 
     def beneath(self, columns: list[str] | None) -> list[str] | None:
-        """What the source is asked for where `columns` are wanted: it does not know the event time."""
+        """The columns to read from the source for `columns`: the event time is computed here, not there."""
         if columns is None or EVENT_TIME not in columns:
             return columns
         needed = [self._time_column, *(self.source.traits.partition_columns if self.watched else ())]
@@ -88,7 +87,7 @@ class Input:
 
 @dataclass
 class Halves:
-    """Rows that came and rows that went, as frames; `minus` None when nothing went."""
+    """Rows added and rows retracted, as frames; `minus` is None when nothing was retracted."""
 
     plus: DataFrame
     minus: DataFrame | None
@@ -103,21 +102,21 @@ class Inputs:
         for item in inputs.values():
             SparkReader.of(item.source).session = spark
         self.excluded: dict[str, set[str]] = {}
-        """Positions of rows that cannot be computed: they are left out of every frame from now on."""
+        """Positions of rows that cannot be computed: they are left out of every frame."""
         self.again: Mapping[str, frozenset[str]] | None = None
-        """While letters are replayed: the records of each input that stand for what came."""
+        """During a replay of dead letters: the records of each input that replace the range's new ones."""
         self.seen = Seen()
-        """How far the event times of watched inputs have come."""
+        """The event times observed in watched inputs."""
 
     @property
     def only(self) -> Input:
-        """The one input of a job that has one."""
+        """The one input of a job that has exactly one."""
         return next(iter(self.all.values()))
 
     def changes(
         self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool
     ) -> dict[str, Halves]:
-        """What each input gained and lost after `start` up to `end`."""
+        """The rows added to and retracted from each input after `start` up to `end`."""
         return {
             key: self._halves(item, _of(start, key), end[key], item.wanted(extra), careful)
             for key, item in self.all.items()
@@ -153,7 +152,7 @@ class Inputs:
 
     @property
     def descriptions(self) -> Mapping[str, str]:
-        """What messages call each input."""
+        """The name of each input in messages."""
         return {key: item.description for key, item in self.all.items()}
 
     def stream_halves(
@@ -165,19 +164,19 @@ class Inputs:
         *,
         careful: bool,
     ) -> Halves:
-        """What one input gained and lost after `start` up to `end`."""
+        """The rows added to and retracted from one input after `start` up to `end`."""
         item = self.all[key]
         return self._halves(item, _of(start, key), end[key], item.wanted(extra), careful)
 
     def register(self, frames: Mapping[str, DataFrame]) -> None:
-        """Make frames visible to SQL under their ids."""
+        """Register frames as views under their ids."""
         for key, frame in frames.items():
             frame.createOrReplaceTempView(quote(key))
 
     def _halves(
         self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None, careful: bool
     ) -> Halves:
-        """The rows of one input, without those that were set aside."""
+        """The rows of one input, without excluded ones."""
         excluded = self.excluded.get(item.id)
         asked = columns
         if excluded and POSITION not in (columns or ()):
@@ -219,7 +218,7 @@ class Inputs:
     def _timed(
         self, item: Input, frame: DataFrame, columns: list[str], start: Offset | None, end: Offset
     ) -> DataFrame:
-        """With the event time; what it was at most, in each partition, is known once the frame was read."""
+        """The frame with the event time; its maximum per partition is known once the frame was read."""
         time = event_time_sql(item.time, item.schema, item.description)
         frame = frame.selectExpr("*", f"{time} AS {EVENT_TIME}")
         if item.watched:
@@ -269,7 +268,7 @@ class Inputs:
         return table
 
     def _watch(self, item: Input, rows: pa.Table) -> None:
-        """A table is one partition; rows that go were seen when they came."""
+        """Observe event times. A table is one partition; retracted rows were observed when added."""
         name = item.time.column
         if name in rows.schema.names and rows.num_rows:
             kind = rows.schema.field(name).type
@@ -285,7 +284,7 @@ class Inputs:
     # --- tables, by key ---------------------------------------------------------------------------------
 
     def arrow_changes(self, key: str, start: Offset | None, end: Offset) -> tuple[pa.Table, pa.Table]:
-        """Rows of a table that came and rows that went, in the columns that the statement uses."""
+        """Rows added to and retracted from a table, in the columns that the statement uses."""
         item = self.all[key]
         table = self._arrow(item, start, end)
         wanted = item.wanted() or item.schema.names
@@ -303,21 +302,21 @@ class Inputs:
         return self._arrow(self.all[key], None, end)
 
     def native(self, key: str, end: Offset) -> DataFrame | None:
-        """All rows of a table as of `end`, if they are not here but in files; None otherwise."""
+        """All rows of a table as of `end`, if they are in files rather than in memory; None otherwise."""
         item = self.all[key]
         return SparkReader.of(item.source).frame(self._spark, None, end, item.wanted())
 
     def far_too_many(self, start: SourceOffsets, end: SourceOffsets, most: int) -> bool:
         """Whether more rows changed, in tables whose rows are in files, than are to be held here."""
+        tables = {key: item.source for key, item in self.all.items() if isinstance(item.source, TableSource)}
         return any(
-            isinstance(item.source, DeltaTableSource)
-            and item.source.changed_rows(start[key], end[key]) > most
-            for key, item in self.all.items()
+            table.changed_in_files(start[key], end[key]) > most
+            for key, table in tables.items()
             if key in start
         )
 
     def arrow_where(self, key: str, end: Offset, columns: Sequence[str], keys: pa.Table) -> pa.Table:
-        """The rows of a table as of `end` whose columns are one of the keys; null equals null."""
+        """The rows of a table as of `end` whose columns equal one of the keys; null equals null."""
         source = self.all[key].source
         assert isinstance(source, TableSource)
         rows = source.where(end, columns, keys)
@@ -325,17 +324,17 @@ class Inputs:
         return rows
 
     def tables_loaded(self) -> bool:
-        """Whether every table among the inputs has been loaded."""
+        """Whether every table among the inputs has completed its initial load."""
         sources = [item.source for item in self.all.values()]
         return all(source.loaded for source in sources if isinstance(source, TableSource))
 
     def size(self, end: SourceOffsets) -> int:
-        """How many rows the tables at these positions have."""
+        """The number of rows of the tables at these positions."""
         sources = [(self.all[key].source, offset) for key, offset in end.items()]
         return sum(source.size(offset) for source, offset in sources if isinstance(source, TableSource))
 
     def _refuse_wider(self, item: Input, given: pa.Schema) -> None:
-        """A table below may have become wider since this job was opened."""
+        """Raise if a table below has widened since this job was opened."""
         plain = [field for field in given if not field.name.startswith("_")]
         new = item.columns is None and len(plain) > len(item.schema)
         used = item.wanted() or item.schema.names
@@ -343,22 +342,23 @@ class Inputs:
             raise ColumnsWidenedError(f"{item.description} has wider columns now")
 
     def _arrow_frame(self, table: pa.Table, positioned: bool) -> DataFrame:
-        """A frame over rows; those of a set have no place in it, so their values tell them apart."""
+        """A frame over rows. Rows of a multiset have no position, so their contents identify them."""
         frame = arrow_frame(self._spark, table)
         return frame.selectExpr("*", f"to_json(struct(*)) AS {POSITION}") if positioned else frame
 
     def computing_errors(self, start: SourceOffsets | None, end: SourceOffsets) -> list[BadRow]:
-        """Rows that a step below the plan cannot compute: there is no such step."""
+        """Rows that a step below the plan cannot compute: none, as there is no such step."""
         return []
 
     def take_figures(self) -> tuple[int, int]:
-        """Rows taken out of tables since the last call, and rows of a stream that matched none."""
+        """The number of rows read since the last call, and of stream rows without a match."""
         return 0, 0
 
     def forget_excluded(self) -> None:
-        """Let rows be tried again that have no place of their own: the same values may come again.
+        """Try excluded rows again that have no position of their own: later rows may have the same contents.
 
-        So are rows that no frame shows again, and when there are many: then they are found again if need be.
+        Also forgets rows that no later frame contains, and, when there are many, all: they are found again if
+        need be.
         """
         for key, item in self.all.items():
             once = not item.source.traits.positioned or not item.source.traits.rereadable
@@ -367,14 +367,14 @@ class Inputs:
 
 
 def without(frame: DataFrame, excluded: set[str]) -> DataFrame:
-    """The rows of a frame with `_position`, but those at these positions."""
+    """The rows of a frame with `_position`, except those at these positions."""
     return rows_at(frame, excluded, but=True)
 
 
 def records_at(
     spark: SparkSession, item: Input, positions: frozenset[str], end: Offset, columns: list[str] | None
 ) -> DataFrame:
-    """The records of an input at these positions, with `_position` where it is asked for."""
+    """The records of an input at these positions, with `_position` if it is wanted."""
     frame = Replayable.of(item.source).again(spark, positions, end, columns)
     if frame is None:
         asked = [*(columns if columns is not None else item.schema.names)]
@@ -391,7 +391,7 @@ def records_at(
 
 
 def _positioned(spark: SparkSession, item: Input, end: Offset, columns: list[str]) -> DataFrame | None:
-    """All rows of a source that Spark does not read itself, with their positions; None: they have none."""
+    """All rows of a source that Spark does not read itself, with positions; None: it has no positions."""
     batches = list(_read_all(item.source, None, end))
     if not batches or POSITION not in batches[0].schema.names:
         return None
@@ -401,7 +401,7 @@ def _positioned(spark: SparkSession, item: Input, end: Offset, columns: list[str
 
 
 def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Rows that came and rows that went, each as often as its weight says, without the weight."""
+    """Added rows and retracted rows, each repeated as its weight says, without the weight."""
     import numpy as np
 
     weights = table.column(WEIGHT).to_numpy()
@@ -427,7 +427,7 @@ def _of(offsets: SourceOffsets | None, key: str) -> Offset | None:
 
 
 def tell_times(timing: Timing, inputs: Mapping[str, Input]) -> None:
-    """Tell inputs where their rows have the event time and whether somebody waits; raises what is wrong."""
+    """Set the event time of each input, and whether it is watched; raises for an invalid event time."""
     for name, time in timing.times.items():
         item = inputs.get(name)
         if item is not None:

@@ -1,4 +1,4 @@
-"""Rows of a stream joined to tables as they are now: what a pipeline reads when a statement does that."""
+"""The feed of a lookup join: rows of a stream, joined to tables as they are now."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 _COUNT = "__rows"
 _COUNTED = frozenset({"JOIN", "LEFT JOIN", "RIGHT JOIN"})
-"""Joins whose misses are counted."""
+"""Joins whose rows without a match are counted."""
 _MET = "__met"
 _MISSED = f"{_MET} IS NULL"
 
 
 class LookupFeed(DerivedFeed):
-    """A stream's batches, looked up in tables. Tables give no changes: they are seen as of the batch."""
+    """A stream's batches, looked up in tables. Only the stream has changes; tables are read as they are."""
 
     def __init__(
         self, spark: SparkSession, inputs: Inputs, node: Node, stream: str, *, observes: bool
@@ -42,9 +42,9 @@ class LookupFeed(DerivedFeed):
         self._stream = stream
         self._observes = observes
         self.watched: dict[str, DataFrame] = {}
-        """Frames that are observed while the result of the range asked for last is computed, by name."""
+        """Frames that are observed while the result of the last range is computed, by name."""
         self.gone: pa.Table | None = None
-        """Positions of rows that the stream took back in the range asked for last; None when none were."""
+        """Positions of the rows that the stream retracted in the last range; None when there are none."""
 
     def cheaper_whole(self, start: SourceOffsets | None, end: SourceOffsets, held: int) -> bool:
         """Never: rows that were joined stay as they are."""
@@ -53,9 +53,9 @@ class LookupFeed(DerivedFeed):
     def changes(
         self, start: SourceOffsets | None, end: SourceOffsets, extra: tuple[str, ...], *, careful: bool
     ) -> dict[str, Halves]:
-        """The rows that came, joined; `gone` tells which went."""
+        """The rows added, joined; `gone` has the positions of the retracted ones."""
         only_grows = self._inputs.all[self._stream].source.traits.only_grows
-        # Only careful frames promise positions that stay the same.
+        # Only careful frames guarantee positions that are the same in every frame.
         halves = self._inputs.stream_halves(
             self._stream, start, end, (POSITION,), careful=careful or not only_grows
         )
@@ -66,28 +66,28 @@ class LookupFeed(DerivedFeed):
         assert self._evaluation is not None
         batch = Batch(self._evaluation, self._inputs, end, self._stream, halves.plus)
         if self._observes and not careful:
-            batch.meets = max(_FEW, self._count(start, end) // _SHARE)
+            batch.meets = max(FEW, self._count(start, end) // _SHARE)
         rows = batch.rows(self._node)
         self._misses = batch.misses
         self.watched = batch.watched
         return {self._node.view: Halves(self._usable(rows, extra), None)}
 
     def observed(self, figures: Mapping[str, list[int | None]]) -> None:
-        """Take what was counted while the result was computed; what was not computed is counted now."""
+        """Add the misses observed with the result; frames that were not computed are counted now."""
         for name, frame in self.watched.items():
             (found,) = figures.get(name, [None])
             self._misses += found if found is not None else frame.where(_MISSED).count()
         self.watched = {}
 
     def _count(self, start: SourceOffsets | None, end: SourceOffsets) -> int:
-        """About how many rows of the stream there are in the range."""
+        """The approximate number of rows of the stream in the range."""
         first = (start or {}).get(self._stream)
         return Counted.of(self._inputs.all[self._stream].source).count(first, end[self._stream]) or 0
 
     def snapshot(
         self, end: SourceOffsets, extra: tuple[str, ...] = (), *, careful: bool = False
     ) -> dict[str, DataFrame]:
-        """Rows that were joined before cannot be joined again: the tables have changed since."""
+        """Raises: rows that were joined before cannot be joined again, as the tables have changed since."""
         raise UnsupportedError(
             "rows of a stream that were joined before would have to be joined again",
             hint="make a table of the join first, and build on that table",
@@ -102,20 +102,20 @@ class LookupFeed(DerivedFeed):
         *,
         careful: bool,
     ) -> dict[str, DataFrame]:
-        """As `snapshot`."""
+        """Raises, like `snapshot`."""
         return self.snapshot(end)
 
     def _came(self, evaluation: Evaluation, node: Node, start: SourceOffsets | None) -> set[str] | None:
-        """All did: only rows that come are joined."""
+        """None: all rows are new, since only added rows are joined."""
         return None
 
     def _touched(self, evaluation: Evaluation, node: Keyed, start: SourceOffsets | None) -> set[str] | None:
-        """As `_came`."""
+        """None, like `_came`."""
         return None
 
 
 class Batch:
-    """One batch of the stream on its way up through the joins."""
+    """One batch of the stream while it passes through the joins."""
 
     def __init__(
         self, evaluation: Evaluation, inputs: Inputs, end: SourceOffsets, stream: str, rows: DataFrame
@@ -126,13 +126,13 @@ class Batch:
         self._stream = stream
         self._rows = rows
         self.misses = 0
-        """Rows that found no row in a table they are joined to, of those that were counted before."""
+        """Rows without a match in a table, as far as they were counted by key."""
         self.meets = 0
-        """Tables of up to so many rows are met whole: the batch is read once, and misses are observed."""
+        """Tables of up to so many rows are joined whole: the batch is then read once, its misses observed."""
         self.watched: dict[str, DataFrame] = {}
 
     def rows(self, node: Node) -> DataFrame:
-        """The rows of a node that the batch gives."""
+        """The rows of a node that follow from the batch."""
         if isinstance(node, Scan):
             return self._rows.select(*(quote(name) for name in node.columns))
         if not isinstance(node, Keyed):
@@ -156,7 +156,7 @@ class Batch:
     ) -> tuple[DataFrame, DataFrame] | None:
         """The batch, observed, and all rows of a table that is small beside it; None where it is not.
 
-        The different keys of a batch cost reading and decoding it once more.
+        Collecting the distinct keys of a batch would read and decode the batch once more.
         """
         from pyspark.sql import functions
 
@@ -186,7 +186,7 @@ class Batch:
 
         keys = self._keys(batch, mine) if mine.keys else None
         if keys is None or not self._evaluation.same_types(other, keys.schema.types[:-1]):
-            # Without a key, or where Spark must convert to compare, the batch meets the whole table.
+            # Without a key, or where Spark must cast to compare, the batch is joined to the whole table.
             rows = self._evaluation.frame(other.node, "after", None)
             return functions.broadcast(rows) if self._size(other.node) <= _SMALL else rows
         wanted = split_nulls(keys, node.nulls_meet)
@@ -197,7 +197,7 @@ class Batch:
         return functions.broadcast(arrow_frame(batch.sparkSession, found))
 
     def _keys(self, batch: DataFrame, mine: Side) -> pa.Table:
-        """The different keys of the batch, and how many rows have each."""
+        """The distinct keys of the batch, and the number of rows with each."""
         from pyspark.sql import functions
 
         names = [f"k{number}" for number in range(len(mine.keys))]
@@ -213,8 +213,8 @@ def _total(keys: pa.Table) -> int:
 
 
 _SMALL = 100_000
-"""Rows of a table that are worth sending to every executor whole."""
-_FEW = 1000
-"""Rows of a table that cost less to send than the keys of any batch to collect."""
+"""The most rows of a table that are worth broadcasting to every executor."""
+FEW = 1000
+"""Rows of a table that cost less to send than the keys of any batch cost to collect."""
 _SHARE = 10
-"""A table is small beside a batch that has so many times its rows."""
+"""A table is small beside a batch of so many times its rows."""

@@ -1,4 +1,4 @@
-"""Spreading the rows of a source over Spark's tasks, as a statement asks for."""
+"""Repartitioning of a source's rows over Spark's tasks, as a statement asks for."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
 _PLACE = "__place"
 FAILED = "PARTITION_STRATEGY_FAILED"
-"""What an error of a user's strategy begins with: it is not the fault of a row."""
+"""Prefix of an error in a user's strategy, which is not the fault of a row."""
 
 
 class Strategies:
-    """The strategies of a user's own, by name."""
+    """The strategies that users registered, by name."""
 
     def __init__(self) -> None:
         self._known: dict[str, Strategy] = {}
 
     def names(self) -> tuple[str, ...]:
-        """Names by which statements ask for them."""
+        """The registered names."""
         return tuple(self._known)
 
     def known(self, name: str) -> bool:
-        """Whether a statement may ask for it now."""
+        """Whether a statement may use it now."""
         return name in STRATEGIES or name in self._known
 
     def add(self, name: str, function: Strategy) -> None:
-        """Take one; later statements use it, and those that run keep theirs."""
+        """Register one; later statements use it, running ones keep theirs."""
         if name in STRATEGIES:
             raise ConfigError(f'"{name}" is a strategy that is built in', hint="give yours another name")
         self._known[name] = function
 
     def spreading(self, spread: Spread, source: Source) -> Spreading | None:
-        """A strategy made ready for one source; None where its rows stay where they are."""
+        """A strategy prepared for one source; None where its rows keep their partitions."""
         if spread.strategy == STICKY:
             SparkReader.of(source).splits = False
             return None
@@ -59,7 +59,7 @@ class Strategies:
 
 @dataclass(frozen=True)
 class Spreading:
-    """Spreads one frame after the other."""
+    """Repartitions frames."""
 
     spread: Spread
     function: Strategy | None
@@ -84,7 +84,7 @@ class Spreading:
 
 
 def strategy_failed(said: str) -> JobError | None:
-    """The error of a user's strategy, if that is what Spark's words are about."""
+    """The error of a user's strategy, if Spark's message is about one; else None."""
     at = said.find(FAILED)
     if at < 0:
         return None
@@ -103,7 +103,7 @@ def _with_place(frame: DataFrame) -> Any:
 def _placed(
     name: str, function: Strategy, many: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    # Runs in a worker, so that all it needs comes with it.
+    # Runs in a Python worker, so everything it needs is in the closure.
     def place(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import numpy as np
 

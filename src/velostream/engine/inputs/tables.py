@@ -1,4 +1,4 @@
-"""A table as a source for other jobs: its snapshot, then its log."""
+"""A table as a source of other jobs: its snapshot, then its changelog."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.connectors.base import Source
-from velostream.engine.connect import loaded
 from velostream.engine.inputs.consistency import BASES, VERSION, bases_of
 from velostream.engine.rows.multisets import among, by_nulls, fitting
 from velostream.errors import InternalError
@@ -31,7 +30,7 @@ _REMEMBERED = 8
 class TableSource(Source):
     """Changes of a table between two of its versions.
 
-    A snapshot is only there for versions that this process announced and has not committed past; after a
+    A snapshot exists only for versions that this process announced and has not committed past; after a
     restart the job announces the table's current version, so it never asks for an older one.
     """
 
@@ -40,7 +39,7 @@ class TableSource(Source):
     def __init__(self, table: Table, reader: str, *, forgotten: bool = True) -> None:
         self._table = table
         self._forgotten = forgotten
-        """Whether rows that the table only forgot count as rows that went."""
+        """Whether rows that the table only forgot count as retracted."""
         self._reader = reader
         self._announced: dict[int, TableVersion] = {}
         self.key = visible_key(table.spec)
@@ -50,20 +49,21 @@ class TableSource(Source):
         return self._table.spec.visible_schema
 
     def latest(self, after: Offset | None) -> Offset:
-        """The table's current version, kept until it is committed."""
+        """The table's current version, held until it is committed."""
         return self.candidates(after)[0]
 
     def candidates(self, after: Offset | None) -> list[Offset]:
-        """The current version and some that were there before, newest first, none older than `after`.
+        """The current version and some earlier ones, newest first, none older than `after`.
 
-        Which versions of tables below they contain is part of the position.
+        The versions of tables below that each contains are part of the position.
         """
         version = self._table.version_object
         if after is None:
             self._table.register_reader(self._reader, version.number)
         else:
             self._announced = {n: v for n, v in self._announced.items() if n >= int(after[PARTITION])}
-        # Also when it is not new: another input may have moved, and the table may move before that is read.
+        # Also when it is not new: another input may have advanced,
+        # and this table may advance before that is read.
         self._announced[version.number] = version
         for number in sorted(self._announced)[1:-_REMEMBERED]:
             del self._announced[number]
@@ -81,13 +81,13 @@ class TableSource(Source):
             yield from changes.to_batches()
 
     def where(self, offset: Offset, columns: Sequence[str], keys: pa.Table) -> pa.Table:
-        """The visible rows at a position whose columns are one of the keys, by position; null equals null."""
+        """The visible rows whose columns, in this order, equal one of the keys; null equals null."""
         version = self._at(offset[PARTITION])
         found = [_where(version, columns, some) for some in by_nulls(keys.rename_columns(list(columns)))]
         return pa.concat_tables(found) if found else version.spec.visible_schema.empty_table()
 
     def health(self) -> tuple[str, str | None]:
-        """See `Source`: a table whose own source is not well is there, and may be behind."""
+        """See `Source`: a table whose own source is unhealthy still exists, and may be behind."""
         health, reason = self._table.health
         if health == HEALTHY:
             return WELL
@@ -96,11 +96,15 @@ class TableSource(Source):
 
     @property
     def loaded(self) -> bool:
-        """Whether the table holds what its source had when it was made."""
+        """Whether the table has completed its initial load."""
         return loaded(self._table)
 
+    def changed_in_files(self, start: Offset, end: Offset) -> int:
+        """How many rows changed between two positions that are not in memory: none, of a table that is."""
+        return 0
+
     def size(self, offset: Offset) -> int:
-        """How many rows there are at a position."""
+        """The number of rows at a position."""
         return len(self._at(offset[PARTITION]))
 
     def _at(self, number: Any) -> TableVersion:
@@ -112,7 +116,7 @@ class TableSource(Source):
             ) from None
 
     def commit(self, offset: Offset) -> None:
-        """Older versions and their log are not needed any more."""
+        """Release older versions and their log."""
         done = int(offset[PARTITION])
         self._table.register_reader(self._reader, done)
         for number in [n for n in self._announced if n < done]:
@@ -120,12 +124,12 @@ class TableSource(Source):
 
 
 def visible_key(spec: TableSpec) -> tuple[str, ...]:
-    """The key of a table, where readers see all of its columns."""
+    """The key of a table, if all of its columns are visible to readers."""
     return spec.lookup_key if set(spec.lookup_key) <= set(spec.visible) else ()
 
 
 class LookedUpSource(TableSource):
-    """A table as it is when rows of streams are joined to it: no change of it changes an earlier result."""
+    """A table for lookup joins: its changes do not change earlier results."""
 
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
         """The snapshot; nothing after it."""
@@ -134,7 +138,7 @@ class LookedUpSource(TableSource):
 
 
 def _where(version: TableVersion, columns: Sequence[str], keys: pa.Table) -> pa.Table:
-    """Rows for keys that have their nulls in the same columns; no index holds nulls: those are filtered."""
+    """Rows for keys with nulls in the same columns: no index holds nulls, so those columns are filtered."""
     named = dict.fromkeys(columns)
     filled = [name for name in named if keys.column(columns.index(name)).null_count == 0]
     if filled:
@@ -146,3 +150,8 @@ def _where(version: TableVersion, columns: Sequence[str], keys: pa.Table) -> pa.
         if name not in filled:
             rows = rows.filter(pc.is_null(rows.column(name)))
     return rows if len(named) == len(columns) else among(rows, columns, keys)
+
+
+def loaded(table: Table) -> bool:
+    """Whether a table holds what its source had when it was made; one that is filled by hand always does."""
+    return table.spec.owner is None or table.last_commit is not None

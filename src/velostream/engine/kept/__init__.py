@@ -1,1 +1,1 @@
-"""Rows that a job keeps as its state, and when they leave it."""
+"""Rows that a job keeps as state, and when they are dropped from it."""

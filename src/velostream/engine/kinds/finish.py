@@ -1,4 +1,4 @@
-"""From accumulators to the rows that are stored: visible columns, HAVING, groups without rows."""
+"""From accumulators to stored rows: computes visible columns and HAVING, and drops groups without rows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from velostream.engine.bad_rows.search import Search
 from velostream.errors import InternalError
 from velostream.model.columns import GROUP_ROWS, POSITION, SHOWN
 from velostream.plan.groups import merge as merging
-from velostream.spark.dataframes import arrow_frame, checked_cast, rows_of
+from velostream.spark.dataframes import arrow_frame, checked_cast
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from velostream.engine.result_schema import ResultShape
+    from velostream.engine.kinds.runner import Runner
+    from velostream.engine.rows.shape import ResultShape
     from velostream.plan.plans import GroupsPlan
 
 
@@ -25,14 +24,14 @@ _GROUPS = "__groups"
 
 
 class Finisher:
-    """Finishes groups of one result."""
+    """Computes the stored rows of one result's groups from their accumulators."""
 
-    def __init__(self, spark: SparkSession, shape: ResultShape) -> None:
-        self._spark = spark
+    def __init__(self, runner: Runner, shape: ResultShape) -> None:
+        self._runner = runner
         self._shape = shape
 
     def split(self, plan: GroupsPlan, state: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-        """Groups to store, finished for readers, and keys of groups that no row belongs to any more."""
+        """The groups to upsert, with visible columns, and the keys of groups that have no row any more."""
         counts = state.column(GROUP_ROWS)
         if pc.any(pc.less(counts, 0)).as_py():
             raise InternalError("a group lost more rows than it had")
@@ -43,7 +42,7 @@ class Finisher:
         return self.finished(plan, state.filter(alive)), gone if gone.num_rows else None
 
     def finished(self, plan: GroupsPlan, state: pa.Table) -> pa.Table:
-        """Groups as they are stored: accumulators, and the columns that readers see."""
+        """Groups as they are stored: accumulators and visible columns."""
         values = merging.values(plan, state, self._shape.values)
         if plan.finish_sql is None:
             visible = {o.name: values.column(o.column or "") for o in plan.outputs}
@@ -57,7 +56,7 @@ class Finisher:
         return checked_cast(pa.table(columns), self._shape.physical)
 
     def failing(self, plan: GroupsPlan, state: pa.Table) -> dict[int, str]:
-        """The groups, by their places in `state`, whose visible columns or HAVING cannot be computed: why."""
+        """From the place in `state` of each group whose visible columns or HAVING fail to the reason."""
         alive = (
             state.column(GROUP_ROWS).to_numpy() > 0
             if plan.grouped
@@ -68,20 +67,20 @@ class Finisher:
             return {}
         values = merging.values(plan, state.take(places), self._shape.values)
         numbered = values.append_column(POSITION, pa.array(places).cast(pa.string()))
-        search = Search(self._spark, plan.finish_sql, _GROUPS, "the table itself")
-        found = search.culprits(arrow_frame(self._spark, numbered))
+        search = Search(self._runner.spark, plan.finish_sql, _GROUPS, "the table itself")
+        found = search.culprits(arrow_frame(self._runner.spark, numbered))
         return {int(culprit.position): culprit.row.reason for culprit in found}
 
     def shown(
         self, plan: GroupsPlan, state: pa.Table, having: pa.ChunkedArray | None
     ) -> dict[str, pa.ChunkedArray]:
-        """The hidden columns that decide what readers see; `having` tells where there is a HAVING."""
+        """The hidden columns that decide which rows are visible; `having` is the value of HAVING, if any."""
         return {} if having is None else {SHOWN: having}
 
     def _finish_in_spark(self, plan: GroupsPlan, values: pa.Table) -> dict[str, pa.ChunkedArray]:
         # One partition keeps the rows in the order of `values`, so that columns line up again.
-        arrow_frame(self._spark, values).coalesce(1).createOrReplaceTempView(_GROUPS)
-        rows = rows_of(self._spark, plan.finish_sql or "")
+        groups = arrow_frame(self._runner.spark, values).coalesce(1)
+        rows = self._runner.run(plan.finish_sql or "", {_GROUPS: groups})
         if rows.num_rows != values.num_rows:
             raise InternalError("finishing the groups changed their number")
         names = [output.name for output in plan.outputs] + ([SHOWN] if plan.having else [])

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 REPLAY = "replay"
-"""Names the replay of dead letters that a step was, in what the step records."""
+"""Key in a commit: the token of the replay of dead letters that the commit contains."""
 
 
 class JobOutput(ABC):
-    """What a pipeline writes to."""
+    """The destination of a job's result; it knows which source positions it contains."""
 
     @property
     @abstractmethod
@@ -39,11 +39,11 @@ class JobOutput(ABC):
 
     @abstractmethod
     def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
-        """Apply rows that come and rows that go."""
+        """Add and retract rows, and record the commit's positions in the same durable step."""
 
     @property
     def replayed(self) -> str | None:
-        """The replay that the newest step was, if it was one."""
+        """The token of the replay that the last commit contains; None if it was no replay."""
         return None
 
     def take_refused(self) -> int:
@@ -51,7 +51,7 @@ class JobOutput(ABC):
         return 0
 
     def close(self) -> None:  # noqa: B027
-        """Let go of what is open."""
+        """Release resources."""
 
 
 class TableOutput(JobOutput):
@@ -86,12 +86,12 @@ class TableOutput(JobOutput):
 
 
 class SinkOutput(JobOutput):
-    """A sink outside; what it contains is kept in a journal beside the checkpoint."""
+    """An external sink; a journal beside the job records which positions it contains."""
 
     def __init__(self, sink: Sink, journal: Journal, refused: Refused | None = None) -> None:
         self._sink = sink
         self.refused = refused
-        """What is done with rows that the sink can never take."""
+        """Handles rows that the sink can never accept."""
         self._journal = SinkJournal(journal)
         self._sink.recover(self._journal.recorded)
         intent = self._journal.intent
@@ -111,14 +111,14 @@ class SinkOutput(JobOutput):
         return self._journal.replay
 
     def take_refused(self) -> int:
-        """As the sink told."""
+        """The number of rows that the sink refused since the last call."""
         if self.refused is None:
             return 0
         count, self.refused.count = self.refused.count, 0
         return count
 
     def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
-        """Write rows; rows that go only where the sink can take them back."""
+        """Write added and retracted rows; raises UnsupportedError for retractions if a sink only appends."""
         rows = self._changes(added, removed)
         if self._journal.intent is not None:
             raise InternalError("a write whose outcome is not known must be settled before the next")
@@ -131,7 +131,7 @@ class SinkOutput(JobOutput):
         self._sink.committed(recorded)
 
     def refusals(self, rows: Sequence[pa.Table]) -> list[str | None]:
-        """Why the sink could not take each of these rows; nothing is written."""
+        """For each of these rows why the sink would refuse it, or None; nothing is written."""
         reasons: list[str | None] = []
         if self.refused is None:
             return [None] * len(rows)
@@ -146,7 +146,7 @@ class SinkOutput(JobOutput):
         return reasons
 
     def rewrite(self, rows: Sequence[pa.Table], commit: Commit) -> None:
-        """Write rows that were refused before, each a change of its own."""
+        """Write rows again that were refused before."""
         plain = [row.drop_columns([WEIGHT]) if WEIGHT in row.schema.names else row for row in rows]
         gone = [WEIGHT in row.schema.names and row[WEIGHT][0].as_py() < 0 for row in rows]
         added = [row for row, went in zip(plain, gone, strict=True) if not went]
@@ -159,7 +159,7 @@ class SinkOutput(JobOutput):
             return added
         if not self._sink.takes_deletes:
             raise UnsupportedError(
-                "a row was taken back at the source, and this sink can only append",
+                "a row was retracted at the source, and this sink can only append",
                 hint="select the key of the table that is read, if the sink knows keys; "
                 "or write to a table, or read a source that only grows",
             )
@@ -167,13 +167,13 @@ class SinkOutput(JobOutput):
         return pa.concat_tables([removed, added]).append_column(WEIGHT, weights)
 
     def close(self) -> None:
-        """Close the sink, and note how far its journal goes."""
+        """Close the sink and its journal, whose length is recorded."""
         self._sink.close()
         self._journal.close()
 
 
 class Intent(NamedTuple):
-    """A write that was about to be made: what it would have recorded, and the positions it would contain."""
+    """The intent of a write: what it will have recorded, and the positions that the sink contains then."""
 
     recorded: Mapping[str, Any]
     offsets: SourceOffsets
@@ -181,10 +181,10 @@ class Intent(NamedTuple):
 
 
 class SinkJournal:
-    """What a sink's last write recorded, and which source positions the sink contains since.
+    """What a sink's last write recorded, and which source positions the sink contains with it.
 
-    Before the next write there may be its intent. The record of a write takes the place of the intent, and so
-    does another intent: then the write of the former did not take place.
+    The intent of the next write may follow. It is replaced by the record of that write, or by another intent:
+    then the write of the former did not take place.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -192,11 +192,11 @@ class SinkJournal:
         self.recorded: Mapping[str, Any] | None = None
         self.offsets: SourceOffsets | None = None
         self.replay: str | None = None
-        """The replay of dead letters that the last write was, if it was one."""
+        """The token of the replay of dead letters that the last write contained, if any."""
         self.steps = 0
         """How many writes were recorded in all: Spark numbers its batches anew after each start."""
         self.intent: Intent | None = None
-        """A write of which it is not known whether it took place."""
+        """A write that may or may not have taken place before a crash."""
         entries = self._journal.load()
         self._kept = len(entries)
         written = [entry for entry in entries if "recorded" in entry]
@@ -209,17 +209,17 @@ class SinkJournal:
             self.intent = Intent(last["intended"], last["offsets"], last.get(REPLAY))
 
     def close(self) -> None:
-        """Note how far it goes."""
+        """Close the journal and record its length."""
         self._journal.close()
 
     def intend(self, recorded: Mapping[str, Any], offsets: SourceOffsets, replay: str | None = None) -> None:
-        """Say what is about to be written."""
+        """Make the intent of the next write durable."""
         self._journal.append({"intended": recorded, "offsets": offsets} | _marked(replay))
         self._kept += 1
         self.intent = Intent(recorded, offsets, replay)
 
     def append(self, recorded: Mapping[str, Any], offsets: SourceOffsets, replay: str | None = None) -> None:
-        """Make the write part of the record."""
+        """Make the record of a completed write durable."""
         entry = {"step": self.steps + 1, "recorded": recorded, "offsets": offsets} | _marked(replay)
         if self._kept < _MOST_KEPT:
             self._journal.append(entry)
@@ -244,9 +244,9 @@ _MOST_KEPT = 1000
 
 
 class ReaderOutput(JobOutput):
-    """A reader of a continuous SELECT: rows are handed over and not kept.
+    """A reader of a continuous SELECT: rows are handed to it and not stored.
 
-    A few batches wait for a slow reader; then the job does.
+    A few batches are queued for a slow reader; then the job blocks.
     """
 
     def __init__(self, capacity: int = 4) -> None:
@@ -256,11 +256,11 @@ class ReaderOutput(JobOutput):
 
     @property
     def offsets(self) -> SourceOffsets | None:
-        """What was handed over in this process."""
+        """The positions that were handed to the reader; not durable."""
         return self._offsets
 
     def rows(self, added: pa.Table, removed: pa.Table | None, commit: Commit) -> None:
-        """Hand rows to the reader, waiting while it is behind."""
+        """Hand rows to the reader; blocks while the queue is full."""
         if added.num_rows or (removed is not None and removed.num_rows):
             while not self._abandoned.is_set():
                 try:
@@ -271,7 +271,7 @@ class ReaderOutput(JobOutput):
         self._offsets = commit.offsets
 
     def abandon(self) -> None:
-        """Nobody reads any more: rows may be dropped."""
+        """The reader is gone: drop further rows."""
         self._abandoned.set()
 
 

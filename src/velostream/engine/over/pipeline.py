@@ -1,9 +1,9 @@
-"""OVER over a source: one step computes the rows that came with the kept rows of their keys.
+"""OVER over a source: one step computes the new rows together with the kept rows of their keys.
 
-Two commits make a step: the kept rows first, then the result. What the result gains follows from the kept
-rows alone, so that a crash between the two is made good by computing it again (`unfinished`). Rows that came
-in order only add to the result; where one came before kept rows, or frames look ahead, those are computed as
-they were and as they are, and the difference is the correction.
+A step is two commits: the kept rows (the state) first, then the result. The changes of the result follow from
+the kept rows alone, so that after a crash between the two they are computed again (`unfinished`). Rows that
+arrive in order only add to the result. Where a row arrives before kept ones, or frames look ahead, the
+results that it may change are computed before and after the step, and the difference is retracted and added.
 """
 
 from __future__ import annotations
@@ -17,134 +17,123 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.connectors.capabilities import Ordered
-from velostream.engine.bad_rows.located import refused, rows_found
-from velostream.engine.event_time.watermark import FOREVER, WATERMARK, Watermarks, take_in
-from velostream.engine.kinds.pipeline import Pipeline, Progress
+from velostream.engine.bad_rows.located import rows_found
+from velostream.engine.event_time.late_rows import LateRows
+from velostream.engine.event_time.watermark import FOREVER
+from velostream.engine.kinds.pipeline import Pipeline
+from velostream.engine.kinds.runner import Progress, Runner
 from velostream.engine.over.results import Horizons, OverResults
 from velostream.engine.over.state import NEVER, KeptRows, group_numbers, micros
 from velostream.engine.over.step_rows import StepRows, needed
-from velostream.engine.rows.groups import distinct_keys
+from velostream.engine.rows.groups import distinct_keys, micros_of
 from velostream.engine.rows.multisets import codes
 from velostream.model.columns import EVENT_TIME, POSITION, RETRACTED_AT, SEQUENCE, TIME
-from velostream.model.moments import END_OF_TIME, moment
-from velostream.spark.dataframes import checked_cast, rows_of
+from velostream.spark.dataframes import checked_cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pyspark.sql import DataFrame, SparkSession
+    from collections.abc import Sequence
 
     from velostream.engine.bad_rows.located import Row
+    from velostream.engine.event_time.clock import EventClock
     from velostream.engine.inputs.inputs import Inputs
     from velostream.engine.outputs.outputs import JobOutput
     from velostream.engine.over.state import Flags, Kept, Numbers
-    from velostream.engine.result_schema import ResultShape
-    from velostream.model.changes import BadRow, Commit, SourceOffsets
+    from velostream.engine.rows.shape import ResultShape
+    from velostream.model.changes import Commit, SourceOffsets
     from velostream.plan.plans import OverPlan
     from velostream.serving.table.table import Table
 
-_TIMELESS = f"{TIME} IS NULL"
 STEP = "__over"
-"""Beside the positions of inputs: the number of the step that the result contains."""
+"""Key beside the positions of the inputs: the number of the last step that the result contains."""
 
 
 @dataclass(frozen=True)
 class OverStep:
-    """What the last commit of the kept rows says of itself."""
+    """One step, as the commit of its kept rows records it: enough to compute the step again."""
 
     number: int = 0
     first: int = 0
-    """The number of the first row that came with it."""
+    """The sequence number of the first row that arrived in the step."""
     next: int = 0
-    """The number of the next row to come."""
+    """The sequence number that the next row will have."""
     before: int | None = None
-    """The watermark as it began."""
+    """The watermark when the step began."""
 
 
 class OverPipeline(Pipeline):
-    """Runs a plan of OVERs."""
+    """Runs a plan of OVER: exactly once, whether rows arrive in order, out of order or are retracted."""
+
+    plan: OverPlan
+    clock: EventClock
 
     def __init__(
         self,
-        spark: SparkSession,
         plan: OverPlan,
         shape: ResultShape,
         inputs: Inputs,
         output: JobOutput,
+        runner: Runner,
+        clock: EventClock,
         state: Table,
     ) -> None:
-        super().__init__(spark, plan, shape, inputs, output)
-        self._over = plan
+        super().__init__(plan, shape, inputs, output, runner, clock)
         self._kept = KeptRows(state, plan.keys)
-        self._results = OverResults(spark, plan, shape)
+        self._results = OverResults(runner.spark, plan, shape)
+        self._late = LateRows(clock, inputs.only, TIME, self._rows_where)
         self._final = plan.windowing is not None and plan.windowing.final
-        self._watched: list[Inputs] = [inputs]
-        self.marks = self._ahead = Watermarks({}, None, 0.0)
-        self._step = OverStep()
-        self._latest: int | None = None
-        """The latest event time of all kept rows."""
-        self._start: SourceOffsets | None = None
-        self.keep_late: Callable[[list[BadRow], str], None] = lambda rows, stage: None
-        """Does with rows that were not taken in what the statement says."""
-        self.late_rows = 0
-        """Rows that came too late, since this was last asked."""
-        self.now: Callable[[], float] = lambda: 0.0
-
-    def begin(self, watched: Iterable[Inputs], now: Callable[[], float]) -> None:
-        """Set out from what the kept rows record; `watched` are the inputs whose event times count."""
-        self._watched, self.now = list(watched), now
-        times = {i.id: i.time for inputs in self._watched for i in inputs.all.values() if i.watched}
-        extra = self._recorded()
-        self.marks = self._ahead = Watermarks(times, extra.get(WATERMARK), now())
-        self._step = OverStep(**extra.get(STEP, {}))
+        self._step = OverStep(**self._recorded().get(STEP, {}))
         self._latest = self._kept.latest()
+        """The latest event time of all kept rows."""
 
     def _recorded(self) -> dict[str, Any]:
         last = self._kept.table.last_commit
         return dict(last.extra) if last is not None else {}
 
     def unfinished(self, have: SourceOffsets | None) -> SourceOffsets | None:
-        """Where the kept rows are, when the result is a step behind them."""
+        """The positions that the kept rows contain, when the result is a step behind them; else None."""
         last = self._kept.table.last_commit
         known = int(have[STEP]["n"]) if have is not None and STEP in have else 0
         return last.offsets if last is not None and known < self._step.number else None
 
+    def numbered(self, end: SourceOffsets) -> SourceOffsets:
+        """See `Pipeline`: the number of the step tells whether the result contains it."""
+        return {**end, STEP: {"n": self._step.number + 1}}
+
     @property
-    def next_step(self) -> int:
-        """The number of the step that comes."""
-        return self._step.number + 1
+    def state(self) -> Sequence[Table]:
+        """The kept rows, in chunks by key."""
+        return (self._kept.table,)
 
     # --- one step -----------------------------------------------------------------------------------------
 
-    def advance(
+    def _advance(
         self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, *, careful: bool
     ) -> Progress:
-        """Bring kept rows and result from `start` to `end`."""
-        self.late_rows, self._start = 0, start
+        """Advance kept rows and result from `start` to `end`; resume a step that the kept rows contain."""
+        self.clock.begin_step(start)
         if int(end[STEP]["n"]) <= self._step.number:
             return self._again(commit)
-        self._ahead = self.marks.copy()
         placed = careful or not self._comes_in_order()
         extra = (POSITION, EVENT_TIME) if placed else (EVENT_TIME,)
         changes = self.feed.changes(start, end, extra, careful=careful)
-        sql = self._over.placed_sql if placed else self._over.rows_sql
-        plus, minus = self._plus(sql, changes), self._minus(sql, changes)
-        new = self._in_time(self._numbered(plus), end, corrects=minus is not None and minus.num_rows > 0)
-        self._move(end)
+        plus, minus = self._of_changes(self.plan.placed_sql if placed else self.plan.rows_sql, changes)
+        corrects = minus is not None and minus.num_rows > 0
+        new = self._in_time(self._numbered(plus), start, end, corrects=corrects)
+        self.clock.move(end)
         return self._do(new, minus, plus.num_rows, commit)
 
-    def close_windows(self, at: int, commit: Commit) -> Progress:
-        """Show what the watermark has passed though no row came."""
+    def close(self, at: int, commit: Commit) -> Progress:
+        """Move the watermark to `at` without new rows, and add the results that become final."""
+        self.clock.begin_step(commit.offsets)
         if int(commit.offsets[STEP]["n"]) <= self._step.number:
             return self._again(commit)
-        self._ahead = self.marks.copy()
-        self._ahead.move_to(at)
+        self.clock.ahead.move_to(at)
         return self._do(self._kept.schema.empty_table(), None, 0, commit)
 
     def _do(self, new: pa.Table, minus: pa.Table | None, count: int, commit: Commit) -> Progress:
-        plan = self._over
+        plan = self.plan
         step = OverStep(
-            int(commit.offsets[STEP]["n"]), self._step.next, self._step.next + new.num_rows, self.marks.at
+            int(commit.offsets[STEP]["n"]), self._step.next, self._step.next + new.num_rows, self.clock.at
         )
         keys = new.select(plan.keys)
         if minus is not None:
@@ -155,21 +144,28 @@ class OverPipeline(Pipeline):
             kept = self._taken_back(step, kept, minus)
         groups = self._numbered_keys(kept, new)
         fits = self._needed(step, kept, groups)
-        # Before anything is kept: a row that cannot be computed is set aside, and the step done again.
+        # Computed before the state is committed: where a row cannot be computed, nothing has changed yet, and
+        # the step is tried again without it.
         added, removed = self._result(step, self._looked_at(step, kept, new, groups, fits))
-        extra = {**commit.extra, WATERMARK: self._ahead.recorded(), STEP: vars(step)}
         most = plan.reach.rows if plan.bounded else None
-        sealed = replace(commit, extra=extra)
+        sealed = self.clock.sealed(replace(commit, extra={**commit.extra, STEP: vars(step)}))
+        # Retraction marks are part of the rows: keys with new ones are rewritten, which stores them.
         rewrite = kept.gone_with(step.number)
         self._kept.put(step.number, new, kept, groups, fits, most, sealed, rewrite=rewrite)
-        self.marks, self._step = self._ahead, step
+        self.clock.committed()
+        self._step = step
         if new.num_rows:
             self._latest = max(int(micros(new).max()), self._latest if self._latest is not None else -FOREVER)
         return self._show(added, removed, count, commit)
 
     def _again(self, commit: Commit) -> Progress:
-        """The result of the step that the kept rows contain already."""
-        self._ahead, step = self.marks, self._step
+        """Commit the result of the last step, which the kept rows contain already.
+
+        Its new rows are told by their sequence numbers, its retractions by their marks; the old watermark
+        stands in the step, so that the same rows become final.
+        """
+        step = self._step
+        self.clock.stay()
         found = self._kept_for(step, self._kept.of_step(step.number))
         new = pc.greater_equal(found.rows.column(SEQUENCE), step.first)
         old = pc.invert(new)
@@ -181,25 +177,25 @@ class OverPipeline(Pipeline):
         return self._show(added, removed, 0, commit)
 
     def _numbered_keys(self, kept: Kept, new: pa.Table) -> Numbers:
-        """A number for the key of each row, first of the kept ones."""
-        keys = self._over.keys
+        """For each row the number of its key, kept rows before new ones."""
+        keys = self.plan.keys
         return group_numbers(pa.concat_tables([kept.rows.select(keys), new.select(keys)]), keys)
 
     def _needed(self, step: OverStep, kept: Kept, groups: Numbers) -> Flags:
-        """Which kept rows a row that is not late can reach, or is reached by."""
-        if not self._over.bounded:
+        """Which kept rows share a frame with a row that is not late; only those stay in the state."""
+        if not self.plan.bounded:
             return kept.there(step.number)
         own = groups[: kept.rows.num_rows]
-        return needed(kept.rows, own, self._over.reach, self._horizon(step.before))
+        return needed(kept.rows, own, self.plan.reach, self.clock.horizon(step.before))
 
     def _looked_at(self, step: OverStep, kept: Kept, new: pa.Table, groups: Numbers, fits: Flags) -> StepRows:
-        """The rows that are computed with; late rows, where they are taken, meet all that are kept."""
-        windowing = self._over.windowing
-        everything = not self._over.bounded or (windowing is not None and windowing.late == "update")
+        """The rows that the step computes with: the needed ones, or all where late rows are accepted."""
+        windowing = self.plan.windowing
+        everything = not self.plan.bounded or (windowing is not None and windowing.late == "update")
         if not everything and not bool(fits.all()):
             groups = np.concatenate([groups[: len(fits)][fits], groups[len(fits) :]])
             kept = replace(kept, rows=kept.rows.filter(pa.array(fits)), cut=kept.cut[fits])
-        return StepRows(self._over, step.number, kept, new, groups)
+        return StepRows(self.plan, step.number, kept, new, groups)
 
     def _show(self, added: pa.Table, removed: pa.Table | None, count: int, commit: Commit) -> Progress:
         self._output.rows(added, removed, commit)
@@ -207,35 +203,35 @@ class OverPipeline(Pipeline):
 
     def _result(self, step: OverStep, rows: StepRows) -> tuple[pa.Table, pa.Table | None]:
         horizons = (
-            Horizons(self._horizon(step.before), self._horizon(self._ahead.at)) if self._final else None
+            Horizons(self.clock.horizon(step.before), self.clock.horizon(self.clock.ahead.at))
+            if self._final
+            else None
         )
         return self._results.of(rows, horizons)
 
     def _kept_for(self, step: OverStep, keys: pa.Table) -> Kept:
-        """The kept rows that a step looks at: of the keys that came and, where rows wait, of those."""
-        if self._final and self._ahead.at != step.before:
-            horizon, reach = self._horizon(step.before), self._over.reach
-            everything = horizon is None or (self._ahead.at == FOREVER and reach.after != 0)
+        """The kept rows of keys that changed and, with EMIT FINAL, of keys whose rows may become final."""
+        if self._final and self.clock.ahead.at != step.before:
+            horizon, reach = self.clock.horizon(step.before), self.plan.reach
+            everything = horizon is None or (self.clock.ahead.at == FOREVER and reach.after != 0)
+            # Rows before the old horizon, less what frames look ahead in time, are final already or wait for
+            # rows to follow: these have a time after the old horizon, which finds their key too. Only the end
+            # of the source makes rows final that nothing follows, whatever their time.
             waiting = self._kept.since(NEVER if everything or horizon is None else horizon - reach.ahead)
             keys = pa.concat_tables([keys, waiting])
         return self._kept.of(distinct_keys(keys))
 
-    def _horizon(self, at: int | None) -> int | None:
-        """The event time before which rows are late when the watermark is there."""
-        grace = self._over.windowing.grace if self._over.windowing is not None else 0
-        return at if at is None or at >= END_OF_TIME else at - grace
-
-    # --- rows that come -----------------------------------------------------------------------------------
+    # --- new and retracted rows ---------------------------------------------------------------------------
 
     def _comes_in_order(self) -> bool:
-        """Whether rows of a partition follow each other as they do at the source, without being sorted."""
-        (item,) = self._inputs.all.values()
-        return item.source.traits.frames_in_order and item.spread is None and self._inputs.again is None
+        """Whether Spark returns the rows of a partition in the source's order, so that nothing is sorted."""
+        (item,) = self.inputs.all.values()
+        return item.source.traits.frames_in_order and item.spread is None and self.inputs.again is None
 
     def _numbered(self, plus: pa.Table) -> pa.Table:
-        """The rows as they are kept, in the order in which they came, with their numbers."""
+        """The new rows in the schema of kept ones, in order of arrival, with their sequence numbers."""
         if "__position" in plus.schema.names:
-            (item,) = self._inputs.all.values()
+            (item,) = self.inputs.all.values()
             plus = plus.take(pc.sort_indices(Ordered.of(item.source).order(plus.column("__position"))))
         rows = self._as_kept(plus)
         numbers = pa.array(np.arange(rows.num_rows) + self._step.next)
@@ -249,14 +245,18 @@ class OverPipeline(Pipeline):
                     schema.field(name), pa.nulls(rows.num_rows, schema.field(name).type)
                 )
         rows = checked_cast(rows, schema)
-        for number, name in enumerate(self._over.keys):
+        for number, name in enumerate(self.plan.keys):
             if pa.types.is_floating(schema.field(name).type):
-                # -0.0 and 0.0 are one key.
+                # -0.0 and 0.0 are one key: adding zero turns the former into the latter.
                 rows = rows.set_column(number, schema.field(name), pc.add(rows.column(name), 0.0))
         return rows
 
     def _taken_back(self, step: OverStep, kept: Kept, minus: pa.Table) -> Kept:
-        """The kept rows, with a mark on those that the source takes back now."""
+        """The kept rows, with a mark on those that the source retracts in this step.
+
+        Rows have no identity at the source: each retraction marks one kept row of equal values. Retractions
+        of rows that are not kept, because they were late, match nothing.
+        """
         names = [name for name in kept.rows.schema.names if name not in (SEQUENCE, RETRACTED_AT)]
         left = Counter(codes(minus.select(names)))
         gone = np.zeros(kept.rows.num_rows, dtype=bool)
@@ -271,96 +271,56 @@ class OverPipeline(Pipeline):
 
     # --- time -----------------------------------------------------------------------------------------------
 
-    def _ran(self, frame: DataFrame) -> None:
-        super()._ran(frame)
-        for inputs in self._watched:
-            inputs.seen.read(frame)
-
-    def _move(self, end: SourceOffsets) -> None:
-        """Where the watermark is once the batch is in."""
-        now = self.now()
-        take_in(self._ahead, self._watched, end, now)
-        self._ahead.move_to(self._ahead.reached(now))
-
     @property
     def waiting(self) -> bool:
-        """Whether rows are kept that nobody sees yet."""
-        if not self._final or self._latest is None or self.marks.at == FOREVER:
+        """Whether kept rows have results that are not final and so not visible yet."""
+        if not self._final or self._latest is None or self.clock.at == FOREVER:
             return False
-        horizon = self._horizon(self.marks.at)
+        horizon = self.clock.horizon(self.clock.at)
         return (
-            self._over.reach.after != 0 or horizon is None or self._latest >= horizon - self._over.reach.ahead
+            self.plan.reach.after != 0 or horizon is None or self._latest >= horizon - self.plan.reach.ahead
         )
 
-    @property
-    def close_after(self) -> float | None:
-        """Seconds without rows after which rows are shown though no later one came."""
-        return self._over.windowing.close_after if self._over.windowing is not None else None
+    def closes_at(self, *, ended: bool) -> int | None:
+        """See `Pipeline`."""
+        if not self.waiting:
+            return None
+        windowing = self.plan.windowing
+        after = windowing.close_after if windowing is not None else None
+        return self.clock.closes_at(ended=ended, close_after=after, furthest=self._furthest)
 
     @property
-    def furthest(self) -> int | None:
-        """The watermark that shows all that wait for it."""
-        if self._latest is None or self._over.windowing is None:
+    def _furthest(self) -> int | None:
+        """The watermark at which all results are final; None when the watermark has passed it."""
+        if self._latest is None or self.plan.windowing is None:
             return None
-        at = self._latest + self._over.reach.ahead + self._over.windowing.grace + 1
-        return at if self.marks.at is None or self.marks.at < at else None
+        at = self._latest + self.plan.reach.ahead + self.plan.windowing.grace + 1
+        return at if self.clock.at is None or self.clock.at < at else None
 
     # --- late rows ------------------------------------------------------------------------------------------
 
-    def _in_time(self, new: pa.Table, end: SourceOffsets, *, corrects: bool) -> pa.Table:
-        """The rows but those that are too late, or have no time: these are counted and kept.
+    def _in_time(
+        self, new: pa.Table, start: SourceOffsets | None, end: SourceOffsets, *, corrects: bool
+    ) -> pa.Table:
+        """The new rows without those that are late or have no event time, which are counted and reported.
 
-        What takes the place of rows that were taken back is a correction, and not late.
+        Where the source retracts rows in the same step, new rows are corrections and never late.
         """
-        windowing = self._over.windowing
-        if windowing is None:
+        if self.plan.windowing is None:
             return new
-        times = new.column(TIME)
-        if times.null_count:
-            self.keep_late(self._told(_TIMELESS, "the event time is null", self._start, end), "timing")
-            new = new.filter(pc.is_valid(times))
-        horizon = self._horizon(self.marks.at)
-        if horizon is None or corrects or windowing.late == "update":
-            return new
-        late = micros(new) < horizon
-        count = int(late.sum())
-        if not count:
-            return new
-        self.late_rows += count
-        if windowing.late == "dead_letter":
-            told = self._told(f"unix_micros({TIME}) < {horizon}L", self._told_late, self._start, end)
-            self.keep_late(told, "late")
-        return new.filter(pa.array(~late))
-
-    @property
-    def _told_late(self) -> str:
-        at = self.marks.at
-        assert at is not None
-        shown = "at the end" if at >= END_OF_TIME else f"{moment(at):%Y-%m-%d %H:%M:%S.%fZ}"
-        return f"late: the watermark was {shown}"
+        timeless, late = self._late.split(micros_of(new.column(TIME)))
+        if corrects or self.clock.takes_late:
+            late = pa.array([False] * new.num_rows, pa.bool_())
+        self._late.refuse(pc.sum(timeless).as_py() or 0, pc.sum(late).as_py() or 0, start, end)
+        return new.filter(pc.invert(pc.or_(timeless, late)))
 
     def too_late(self, at: SourceOffsets) -> dict[str, str]:
         """See `Pipeline`."""
-        windowing, horizon = self._over.windowing, self._horizon(self.marks.at)
-        if windowing is None:
-            return {}
-        found = {position: "the event time is null" for position, _ in self._rows_where(_TIMELESS, at, at)}
-        if horizon is not None and windowing.late != "update":
-            late = self._rows_where(f"unix_micros({TIME}) < {horizon}L", at, at)
-            found |= {position: self._told_late for position, _ in late}
-        return found
-
-    def _told(
-        self, condition: str, reason: str, start: SourceOffsets | None, end: SourceOffsets
-    ) -> list[BadRow]:
-        """The rows of the batch that a condition is true of, as their source knows them."""
-        item = self._inputs.only
-        return refused(item, reason, self._rows_where(condition, start, end), end[item.id])
+        return self._late.too_late(at) if self.plan.windowing is not None else {}
 
     def _rows_where(self, condition: str, start: SourceOffsets | None, end: SourceOffsets) -> list[Row]:
         changes = self.feed.changes(start, end, (POSITION, EVENT_TIME), careful=True)
-        self.feed.register({key: halves.plus for key, halves in changes.items()})
-        found = rows_of(self._spark, f"SELECT * FROM ({self._over.detail_sql}) WHERE {condition}")
-        for inputs in self._watched:
-            inputs.seen.forget()
+        views = {key: halves.plus for key, halves in changes.items()}
+        found = self._runner.run(f"SELECT * FROM ({self.plan.detail_sql}) WHERE {condition}", views)
+        self.clock.forget_observed()
         return rows_found(found)

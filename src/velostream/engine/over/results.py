@@ -1,4 +1,8 @@
-"""What a step of OVER makes of its result: rows that come, and corrections of those that are there."""
+"""The changes of the result in one step of OVER: rows that are added, and corrections of earlier results.
+
+Earlier results are not read back from the table. They are computed from the kept rows as they were before the
+step, and again as they are after it; rows that differ are retracted and added.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +26,13 @@ if TYPE_CHECKING:
 
     from velostream.engine.over.state import Flags, Numbers
     from velostream.engine.over.step_rows import Correction, StepRows
-    from velostream.engine.result_schema import ResultShape
+    from velostream.engine.rows.shape import ResultShape
     from velostream.plan.plans import OverPlan
 
 
 @dataclass(frozen=True)
 class Horizons:
-    """The event times before which rows were late when a step began, and are once it is done."""
+    """The event times before which rows are late: at the beginning of a step, and at its end."""
 
     before: int | None
     after: int | None
@@ -36,29 +40,33 @@ class Horizons:
 
 @dataclass(frozen=True)
 class OverResults:
-    """Computes the result of one plan."""
+    """Computes the changes of one statement's result, in NumPy where that is exact, else in Spark."""
 
     spark: SparkSession
     plan: OverPlan
     shape: ResultShape
 
     def of(self, rows: StepRows, final: Horizons | None) -> tuple[pa.Table, pa.Table | None]:
-        """The rows that come into the result with a step, and those that go.
+        """The rows that a step adds to the result, and those that it retracts (None: none).
 
-        `final` where rows are shown when nothing can change them any more.
+        With `final` (EMIT FINAL) a row is added once its result can no longer change.
         """
         had, comes, correction = self._shown(rows, final)
         wanted = np.bincount(rows.groups[comes], minlength=rows.count) > 0
         if correction is not None:
             wanted |= correction.groups
+        # Keys are computed whole: the rows of a key are each other's frames.
         computed = self._computed(rows, rows.after & wanted[rows.groups])
         came, more, removed = computed.of(comes), None, None
         if correction is not None and bool((changed := correction.rows & had).any()):
             was = self._computed(rows, rows.before & correction.groups[rows.groups]).of(changed)
+            # Most compared rows have the result that they had: equal rows cancel out. The sequence number is
+            # part of the comparison, so that equal rows of different input rows stay apart.
             more, fewer = net(self._table(rows, computed.of(changed)), self._table(rows, was))
             removed = self.shape.stored(fewer.drop_columns([SEQUENCE]))
         if more is None:
             numbers = rows.numbers[came.places]
+            # EMIT FINAL adds rows in the order of event time, EMIT CHANGES in the order of arrival.
             by = (numbers, rows.times[came.places]) if final is not None else (numbers,)
             added = self._table(rows, came.at(np.lexsort(by)))
         else:
@@ -66,16 +74,17 @@ class OverResults:
         return self.shape.stored(added.drop_columns([SEQUENCE])), removed
 
     def _shown(self, rows: StepRows, final: Horizons | None) -> tuple[Flags, Flags, Correction | None]:
-        """Which rows the result has, which it gets, and which of those it has may be other than they were."""
+        """Which rows the result contains, which it gains, and which of the former may need correction."""
         if final is None:
             return rows.before, rows.new, rows.disturbed()
         had = rows.ready(rows.before, final.before)
         comes = rows.ready(rows.after, final.after) & ~had
+        # Final results change only by late rows that the statement accepts, or by retractions.
         late = final.before is not None and bool((rows.new & (rows.times < final.before)).any())
         return had, comes, rows.disturbed() if late or bool(rows.gone.any()) else None
 
     def _computed(self, rows: StepRows, which: Flags) -> _Computed:
-        """What the query computes of these rows."""
+        """The values that the query computes over these rows, as if there were no others."""
         places = rows.order[which[rows.order]]
         calls = self.plan.calls
         if calls is not None:
@@ -91,14 +100,15 @@ class OverResults:
         given |= {GROUP: pa.array(rows.groups[places]), ORDER: pa.array(np.arange(len(places)))}
         frame = arrow_frame(self.spark, pa.table(given))
         if plan.peers:
-            # Rows of equal times stay in the order that they have here: doubles add up the same each time.
+            # One partition keeps rows of equal times in this order. Sums of doubles depend on the order, and
+            # a result that is computed again has to be equal to the digit to be recognised as unchanged.
             frame = frame.coalesce(1)
         frame.createOrReplaceTempView(ROWS_VIEW)
         *values, order = rows_of(self.spark, plan.over_sql).columns
         return _Computed(places[np.asarray(order.to_numpy(), dtype=np.int64)], values)
 
     def _table(self, rows: StepRows, computed: _Computed) -> pa.Table:
-        """Rows of the result, each with the number of the row that it is of."""
+        """Rows of the result, each with the sequence number of the input row that it belongs to."""
         places, values = computed.places, iter(computed.values)
         taken = pa.array(places)
         columns = [
@@ -114,13 +124,13 @@ class OverResults:
 
 @dataclass(frozen=True)
 class _Computed:
-    """Values, and the place among the rows of the step that each belongs to."""
+    """Computed values, and for each the place of its row among the rows of the step."""
 
     places: Numbers
     values: Sequence[pa.Array | pa.ChunkedArray]
 
     def of(self, rows: Flags) -> _Computed:
-        """The values of the rows that are marked."""
+        """The values of the flagged rows."""
         return self.at(np.flatnonzero(rows[self.places]))
 
     def at(self, order: Numbers) -> _Computed:
@@ -131,4 +141,5 @@ class _Computed:
 
 def _place(numbers: Numbers) -> pa.Array:
     """Texts that sort as the numbers do."""
+    # Flipping the sign bit maps int64 to uint64 in the same order; 20 digits hold the largest.
     return pc.utf8_lpad(pa.array(numbers.astype(np.uint64) ^ np.uint64(1 << 63)).cast(pa.string()), 20, "0")

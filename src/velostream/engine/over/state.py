@@ -1,8 +1,8 @@
-"""Rows that are kept for OVER, by key: chunks of them in a table beside the job.
+"""State of OVER: the kept rows of each PARTITION BY key, in chunks, in a table beside the job.
 
-A chunk holds the rows of one key that came with one step, as a list in one row of the table: what a commit
-costs follows its keys, not its rows. When a key has many more rows than are needed, they become one chunk,
-without those that nothing can reach any more.
+A chunk holds the rows of one key that arrived in one step, as a list in one row of the table, so that the
+cost of a commit follows its keys and not its rows. A key with many more rows than its frames need is
+compacted: its rows become one chunk, without those that no frame can reach any more.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 NEVER = np.iinfo(np.int64).min
+"""Before every event time; stands for the event time of rows that have none."""
 _LATER = np.iinfo(np.int64).max
-_MOST_CHUNKS = 16
-"""A key with more chunks than this gets one: each is a row to look up."""
-_LEAST_ROWS = 64
-"""Up to so many rows more than needed nothing is written anew."""
+"""After every step; stands for the step that retracts a row, while none has."""
+MOST_CHUNKS = 16
+"""A key with more chunks than this is compacted: each chunk is a row to look up."""
+LEAST_ROWS = 64
+"""A key with at most this many rows that are not needed is not compacted for them."""
 _STAMP = pa.timestamp("us", tz="UTC")
 
 
 def state_schema(kept: pa.Schema, keys: Sequence[str], *, shrinks: bool) -> pa.Schema:
-    """The table for rows with these columns, of which some are the key."""
+    """The schema of the table of chunks; with `shrinks` rows record the step that retracted them."""
     plain = [pa.field(f.name, f.type) for f in kept if f.name not in keys]
     numbers = [SEQUENCE, *([RETRACTED_AT] if shrinks else [])]
     row = pa.struct([*plain, *(pa.field(name, pa.int64()) for name in numbers)])
@@ -55,23 +57,23 @@ def state_schema(kept: pa.Schema, keys: Sequence[str], *, shrinks: bool) -> pa.S
 
 @dataclass(frozen=True)
 class Kept:
-    """Rows out of the table, each with its key, and the chunks that they were in."""
+    """Kept rows of some keys, unpacked from their chunks."""
 
     rows: pa.Table
-    """Keys, columns, time and number of each row."""
+    """Keys, columns, event time and sequence number of each row."""
     chunks: pa.Table
-    """Keys and step of each."""
+    """The key of each chunk in the table: PARTITION BY key and step."""
     firsts: Numbers
     """The place of the first row of each chunk."""
     cut: Flags
-    """Of each row, whether rows of its key before it were forgotten."""
+    """For each row, whether its chunk was written after earlier rows of its key were forgotten."""
 
     def there(self, step: int) -> Flags:
-        """Which rows were there when a step began."""
+        """Which rows existed when a step began."""
         return np.asarray(self._gone_at() >= step, dtype=bool)
 
     def gone_with(self, step: int) -> Flags:
-        """Which rows the source took back with a step."""
+        """Which rows the source retracted in a step."""
         return np.asarray(self._gone_at() == step, dtype=bool)
 
     def _gone_at(self) -> Numbers:
@@ -81,7 +83,7 @@ class Kept:
 
 
 class KeptRows:
-    """The rows of one statement."""
+    """The kept rows of one statement, by key."""
 
     def __init__(self, table: Table, keys: Sequence[str]) -> None:
         self.table = table
@@ -89,12 +91,13 @@ class KeptRows:
         kind = table.spec.schema.field(CHUNK_ROWS).type.value_type
         self._row = pa.schema([kind.field(n) for n in range(kind.num_fields)])
         self.schema = pa.schema([*(table.spec.schema.field(name) for name in self._keys), *self._row])
-        """Of rows, as they come out."""
+        """The schema of unpacked rows."""
 
     def of(self, keys: pa.Table) -> Kept:
-        """The rows of these keys; null equals null."""
+        """The kept rows of these keys; null equals null."""
         version = self.table.version_object
         found = []
+        # The index finds no nulls: keys are looked up by their columns that are not null, then filtered.
         for some in by_nulls(keys):
             filled = [name for name in self._keys if some.column(name).null_count == 0]
             rows = version.physical_where(filled, some.select(filled)) if filled else version.physical()
@@ -105,25 +108,24 @@ class KeptRows:
         return self._flat(pa.concat_tables(found) if found else self.table.spec.schema.empty_table())
 
     def of_step(self, step: int) -> pa.Table:
-        """The keys that came with a step."""
+        """The keys of which a step wrote a chunk."""
         wanted = pa.table({CHUNK: pa.array([step], pa.int64())})
         return self.table.version_object.physical_where((CHUNK,), wanted).select(self._keys)
 
     def since(self, at: int) -> pa.Table:
-        """The keys that have a row of this event time or a later one."""
+        """The keys with a row of this event time or later."""
         parts = [
             batch.filter(pc.greater_equal(batch.column(CHUNK_LAST), at))
-            for batch in (
-                view.physical.select([*self._keys, CHUNK_LAST]) for view in self.table.version_object.views
-            )
+            for batch in self.table.version_object.pieces([*self._keys, CHUNK_LAST])
         ]
         schema = pa.schema([self.table.spec.schema.field(name) for name in self._keys])
         rows = [_plain(pa.Table.from_batches([part]).select(self._keys), schema) for part in parts]
         return distinct_keys(pa.concat_tables(rows)) if rows else schema.empty_table()
 
     def latest(self) -> int | None:
-        """The latest event time of all rows."""
-        ends = [pc.max(view.physical.column(CHUNK_LAST)).as_py() for view in self.table.version_object.views]
+        """The latest event time of all kept rows; None when there are none."""
+        pieces = self.table.version_object.pieces([CHUNK_LAST])
+        ends = [pc.max(each.column(CHUNK_LAST)).as_py() for each in pieces]
         return max((each for each in ends if each is not None), default=None)
 
     def _flat(self, chunks: pa.Table) -> Kept:
@@ -147,19 +149,21 @@ class KeptRows:
         *,
         rewrite: Flags,
     ) -> None:
-        """Write the rows that came, and with them, for keys that have far too many, those still needed.
+        """Write the new rows as chunks of `step`, and compact keys that have far more rows than needed.
 
-        `groups` are numbers for the keys of kept and new rows. `needed` tells which kept rows are needed,
-        `most` how many of a key that can be; None: all of them. `rewrite` marks rows whose keys are to be
-        written anew whatever they have.
+        `groups` are the numbers of the keys of kept and new rows. `needed` flags the kept rows that frames
+        can still reach, `most` bounds how many of a key these can be (None: no bound, nothing is compacted).
+        `rewrite` flags rows whose keys are compacted in any case.
         """
         count = int(groups.max()) + 1 if len(groups) else 0
         old, came = groups[: kept.rows.num_rows], groups[kept.rows.num_rows :]
         chunks = old[kept.firsts]
         fresh = np.zeros(count, dtype=bool)
         if most is not None:
+            # Rewriting costs the rows that stay, so it waits until at least as many are dropped.
             surplus = np.bincount(old[~needed], minlength=count)
-            fresh = (surplus > max(most, _LEAST_ROWS)) | (np.bincount(chunks, minlength=count) > _MOST_CHUNKS)
+            fresh = (surplus > max(most, LEAST_ROWS)) | (np.bincount(chunks, minlength=count) > MOST_CHUNKS)
+            # Other keys were looked up only because their rows wait for the watermark.
             fresh &= np.bincount(came, minlength=count) > 0
         fresh |= np.bincount(old[rewrite], minlength=count) > 0
         cut = np.zeros(count, dtype=bool)
@@ -172,7 +176,7 @@ class KeptRows:
         self.table.commit_keyed(upserts, gone, commit)
 
     def _chunked(self, step: int, rows: pa.Table, groups: Numbers, cut: Flags) -> pa.Table:
-        """One row per key, with its rows as a list."""
+        """One chunk per key, which holds its rows as a list, by time."""
         if not rows.num_rows:
             return self.table.spec.schema.empty_table()
         times = micros(rows)
@@ -197,12 +201,12 @@ class KeptRows:
 
 
 def micros(rows: pa.Table) -> Numbers:
-    """The event time of each row in microseconds; rows without one are first."""
+    """The event time of each row in microseconds; rows without one sort before all others."""
     return np.asarray(rows.column(TIME).cast(_STAMP).cast(pa.int64()).fill_null(NEVER).to_numpy(), np.int64)
 
 
 def group_numbers(rows: pa.Table, keys: Sequence[str]) -> Numbers:
-    """A number for the key of each row, from 0 on; null equals null."""
+    """For each row the number of its key, from 0 without gaps; null equals null."""
     if not keys or not rows.num_rows:
         return np.zeros(rows.num_rows, dtype=np.int64)
     if any(pa.types.is_nested(rows.schema.field(name).type) for name in keys):
@@ -215,15 +219,17 @@ def group_numbers(rows: pa.Table, keys: Sequence[str]) -> Numbers:
         if numbers is None:
             numbers = places
         else:
+            # Renumbered after each column, so that products of numbers do not overflow.
             _, numbers = np.unique(numbers * len(encoded.dictionary) + places, return_inverse=True)
     return np.asarray(numbers, dtype=np.int64)
 
 
 def in_order(groups: Numbers, times: Numbers, numbers: Numbers) -> Numbers:
-    """The places of rows by group, then time, then number."""
+    """The places of the rows sorted by group, then event time, then sequence number."""
+    # Where rows are in the order of their sequence numbers already, a stable sort keeps it.
     if len(groups) and bool((np.diff(numbers) > 0).all()):
         first, last = int(times.min()), int(times.max())
-        # One number to sort by, which takes half the time, where it fits.
+        # Group and time as one number, where it fits 64 bits: sorting takes half the time.
         if (int(groups.max()) + 1) * (last - first + 1) < _LATER:
             return np.argsort(groups * (last - first + 1) + (times - first), kind="stable")
     return np.lexsort((numbers, times, groups))

@@ -1,9 +1,9 @@
-"""Statements in Spark's real-time mode: one query from topic to topic that hands on each record as it comes.
+"""Statements in Spark's real-time mode: one query from topic to topic that forwards each record on arrival.
 
-The query leaves out what cannot be decoded, computed or written, and never fails because of a record. Beside
-it the job looks at the same records as a batch, every few seconds, and puts those into `dead_letters`; its
-figures come from there, too. Each has a position of its own, kept in one small record: what the query has
-written, and what was looked at. Spark's own checkpoint is thrown away at every start, as for other jobs.
+The query leaves out records that cannot be decoded, computed or written, and never fails because of one. In
+parallel, every few seconds, the job reads the same records as a batch (a *look*), counts them and keeps the
+bad ones as dead letters. Query and look have a position each, in one small durable record. Spark's own
+checkpoint is discarded at every start, as for other jobs.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 UNDECODED, TRIED, FAILED, SENT, REFUSED = "__bad", "__tried", "__failed", "__sent", "__refused"
 _PUSHED = "org.apache.spark.sql.catalyst.optimizer.PushDownPredicates"
-"""The rule that would have Spark decode and compute a record again for each condition on what comes of it."""
+"""The optimizer rule that would make Spark compute a record again for each condition on the result."""
 
 
 class RealtimeOutput(JobOutput):
-    """What a query has written, and how far its input was looked at; the query writes by itself."""
+    """The positions that the query has written, and those that looks have read; it writes by itself."""
 
     def __init__(self, target: RealtimeTarget, conversion: Conversion, record: Record) -> None:
         self.target = target
@@ -74,7 +74,7 @@ class RealtimeOutput(JobOutput):
 
 
 class Conversion:
-    """From the rows of the source to what is written, the same for the query and for a look beside it."""
+    """Converts rows of the source to records of the sink, alike for the query and for looks."""
 
     def __init__(self, sql: str, expression: RowExpression, target: RealtimeTarget) -> None:
         self.sql = sql
@@ -82,13 +82,13 @@ class Conversion:
         self._target = target
 
     def records(self, rows: DataFrame) -> DataFrame:
-        """What is written of rows that have `_bad`."""
+        """The records to write, for rows that have `_bad`."""
         good = rows.where(f"{BAD} IS NULL")
         tried = self._tried(good, []).where(f"{TRIED}.{ROW} IS NOT NULL")
         return self._finished(tried, []).where(f"{REFUSED} IS NULL").drop(REFUSED)
 
     def judged(self, rows: DataFrame) -> DataFrame:
-        """The same for all rows: columns of the sink, and which were bad, failed, passed, or are refused."""
+        """All rows with the columns of the sink, and flags: bad, failed, passed the filter, refused."""
         tried = self._tried(rows, [f"{BAD} IS NOT NULL AS {UNDECODED}"])
         flags = [
             UNDECODED,
@@ -143,7 +143,7 @@ class RealtimeQuery:
         self._last_complete = time.monotonic()
 
     def start(self) -> None:
-        """Go on after what is recorded as written, until `stop`."""
+        """Start the query after the recorded position; it runs until `stop`."""
         endless = self._follow().endless(self._session, self._output.written, self._columns)
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         self._edition, self._batch = endless.edition, None
@@ -160,7 +160,7 @@ class RealtimeQuery:
         self._last_complete = time.monotonic()
 
     def stop(self) -> None:
-        """End at once: what was written and not recorded is written again by the next start."""
+        """Stop at once; records written after the recorded position are written again by the next start."""
         query, self._query = self._query, None
         if query is not None:
             with suppress(SparkEndedError, ConnectionError), translated():
@@ -171,11 +171,11 @@ class RealtimeQuery:
 
     @property
     def outdated(self) -> bool:
-        """Whether the source was made again, or has more partitions, since the query started."""
+        """Whether the topic was created again, or got more partitions, since the query started."""
         return self._follow().edition != self._edition
 
     def written(self) -> Offset | None:
-        """Up to where all is written, if that has moved on; raises what ended the query."""
+        """The position up to which all is written, if it advanced; raises the error that ended the query."""
         assert self._query is not None
         with translated():
             if not self._query.isActive:
@@ -188,7 +188,7 @@ class RealtimeQuery:
         return self._follow().reached(told) if told else None
 
     def waiting(self) -> tuple[int, float]:
-        """How many partitions no task reads now, and for how many seconds that has been so."""
+        """The number of partitions that no task reads, and for how many seconds."""
         if self._query is None:
             return 0, 0.0
         tracker = self._session.sparkContext.statusTracker()
@@ -207,7 +207,7 @@ class RealtimeQuery:
         return self._source
 
     def _ended(self) -> VelostreamError:
-        """Why the query is no more."""
+        """The error that ended the query."""
         assert self._query is not None
         exception = self._query.exception()
         if exception is None:

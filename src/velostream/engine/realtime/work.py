@@ -1,4 +1,4 @@
-"""The work of a job in real-time mode: a query that runs, and looks at what it left out."""
+"""The work of a job in real-time mode: a running query, and looks that find the records it left out."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from velostream.engine.bad_rows.dead_letters import keep_as_told
 from velostream.engine.bad_rows.failures import explained
 from velostream.engine.bad_rows.located import located
 from velostream.engine.bad_rows.search import Search
-from velostream.engine.connect import realtime_target
-from velostream.engine.opened import with_system_columns
-from velostream.engine.outputs.sink import shown
+from velostream.engine.opening.connect import realtime_target
+from velostream.engine.opening.opened import with_system_columns
+from velostream.engine.opening.sink import shown
 from velostream.engine.realtime.query import (
     FAILED,
     REFUSED,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from velostream.config import Settings
     from velostream.connectors.realtime import RealtimeTarget
     from velostream.engine.bad_rows.dead_letters import DeadLetters
-    from velostream.engine.opened import Opened
+    from velostream.engine.opening.opened import Opened
     from velostream.model.changes import Offset, SourceOffsets
     from velostream.model.options import CommonOptions
     from velostream.plan.sinks import Writing
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("velostream.job")
 
 LOOK_SECONDS = 5.0
-"""Least time between two looks at what came: each is a small Spark job beside the query."""
+"""Seconds between two looks at least: each is a small Spark job beside the query."""
 _POLL_SECONDS = 1.0
 _PATIENCE = 20.0
 """Seconds for which partitions may be without a task, as they are between two batches of the query."""
@@ -82,7 +82,7 @@ _SHOWN = 10_000
 def realtime_output(
     statement: Writing, job: str, folder: Path, opened: Opened, settings: Settings, *, resumed: bool
 ) -> RealtimeOutput:
-    """What a statement writes to, and how far it is; raises what Spark cannot do row by row."""
+    """The output of a statement with its recorded positions; raises where Spark cannot compute row by row."""
     uri, properties = target(statement)
     key = key_of(properties, ()) or opened.row_key
     make_folder(folder)
@@ -99,7 +99,7 @@ def realtime_output(
 
 
 def _conversion(opened: Opened, names: Sequence[str], written_to: RealtimeTarget) -> Conversion:
-    """The query as one expression, which Spark has looked at."""
+    """The query as one expression, analysed by Spark."""
     ((name, item),) = opened.inputs.all.items()
     tree = sqlglot.parse_one(opened.plan.sql, dialect=SPARK)
     assert isinstance(tree, exp.Select), "by the rules of real-time mode"
@@ -119,7 +119,7 @@ def _conversion(opened: Opened, names: Sequence[str], written_to: RealtimeTarget
 
 
 class RealtimeWork:
-    """See `job.Work` for the contract of its methods. A step is a look at what came since the last."""
+    """See `work.Work` for the contract of its methods. A step is a look at the records since the last one."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class RealtimeWork:
     # --- the query --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the query where it was."""
+        """Start the query at its recorded position."""
         self._query.start()
 
     def stop(self) -> None:
@@ -159,13 +159,13 @@ class RealtimeWork:
         self._query.stop()
 
     def _follow(self) -> None:
-        """Record what the query has written; raises what ended it."""
+        """Record the position that the query has written; raises the error that ended it."""
         written = self._query.written()
         if written is None:
             return
         self._output.record(written=written)
         looked = (self._output.offsets or {}).get(self._id, {})
-        # Gaps are forgotten once they were told, which a look does.
+        # Only a look reports gaps, after which the source forgets them.
         self._source.commit({part: min(at, looked.get(part, 0)) for part, at in written.items()})
 
     # --- the contract -----------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class RealtimeWork:
         return self._output.offsets
 
     def latest(self, after: SourceOffsets | None) -> SourceOffsets | None:
-        """The newest position, when it is time for a look; brokers that are away leave the query alone."""
+        """The newest position, when a look is due; unreachable brokers do not stop the query."""
         self._follow()
         have = (after or {}).get(self._id)
         try:
@@ -194,7 +194,7 @@ class RealtimeWork:
         return {self._id: newest}
 
     def advance(self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit) -> BatchFigures:
-        """Look at what came: what the query could not write goes to the dead letters."""
+        """Look at new records: those that the query could not write become dead letters."""
         since, upto = (start or {}).get(self._id), end[self._id]
         self._looked_at = time.monotonic()
         with unshared(self._spark):
@@ -204,7 +204,7 @@ class RealtimeWork:
         return BatchFigures(sum(counts.values()), sent, bad, by_partition=counts)
 
     def look(self, end: SourceOffsets, commit: Commit) -> BatchFigures | None:
-        """A step that brokers may interrupt: then None, and it is tried again later."""
+        """A look; None when brokers were unreachable, and it is tried again later."""
         try:
             return self.advance(self.offsets(), end, commit)
         except Exception as exc:
@@ -213,12 +213,12 @@ class RealtimeWork:
                 if error is exc:
                     raise
                 raise error from exc
-            # What was deleted meanwhile is found by the next look.
+            # Records that the topic deleted meanwhile are reported by the next look.
             self._outside = None if isinstance(error, SourceLostError) else error
             return None
 
     def _look(self, start: Offset | None, end: Offset) -> tuple[int, int]:
-        """How many records were written of a range, and how many are bad, which are kept."""
+        """How many records of a range were written, and how many are bad and kept as dead letters."""
         frame = SparkReader.of(self._source).frame(
             self._spark, start, end, self._item.wanted((POSITION,)), careful=True
         )
@@ -248,7 +248,7 @@ class RealtimeWork:
         return sent, bad
 
     def _lost(self, row: BadRow) -> BadRow:
-        """Records that are gone: the query may have written those that could be."""
+        """The dead letter of records that are gone; the query may have written them before."""
         if row.kind != "lost" or int(row.offset.rpartition("-")[2]) >= self._written.get(row.partition, 0):
             return row
         return replace(row, reason="deleted by the broker before it was looked at; what could be written was")
@@ -277,19 +277,19 @@ class RealtimeWork:
         return len(rows)
 
     def state(self) -> tuple[()]:
-        """Nothing: each record is looked at by itself."""
+        """None: each record is computed by itself."""
         return ()
 
     def lags(self) -> dict[str, int]:
-        """How far the partitions are ahead of the last look."""
+        """The lag of the last look behind each partition."""
         return dict(Counted.of(self._source).lags((self.offsets() or {}).get(self._id, {})))
 
     def settled(self) -> bool:
-        """Whether all there is was looked at, and the query reads every partition."""
+        """Whether the last look saw all records, and the query reads every partition."""
         return self._all_seen and not self._query.waiting()[0]
 
     def health(self) -> tuple[str, str | None]:
-        """Of the source; and whether every partition has a task."""
+        """The health of the source; degraded while a partition has no task."""
         if self._outside is not None:
             return self._outside.health, self._outside.message
         missing, seconds = self._query.waiting()
@@ -303,22 +303,22 @@ class RealtimeWork:
 
     @property
     def poll_seconds(self) -> float:
-        """How often the query is looked after."""
+        """How often the query's progress is checked."""
         return _POLL_SECONDS
 
     @property
     def trigger_seconds(self) -> float:
-        """There are no micro-batches."""
+        """Zero: there are no micro-batches."""
         return 0.0
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close source and sink."""
         self.close_inputs()
         self._output.close()
 
 
 class RealtimeStream:
-    """Stands where `Stream` does for other jobs: steps are looks, beside a query that runs by itself."""
+    """Takes the place of `Stream` in other jobs: steps are looks, beside a query that runs by itself."""
 
     def __init__(
         self,
@@ -337,10 +337,10 @@ class RealtimeStream:
         self._work.start()
 
     def advance_to(self, end: SourceOffsets, stop: Event) -> None:
-        """Look at what came up to `end`."""
+        """Look at the records up to `end`."""
         figures = self._work.look(end, Commit(self._name, 0, end, self._clock()))
         if figures is not None:
-            # How long a look took is not how long a record did.
+            # The duration of a look is not the latency of a record.
             self._counted(figures, 0.0)
 
     def stop(self) -> None:

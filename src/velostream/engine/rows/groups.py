@@ -25,7 +25,7 @@ def lost_group(name: str, reason: str | None = None) -> BadRow:
 
 
 def in_order(rows: pa.Table) -> pa.Table:
-    """Rows by their position, which is dropped."""
+    """The rows sorted by their position, without that column."""
     ordered = rows.sort_by("__position")
     return ordered.drop_columns(["__position"])
 
@@ -58,7 +58,7 @@ def key_schema(schema: pa.Schema, key: tuple[str, ...]) -> pa.Schema:
 
 
 def absent(keys: pa.Table, rows: pa.Table) -> pa.Table:
-    """The keys that no row has; null equals null."""
+    """The keys that occur in no row; null equals null."""
     names = keys.schema.names
     marked = rows.select(names).append_column("__here", pa.array([1] * rows.num_rows, pa.int64()))
     asked = keys.append_column("__here", pa.array([0] * keys.num_rows, pa.int64()))
@@ -72,7 +72,7 @@ def micros_of(times: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def empty_groups(keys: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Groups that have these keys and no rows."""
+    """Groups with these keys, a row count of zero and null accumulators."""
     arrays = []
     for field in schema:
         if field.name in keys.schema.names:

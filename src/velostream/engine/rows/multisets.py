@@ -1,6 +1,6 @@
-"""Rows as multisets, in Arrow: what is left when rows that came and rows that went meet.
+"""Multisets of rows, in Arrow: net changes, semi-joins and distinct keys.
 
-Two rows are the same when SQL's grouping calls them so: null equals null, NaN equals NaN, -0.0 equals 0.0.
+Rows are equal as in SQL's GROUP BY: null equals null, NaN equals NaN, -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def codes(rows: pa.Table, columns: Sequence[str] | None = None) -> list[Hashable
 
 
 def net(came: pa.Table, went: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Both without the rows that are in both, as often as they are."""
+    """Added and retracted rows without those that cancel out: one retraction per equal addition."""
     if came.num_rows == 0 or went.num_rows == 0:
         return came, went
     gone = codes(went)
     kept_came, left = _without(codes(came), Counter(gone))
-    # What is left of `went` after the rows of `came` that equal it were taken out.
+    # `left` counts the retractions that no addition has cancelled.
     kept_went = []
     for code in gone:
         kept_went.append(left[code] > 0)
@@ -39,7 +39,7 @@ def net(came: pa.Table, went: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def before(now: pa.Table, came: pa.Table, went: pa.Table) -> pa.Table:
-    """The rows that there were, from those that there are and what changed since."""
+    """The rows before a change, from the rows after it and the rows that it added and retracted."""
     if came.num_rows:
         kept, _ = _without(codes(now), Counter(codes(came)))
         now = now.filter(pa.array(kept, pa.bool_()))
@@ -56,7 +56,7 @@ def _without(rows: list[Hashable], taken: Counter[Hashable]) -> tuple[list[bool]
 
 
 def among(rows: pa.Table, columns: Sequence[str], keys: pa.Table) -> pa.Table:
-    """The rows whose `columns` are one of `keys`, by position."""
+    """The rows whose `columns` equal one of `keys`, whose columns are matched by position, not by name."""
     if rows.num_rows == 0 or keys.num_rows == 0:
         return rows.slice(0, 0)
     wanted = set(codes(keys))
@@ -76,14 +76,14 @@ def _widened(keys: Sequence[pa.Table]) -> list[pa.Table]:
     schema = keys[0].schema
     for index, field in enumerate(schema):
         kinds = {table.schema.field(index).type for table in keys}
-        # Other types that differ do so in the names of their parts, as of the elements of lists.
+        # Other types can differ only in the names of nested fields, such as list elements.
         if len(kinds) > 1 and all(map(pa.types.is_integer, kinds)):
             schema = schema.set(index, pa.field(field.name, pa.int64()))
     return [table.rename_columns(schema.names).cast(schema) for table in keys]
 
 
 def split_nulls(keys: pa.Table, nulls_meet: Sequence[bool]) -> pa.Table:
-    """The keys that can equal another: those without a null where null equals nothing."""
+    """The keys that can match: those without a null in columns where null equals nothing (`nulls_meet`)."""
     for index, meet in enumerate(nulls_meet):
         if not meet:
             keys = keys.filter(keys.column(index).is_valid())
@@ -91,7 +91,7 @@ def split_nulls(keys: pa.Table, nulls_meet: Sequence[bool]) -> pa.Table:
 
 
 def with_nulls(rows: pa.Table, columns: Sequence[str], nulls_meet: Sequence[bool]) -> pa.Table:
-    """The rows with a null in a key column where null equals nothing."""
+    """The rows that cannot match: with a null in a key column where null equals nothing."""
     mask = None
     for name, meet in zip(columns, nulls_meet, strict=True):
         if not meet:
@@ -101,7 +101,7 @@ def with_nulls(rows: pa.Table, columns: Sequence[str], nulls_meet: Sequence[bool
 
 
 def by_nulls(keys: pa.Table) -> Iterator[pa.Table]:
-    """The keys divided by which of their columns are null; none is empty."""
+    """The keys in parts that have nulls in the same columns; no part is empty."""
     parts = [keys]
     for index in range(keys.num_columns):
         parts = [
@@ -118,7 +118,7 @@ def by_nulls(keys: pa.Table) -> Iterator[pa.Table]:
 
 
 def fitting(keys: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The keys whose integers fit the columns of the schema, in their types: others match no row."""
+    """The keys cast to the integer types of the schema, without those that do not fit: they match no row."""
     for name in keys.schema.names:
         kind, column = schema.field(name).type, keys.column(name)
         if column.type == kind or not (pa.types.is_integer(kind) and pa.types.is_integer(column.type)):

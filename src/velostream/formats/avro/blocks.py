@@ -1,7 +1,7 @@
-"""The blocks of an Avro container file, decompressed: what a block claims is held against its bytes.
+"""The blocks of an Avro container file, decompressed; what a block claims is checked against its bytes.
 
-A decoder takes a file at its word: a kilobyte can claim a billion records, or become gigabytes when it is
-decompressed. So the container is read here, and the decoder is given one without compression.
+Decoders trust a file: a kilobyte can claim a billion records, or grow to gigabytes when it is decompressed.
+So the container is read and checked here, and the decoder gets one without compression.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LARGEST = 256 << 20
-"""Bytes of a block; writers begin another after some kilobytes, or megabytes."""
+"""The most bytes of a block; writers start a new one after some kilobytes or megabytes."""
 _MAGIC = b"Obj\x01"
 _SYNC = 16
 _LONGEST_VARINT = 63
 _FEW = 1000
-"""So many records may take no bytes at all."""
+"""The most records that may take no bytes at all, such as records of nulls."""
 
 
 class Container:
-    """An Avro file, read once; ValueError where it is damaged, EOFError where it ends early."""
+    """An Avro file, read once; raises ValueError where it is damaged, EOFError where it ends early."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -86,7 +86,7 @@ class Container:
         return size
 
     def _long(self, *, ends: bool = False) -> int | None:
-        """A number; None at the end of the file, where it may end."""
+        """A varint; None at the end of the file, if `ends` allows that there."""
         value = shift = 0
         while True:
             byte = self._stream.read(1)
@@ -109,7 +109,7 @@ class Container:
 
 
 class _Chunks(io.RawIOBase):
-    """Bytes that are made while they are read."""
+    """A stream over chunks of bytes that are generated while it is read."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -119,7 +119,7 @@ class _Chunks(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """As much of a chunk as there is room for."""
+        """Read as much of the current chunk as fits the buffer."""
         if not self._left:
             self._left = memoryview(next(self._chunks, b""))
         room = memoryview(buffer).cast("B")
@@ -146,7 +146,7 @@ def _sized(data: bytes) -> bytes:
 
 
 def _bounded(data: bytes, make: Callable[[], Any]) -> bytes:
-    """What a decompressor of the standard library gives, up to the limit."""
+    """The output of a decompressor of the standard library; raises beyond the limit."""
     made = make()
     try:
         found: bytes = made.decompress(data, LARGEST + 1)

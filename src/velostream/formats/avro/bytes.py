@@ -1,7 +1,7 @@
-"""Bytes of Avro to Python values: functions from the bytes and a place to a value and the place after it.
+"""Avro bytes to Python values: functions from the bytes and a place to a value and the place after it.
 
-They are put together by `single_records`. What is wrong with the bytes is a ValueError, but for their end,
-which is an IndexError or a struct.error where asking first would cost.
+`single_records` composes them. Damaged bytes raise ValueError; bytes that end early may raise IndexError or
+struct.error instead, since checking first would cost time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MILLIS_A_DAY = 86_400_000
 
 
 def read_null(_: bytes, place: int) -> tuple[Any, int]:
-    """Nothing is written for it."""
+    """A null, which takes no bytes."""
     return None, place
 
 
 def failing(reason: str) -> Read:
-    """Of a type that cannot be read."""
+    """A reader that raises, for a type that cannot be read."""
 
     def read(_: bytes, __: int) -> tuple[Any, int]:
         raise ValueError(reason)
@@ -39,7 +39,7 @@ def failing(reason: str) -> Read:
 
 
 def read_long(data: bytes, place: int) -> tuple[int, int]:
-    """A number of one to ten bytes."""
+    """A zigzag varint of one to ten bytes."""
     byte = data[place]
     place += 1
     if byte < 0x80:
@@ -90,7 +90,7 @@ def _text(data: bytes, place: int) -> tuple[str, int]:
 
 
 def physical(ours: Kind, wanted: str) -> Read:
-    """A value of a type without regard to what it means."""
+    """A value of a physical type, without regard to its logical type."""
     name = ours.name
     if name == "null":
         return read_null
@@ -127,7 +127,7 @@ def _fixed(size: int) -> Read:
 
 
 def logical(read: Read, kind: Kind) -> Read:
-    """With the meaning of a logical type."""
+    """A reader that converts values to their logical type."""
     convert = logical_value(kind)
 
     def converted(data: bytes, place: int) -> tuple[Any, int]:
@@ -138,7 +138,7 @@ def logical(read: Read, kind: Kind) -> Read:
 
 
 def logical_value(kind: Kind) -> Callable[[Any], Any]:
-    """What a value of a logical type is to Arrow."""
+    """The conversion of a logical type's values to what Arrow expects."""
     logical = kind.logical or ""
     if logical == "decimal":
         return _decimal(kind.schema["precision"], kind.schema.get("scale", 0))
@@ -173,7 +173,7 @@ def _time_text(count: int, factor: int) -> str:
 
 
 def enumerated(symbols: Sequence[str], theirs: Any) -> Read:
-    """A symbol; one that the reader does not know is its default."""
+    """An enum symbol; one that the reader's schema lacks becomes its default."""
     known, default = frozenset(theirs["symbols"]), theirs.get("default")
 
     def read(data: bytes, place: int) -> tuple[str, int]:
@@ -191,7 +191,7 @@ def enumerated(symbols: Sequence[str], theirs: Any) -> Read:
 
 
 def union(options: Sequence[Read]) -> Read:
-    """A value of the type that its number names."""
+    """A union: the number of a branch, then a value of its type."""
 
     def read(data: bytes, place: int) -> tuple[Any, int]:
         number, place = read_long(data, place)
@@ -203,7 +203,7 @@ def union(options: Sequence[Read]) -> Read:
 
 
 def member(read: Read, name: str) -> Read:
-    """A value under the name of its type in a union."""
+    """A value as a struct with the name of its union branch."""
 
     def named(data: bytes, place: int) -> tuple[Any, int]:
         value, place = read(data, place)
@@ -213,7 +213,7 @@ def member(read: Read, name: str) -> Read:
 
 
 def _block(data: bytes, place: int) -> tuple[int, int]:
-    """How many items follow. Each takes a byte at least, or a few bytes could ask for billions."""
+    """The number of items in a block, at most one per byte left: a few bytes could claim billions."""
     count, place = read_long(data, place)
     if count < 0:
         count, (_, place) = -count, read_long(data, place)
@@ -239,7 +239,7 @@ def array(item: Read) -> Read:
 
 
 def mapping(item: Read) -> Read:
-    """Pairs in blocks; of a key that comes twice the last counts."""
+    """Pairs in blocks; the last of equal keys wins."""
 
     def read(data: bytes, place: int) -> tuple[Any, int]:
         values: dict[str, Any] = {}
@@ -269,7 +269,7 @@ def named_record(steps: Sequence[tuple[str | None, Read]]) -> Read:
 
 
 def listed_record(steps: Sequence[tuple[str | None, Read]], places: dict[str, int]) -> Read:
-    """A record as the values at some places."""
+    """A record as a list, with the fields in given places."""
     numbered = [(None if name is None else places[name], step) for name, step in steps]
     nothing: list[Any] = [None] * len(places)
 

@@ -109,7 +109,7 @@ def _parts(kind: Any) -> Iterator[dict[str, Any]]:
 
 
 def _takes_no_bytes(kind: Any, named: dict[str, dict[str, Any]]) -> bool:
-    """Whether nothing is written for a value: NULL, a record of nothing else, bytes of length 0."""
+    """Whether a value of the type takes no bytes: null, a record of such types, fixed bytes of length 0."""
     if isinstance(kind, str):
         return kind == "null" or (kind in named and _takes_no_bytes(named[kind], named))
     if not isinstance(kind, dict):

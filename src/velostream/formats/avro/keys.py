@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _KeyLanguage(AvroLanguage):
-    """Avro schemas of any type, each as the only field of a record, which has the same bytes."""
+    """Avro schemas of any type, wrapped as the only field of a record, which is encoded to the same bytes."""
 
     def from_registry(self, registry: Registry, found: Registered) -> AvroSchema:
         return _as_field(self.parsed(registry, found))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AvroLanguage:
-    """Avro, in the registry's words."""
+    """Avro schemas from files and from a schema registry."""
 
     kind = "AVRO"
 
@@ -30,11 +30,11 @@ class AvroLanguage:
         return _record(parse_avro(path.read_text(encoding="utf-8")))
 
     def from_registry(self, registry: Registry, found: Registered) -> AvroSchema:
-        """With all schemas that it refers to."""
+        """The record schema, with all schemas that it references."""
         return _record(self.parsed(registry, found))
 
     def parsed(self, registry: Registry, found: Registered) -> AvroSchema:
-        """Of whatever type it is."""
+        """The schema, of any type."""
         used = registry.referenced(found)
         return parse_avro(found.text, [one.text for one in used.values()])
 
@@ -51,7 +51,7 @@ class AvroDecoder(SchemaDecoder[AvroSchema]):
         super().__init__(AvroLanguage(), settings)
 
     def columns_of(self, schema: AvroSchema) -> pa.Schema:
-        """Those of its record."""
+        """The columns of the record's fields."""
         return arrow_columns(schema)
 
     def rows(
@@ -62,14 +62,14 @@ class AvroDecoder(SchemaDecoder[AvroSchema]):
 
 
 class AvroRows:
-    """Decodes records into some columns; travels to where the records are."""
+    """Decodes records into some columns; serialised to executors, with all schemas."""
 
     def __init__(
         self, fields: Sequence[pa.Field], reader: AvroSchema, writers: Mapping[int, AvroSchema] | None
     ) -> None:
         self.reader = _with_fields_of(reader, list((writers or {}).values()))
         self.writers = writers
-        """By id; None when records have no header and are all of the reader's schema."""
+        """Writer schemas by id; None when records have no header and are all of the reader's schema."""
         natural = arrow_columns(self.reader)
         there = set(natural.names)
         self.places = [f.name if f.name in there else None for f in fields]
@@ -100,7 +100,7 @@ class AvroRows:
         return decode
 
     def batches(self) -> Callable[[pa.Array], list[pa.Array] | None]:
-        """A function that reads all records of a batch at once; its answer is None if that cannot be."""
+        """A function that decodes a batch column by column, or returns None where it cannot."""
         made: dict[int, Any] = {}
 
         def read(records: pa.Array) -> list[pa.Array] | None:
@@ -139,7 +139,7 @@ class AvroRows:
 
 
 def _with_fields_of(reader: AvroSchema, writers: Sequence[AvroSchema]) -> AvroSchema:
-    """The reader with the fields that only writers have at the end: columns that the newest one dropped."""
+    """The reader's schema with fields that only writers have at its end: columns that the newest dropped."""
     top = kind_of(reader.top, reader).schema
     fields = list(top["fields"])
     taken = {f["name"] for f in fields} | {alias for f in fields for alias in f.get("aliases", ())}

@@ -1,8 +1,8 @@
-"""Avro records to Python values: from the schema they were written with to the one they are read with.
+"""Avro records to Python values, with schema resolution from the writer's schema to the reader's.
 
 Compiled once per pair of schemas into nested functions from the bytes and a place in them to a value and the
-place after it. Values are what Arrow takes: instants are counts of microseconds, dates of days, decimals
-exact. A record that ends early or late, or does not fit, is a ValueError.
+place after it. Values are what Arrow expects: instants are counts of microseconds, dates of days, decimals
+exact. A record that ends early, has bytes left, or does not fit raises ValueError.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class UnreadableError(ValueError):
 def record_reader(
     writer: AvroSchema, reader: AvroSchema, names: Sequence[str]
 ) -> Callable[[bytes], list[Any]]:
-    """A function that gives the values of the reader's fields `names` from a whole record."""
+    """A function that decodes a whole record to the values of the reader's fields `names`."""
     read = Resolution(writer, reader).top(names)
 
     def whole(record: bytes) -> list[Any]:
@@ -71,7 +71,7 @@ def record_reader(
 
 
 class Resolution:
-    """Readers of one schema's data as another's."""
+    """Compiles readers for a pair of writer's and reader's schema."""
 
     def __init__(self, writer: AvroSchema, reader: AvroSchema) -> None:
         self.writer = writer
@@ -79,15 +79,15 @@ class Resolution:
         self._made: dict[tuple[int, int], list[Read]] = {}
 
     def top(self, names: Sequence[str]) -> Read:
-        """Of the record itself, as a list of the values of these fields."""
+        """The reader of the record itself, to a list of the values of these fields."""
         wanted = {f["name"]: f for f in kind_of(self.reader.top, self.reader).schema["fields"]}
         steps = self._steps(self.writer.top, [wanted[name] for name in names])
         return listed_record(steps, {name: place for place, name in enumerate(names)})
 
     def _steps(self, writer: Any, wanted: Sequence[Any]) -> list[tuple[str | None, Read]]:
-        """Per field of the writer: under which name it goes (None: nowhere), and how it is read.
+        """For each field of the writer its name in the result (None: skipped), and its reader.
 
-        Fields that the writer has not come last, with their defaults.
+        Fields that the writer lacks come last, with their defaults.
         """
         left = {field["name"]: field for field in wanted}
         by_alias = {alias: f["name"] for f in wanted for alias in f.get("aliases", ())}
@@ -103,13 +103,13 @@ class Resolution:
             except UnreadableError as exc:
                 raise UnreadableError(f'column "{name}": {exc}') from exc
         for name, field in left.items():
-            # Where Avro wants a default and there is none, a column has NULL.
+            # Avro refuses a missing field without a default; here the column is NULL.
             value = self.default(field["default"], field["type"]) if "default" in field else None
             steps.append((name, lambda _, place, value=value: (value, place)))  # type: ignore[misc]
         return steps
 
     def reading(self, writer: Any, reader: Any) -> Read:
-        """How a value of one type is read as another."""
+        """The reader of a value of the writer's type as the reader's type."""
         ours, theirs = kind_of(writer, self.writer), kind_of(reader, self.reader)
         if ours.name == "union":
             options = [self._branch(branch, reader) for branch in ours.schema]
@@ -163,7 +163,7 @@ class Resolution:
         return named_record(steps)
 
     def skipping(self, writer: Any) -> Read:
-        """How a value is passed over."""
+        """The reader that skips a value."""
         kind = kind_of(writer, self.writer)
         if kind.name == "union":
             return union([self.skipping(branch) for branch in kind.schema])
@@ -175,11 +175,11 @@ class Resolution:
             return self._skipping_record(kind)
         if kind.name == "enum":
             return read_long
-        # Texts are passed over as bytes: what nobody reads need not be valid.
+        # Texts are skipped as bytes: a value that is not used need not be valid UTF-8.
         return physical(kind, "bytes" if kind.name == "string" else kind.name)
 
     def _skipping_record(self, kind: Kind) -> Read:
-        """Records may hold themselves, so they are found again by their schema."""
+        """Skip a record; its reader is looked up by schema when it runs, since records may be recursive."""
         key = (id(kind.schema), 0)
         if key in self._made:
             made = self._made[key]
@@ -196,7 +196,7 @@ class Resolution:
         return read
 
     def default(self, value: Any, kind: Any) -> Any:
-        """A default, which a schema writes as JSON: of a union that of its first type."""
+        """A default value from its JSON in the schema; that of a union has the type of its first branch."""
         theirs = kind_of(kind, self.reader)
         if theirs.name == "union":
             first = theirs.schema[0] if theirs.schema else "null"

@@ -1,4 +1,4 @@
-"""Avro schemas, and the Arrow types of what they describe."""
+"""Avro schemas and their Arrow types."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AvroSchema:
 
 @dataclass(frozen=True)
 class Kind:
-    """One type: its name, what it means if that is known, and its own schema."""
+    """One type: its name, its logical type if that is supported, and its schema."""
 
     name: str
     logical: str | None
@@ -58,7 +58,7 @@ class Kind:
 
     @property
     def short_name(self) -> str:
-        """Of a named type, without its namespace."""
+        """The name of a named type, without its namespace."""
         return str(self.schema["name"]).rpartition(".")[2]
 
 
@@ -69,7 +69,7 @@ def parse_avro(text: str, used: Sequence[str] = ()) -> AvroSchema:
     try:
         left = [json.loads(one) for one in used]
         while left:
-            # One that refers to another can be parsed only after it.
+            # A schema can be parsed only after those that it references.
             later = []
             for one in left:
                 try:
@@ -97,7 +97,7 @@ def _fastavro() -> Any:
 
 
 def kind_of(schema: Any, within: AvroSchema) -> Kind:
-    """What a schema, or the name of one, is."""
+    """The kind of a schema, or of the schema with a name."""
     while True:
         if isinstance(schema, str) and schema in within.named:
             schema = within.named[schema]
@@ -115,7 +115,7 @@ def kind_of(schema: Any, within: AvroSchema) -> Kind:
 
 
 def _logical(name: str, schema: Any) -> str | None:
-    """A logical type that fits what it stands on; others are as if they were not there, as Avro has it."""
+    """The logical type, if it is valid for its physical type; others are ignored, as Avro requires."""
     logical = schema.get("logicalType") if isinstance(schema, dict) else None
     if logical == "decimal" and name in ("bytes", "fixed"):
         precision, scale = schema.get("precision"), schema.get("scale", 0)
@@ -135,7 +135,7 @@ def arrow_columns(schema: AvroSchema) -> pa.Schema:
 
 
 def arrow_type(one: Any, schema: AvroSchema, within: tuple[str, ...] = ()) -> pa.DataType:
-    """The type of a column with such values."""
+    """The Arrow type of a column with such values."""
     kind = kind_of(one, schema)
     if kind.name == "union":
         return _union_type(kind.schema, schema, within)
@@ -169,7 +169,7 @@ def branches(union: Sequence[Any], schema: AvroSchema) -> list[Any]:
 
 
 def merged(options: Sequence[Any], schema: AvroSchema) -> bool:
-    """Whether one column type holds all types of a union: it is one, or they are numbers of a sort."""
+    """Whether one column type holds all types of a union: there is one, or they are compatible numbers."""
     if len(options) <= 1:
         return True
     kinds = {(kind.name, kind.logical) for kind in (kind_of(option, schema) for option in options)}

@@ -72,7 +72,7 @@ class AvroEncoder:
 
 
 def avro_of(schema: pa.Schema, name: str) -> dict[str, Any]:
-    """A schema for rows with these columns, each of which may be null; ConfigError when there is none."""
+    """An Avro schema for rows with these columns, all nullable; raises ConfigError for other types."""
     return _record(list(schema), name)
 
 
@@ -113,7 +113,7 @@ def _text(name: str) -> str:
 
 
 def _check(schema: pa.Schema, avro: AvroSchema) -> None:
-    """That every column has a field, and every field a column or a default."""
+    """Raise unless every column has a field, and every field a column or a default."""
     top = kind_of(avro.top, avro)
     if top.name != "record":
         raise ConfigError("the Avro schema of rows must be a record")
@@ -129,7 +129,7 @@ def _check(schema: pa.Schema, avro: AvroSchema) -> None:
 
 
 def _changed(schema: pa.Schema) -> list[tuple[str, Callable[[Any], Any]]]:
-    """Maps, which Arrow gives as pairs and Avro takes as dicts, inside others or not."""
+    """Conversions of columns with maps, at any depth: Arrow returns pairs, fastavro expects dicts."""
     changes = [(field.name, _change(field.type)) for field in schema]
     return [(name, change) for name, change in changes if change is not None]
 

@@ -1,1 +1,1 @@
-"""Texts and records to typed columns, whatever the format."""
+"""Conversion of texts and records to typed columns, for all formats."""

@@ -1,8 +1,8 @@
 """Text to typed columns, as Spark SQL: exact, or marked as bad.
 
-Spark's own CSV and JSON parsers round a decimal to the declared scale without a word, so numbers with digits
-after the point are parsed as text and converted here; or, faster, with more places than the column has, and
-compared with what the column holds. A value that does not fit gives NULL, and `bad` is then true.
+Spark's own CSV and JSON parsers silently round a decimal to the declared scale, so numbers with a fraction
+are parsed as text and converted here; or, faster, with more decimal places than the column has, and compared
+with the column's value. A value that does not fit gives NULL, and `bad` is then true.
 """
 
 from __future__ import annotations
@@ -16,22 +16,25 @@ from velostream.formats.columns.types import spark_name
 from velostream.sql.types import literal, quote
 
 EXTRA_PLACES = 10
-"""How many more places a compared decimal is parsed with: with these, amounts of money up to 900,000 are
-still one machine word to Java, and parsing costs what the declared type does; 20 cost a third more."""
+"""The additional decimal places with which a compared decimal is parsed.
+
+With 10, amounts of money up to 900,000 still fit a machine word in Java, and parsing costs the same as with
+the declared type; 20 cost a third more.
+"""
 _WIDEST_COMPARED = 38 - EXTRA_PLACES
 LOST_DIGITS = (
     "octet_length({0}) > 15 AND {0} RLIKE '^-?[0-9]++[.][0-9]++(?:E-?[0-9]++)?$|^[{{\\\\[].*[0-9.]{{17}}'"
 )
-"""Whether a text may be that of a number, or hold one, that came by way of a double and lost digits."""
+"""Whether a text may be, or contain, a number that went through a double and lost digits."""
 _DOUBLE_TEXT = 24
-"""The longest text of a double; longer mantissas with an exponent may hold digits a double does not."""
+"""The longest text of a double; longer mantissas with an exponent may have digits that a double lacks."""
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A column out of text: what to parse it as, its value, and when it is bad (None: never).
+    """A column out of text: the type to parse it as, its value, and when it is bad (None: never).
 
-    With `text`, it is bad exactly when the value is NULL and that is not.
+    With `text`, it is bad exactly when the value is NULL and `text` is not.
     """
 
     parsed_as: str
@@ -49,10 +52,10 @@ def from_csv_text(column: str, kind: pa.DataType) -> Converted:
 
 
 def from_json_value(column: str, kind: pa.DataType, depth: int = 0, *, fast: bool = False) -> Converted:
-    """A value of a JSON object, given the SQL of what Spark parsed it as.
+    """A value of a JSON object, given the SQL of what Spark parsed.
 
-    `fast`, some values are bad that would be good otherwise, and numbers whose digits beyond `EXTRA_PLACES`
-    are not zero must not reach it.
+    With `fast`, some good values count as bad, and numbers with non-zero digits beyond `EXTRA_PLACES` must
+    not reach it.
     """
     if pa.types.is_struct(kind):
         return _struct(column, kind, depth, fast)
@@ -65,7 +68,7 @@ def from_json_value(column: str, kind: pa.DataType, depth: int = 0, *, fast: boo
         if quick is not None:
             return quick
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind):
-        # Spark's parser is exact for these, and tells a number from a text.
+        # Spark's parser is exact for these, and distinguishes a number from a text.
         return Converted(spark_name(kind), column, None)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return Converted("BINARY", column, None)
@@ -83,7 +86,7 @@ def _fast_scalar(column: str, kind: pa.DataType) -> Converted | None:
         value = f"CAST({column} AS {spark_name(kind)})"
         return Converted(parsed, value, f"({value} <> {column})")
     if pa.types.is_floating(kind):
-        # 1e400 is infinite here, and so is a text that says so.
+        # 1e400 becomes infinite here, like a text that says so.
         return Converted(spark_name(kind), column, f"(abs({column}) = double('Infinity'))")
     if is_text(kind):
         return Converted("STRING", column, f"({LOST_DIGITS.format(column)})")
@@ -107,7 +110,7 @@ def _scalar(column: str, kind: pa.DataType) -> str:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return f"CAST({column} AS BINARY)"
     if pa.types.is_boolean(kind):
-        # A cast would also take 1, y and t, which are something else in a column of flags.
+        # A cast would also accept 1, y and t, which mean something else in a column of flags.
         return f"CASE lower(trim({column})) WHEN 'true' THEN true WHEN 'false' THEN false END"
     return f"try_cast({column} AS {spark_name(kind)})"
 

@@ -1,8 +1,8 @@
 """DataFrames of records to DataFrames of columns.
 
-A frame of records has a string column `record` and any further columns, which are passed through. The result
-has the asked columns and those further ones. A `careful` one also has `_bad`: the record when it could not be
-decoded, else NULL; the other one fails in Spark at the first such record.
+A frame of records has a string column `record` and any further columns, which are passed on. The result has
+the wanted columns and the further ones. A `careful` frame also has `_bad`: the record when it could not be
+decoded, else NULL; any other frame fails in Spark at the first such record.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 RECORD = "record"
 BAD_ROW = "VELOSTREAM_BAD_ROW"
-"""Begins the message of the Spark error that a value causes in a frame that is not careful."""
+"""Prefix of the Spark error that a bad value causes in a frame that is not careful."""
 _MOST_NAMED = 1000
-"""More positions than this are joined to rather than written into the query."""
+"""More positions than this are joined rather than written into the query."""
 _CORRUPT = "__corrupt"
 _MOST_FIELDS = 20480
-"""How many fields Spark's parser expects at most, unless it is told another number."""
+"""The most fields that Spark's parser accepts, unless configured otherwise."""
 _STRICT = {"allowNonNumericNumbers": "false", "allowSingleQuotes": "false"}
 _PARSED = "__parsed"
 _SEEN = "__seen"
 _PATTERNS = {delimiter: delimiter for delimiter in ",;:\t &#/=~"} | {"|": "\\|", "^": "\\^"}
-"""Regular expressions of usual delimiters; Java divides by such short ones without its expression machine."""
+"""Regular expressions of usual delimiters: Java splits by such short ones without its regex engine."""
 
 
 def rows_at(frame: DataFrame, positions: Collection[str], *, but: bool = False) -> DataFrame:
-    """The rows of a frame with `_position` that are at these positions; or, with `but`, all others."""
+    """The rows of a frame with `_position` at these positions; or, with `but`, all others."""
     if len(positions) <= _MOST_NAMED:
         chosen = frame[POSITION].isin(sorted(positions))
         return frame.where(~chosen if but else chosen)
@@ -60,12 +60,12 @@ def decode_csv(
     *,
     careful: bool = True,
 ) -> DataFrame:
-    """CSV records whose fields are `columns`; those of `fields` are matched by name, in any case.
+    """CSV records whose fields are `columns`; those of `fields` are matched by name, ignoring case.
 
-    A record with more or fewer fields than `columns` is bad, and one with a quote that is not closed.
+    A record with another number of fields than `columns` is bad, and so is one with an unclosed quote.
     """
     converted = _csv_columns(columns, fields, f"{_PARSED}.c")
-    # The parser takes a byte order mark from the first record it sees, so another field stands before it.
+    # The parser strips a byte order mark from the first record it sees, so another field is put before it.
     text = f"concat({literal(dialect.delimiter)}, {RECORD})"
     schema = ["c STRING", *(f"c{number} STRING" for number in range(len(columns)))]
     most = {"maxColumns": str(max(_MOST_FIELDS, len(columns)) + 1)}
@@ -88,7 +88,7 @@ def decode_plain_csv(
     dialect: CsvDialect,
     passed: Sequence[str] = (),
 ) -> DataFrame | None:
-    """As `decode_csv`, not careful, for records without quotes: 40 % less work. None if it cannot be done."""
+    """Like `decode_csv`, not careful, for records without quotes: 40 % less work. None if not possible."""
     delimiter = dialect.delimiter
     converted = _csv_columns(columns, fields, "c")
     if delimiter not in _PATTERNS or not any(converted.values()):
@@ -107,7 +107,7 @@ def decode_plain_csv(
 
 
 def _places(columns: Sequence[str], fields: Sequence[pa.Field]) -> dict[str, int]:
-    """Where in a record each field is that is there."""
+    """The position of each field that is present in a record."""
     places = {name.casefold(): number for number, name in enumerate(columns)}
     return {f.name: places[f.name.casefold()] for f in fields if f.name.casefold() in places}
 
@@ -133,7 +133,7 @@ def decode_json(
     converted = _json_columns(fields, f"{_PARSED}.")
     schema = _json_schema(converted) or ["`` STRING"]
     parse = _parse("from_json", RECORD, schema, _STRICT, careful)
-    # The first question answers for nearly all of them, at a fraction of the cost.
+    # The first test decides nearly all of them, at a fraction of the cost.
     present = records.where(f"startswith({RECORD}, '{{') OR {RECORD} RLIKE '\\\\S'")
     return _select(present, parse, half_a_pair_sql(RECORD), converted, _kinds(fields), passed, careful)
 
@@ -141,9 +141,9 @@ def decode_json(
 def read_json(
     reader: DataFrameReader, paths: list[str], fields: Sequence[pa.Field], passed: Mapping[str, str]
 ) -> DataFrame | None:
-    """As `decode_json`, not careful, of files in which each record is one object: half the work.
+    """Like `decode_json`, not careful, for files in which each record is one object: half the work.
 
-    `passed` is SQL for further columns. None if it cannot be done.
+    `passed` is SQL for further columns. None if not possible.
     """
     converted = _json_columns(fields, "")
     if not fields or len({field.name.casefold() for field in fields} | {"_metadata"}) != len(fields) + 1:
@@ -181,7 +181,7 @@ def _select(
     passed: Sequence[str],
     careful: bool,
 ) -> DataFrame:
-    """The columns of parsed records; those that the parser would misread are bad and not given to it."""
+    """The columns of parsed records; records that the parser would misread are bad and not given to it."""
     if careful:
         parse = f"CASE WHEN NOT {misread} THEN {parse} END"
     else:
@@ -189,7 +189,7 @@ def _select(
         records = records.where(f"{RECORD} IS NULL OR NOT {misread} OR {refused}")
     parsed = records.selectExpr(f"{parse} AS {_PARSED}", RECORD, *(quote(name) for name in passed))
     if not careful and not any(converted.values()):
-        # No column is taken from the record, so nothing else would make Spark look at it.
+        # No column is taken from the record, so Spark would not evaluate it at all.
         parsed = parsed.where(f"{_PARSED} IS NOT NULL")
     unfit = [part.bad for part in converted.values() if part is not None and part.bad is not None]
     doubts = [misread, f"{_PARSED}.{_CORRUPT} IS NOT NULL", *unfit]
@@ -200,11 +200,12 @@ def _select(
 
 
 def all_looked_at(frame: Frame, names: Sequence[str], further: Sequence[str] = ()) -> Frame:
-    """The frame, in which Spark computes these columns of every row even where the query uses none of them.
+    """The frame, with these columns evaluated for every row even where the query uses none of them.
 
-    A row that is bad in one of them is then bad whatever the query does with it, as it is when it is taken
-    back. The condition always holds, but Spark cannot know; nor does it move a condition below a column that
-    is not deterministic, where it would compute everything twice. `further` conditions are asked with it.
+    A row that is bad in one of them is then bad whatever the query does with it, as it is when it is
+    retracted: otherwise a bad record would be added and never retracted. The condition is always true, but
+    Spark cannot know that; nor does it push a condition below a non-deterministic column, where it would
+    compute everything twice. `further` conditions are tested with it.
     """
     if not names and not further:
         return frame
@@ -215,7 +216,7 @@ def all_looked_at(frame: Frame, names: Sequence[str], further: Sequence[str] = (
 def column_values(
     converted: Mapping[str, Converted | None], kinds: Mapping[str, str], careful: bool
 ) -> list[str]:
-    """SQL for the columns; not careful, one that is bad is an error."""
+    """SQL for the columns; unless careful, a bad value is an error."""
     values = []
     for name, part in converted.items():
         value = f"CAST(NULL AS {kinds[name]})" if part is None else part.value
@@ -229,7 +230,7 @@ def _or_refused(name: str, part: Converted) -> str:
     """The value, or an error when it is bad."""
     refused = f"raise_error({literal(f'{BAD_ROW}: a value of column {name} does not fit')})"
     if part.text is not None:
-        # Asked this way round, the value is computed only once.
+        # In this order the value is computed only once.
         return f"coalesce({part.value}, CASE WHEN {part.text} IS NOT NULL THEN {refused} END)"
     return f"CASE WHEN {part.bad} THEN {refused} ELSE {part.value} END"
 

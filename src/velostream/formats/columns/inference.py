@@ -1,4 +1,4 @@
-"""Types from data: what a text looks like, and the type that holds all that was seen."""
+"""Type inference: what a text looks like, and the type that holds all values seen."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Seen:
         return decimal_type(self.whole_digits, self.scale) or pa.string()
 
     def add_text(self, text: str) -> None:
-        """A field of a CSV record, or a text in JSON that may be a date."""
+        """Add a field of a CSV record, or a text in JSON that may be a date."""
         text = text.strip()
         if _INTEGER.fullmatch(text):
             self._add_number("integer", text.lstrip("-"), "")
@@ -81,7 +81,7 @@ class Seen:
             self.kinds.add("double" if _EXPONENT.fullmatch(text) else "text")
 
     def add_json(self, value: Any) -> None:
-        """A value of a JSON record, numbers as `Number`."""
+        """Add a value of a JSON record, numbers as `Number`."""
         if value is None:
             return
         if isinstance(value, bool):
@@ -124,13 +124,13 @@ class Number(str):
 
 
 def decimal_type(whole_digits: int, scale: int) -> pa.DataType | None:
-    """A decimal with room for so many digits; at least 18, or None when 38 are not enough."""
+    """A decimal for so many digits, at least 18; None when 38 are not enough."""
     digits = whole_digits + scale
     return pa.decimal128(max(digits, _USUAL_DIGITS), scale) if digits <= MOST_DIGITS else None
 
 
 def infer_csv(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> pa.Schema:
-    """The schema of CSV records; NULL says nothing about a type."""
+    """The schema of CSV records; NULL does not affect a type."""
     values: list[set[str]] = [set() for _ in columns]
     for row in rows:
         for texts, text in zip(values, row, strict=False):
@@ -148,7 +148,7 @@ def infer_csv(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> p
 
 
 def infer_json(records: Iterable[str | bytes]) -> pa.Schema:
-    """The schema of JSON records; those that are no object say nothing."""
+    """The schema of JSON records; records that are no object are ignored."""
     top = Seen()
     for record in records:
         value = parse_json(record)
@@ -158,7 +158,7 @@ def infer_json(records: Iterable[str | bytes]) -> pa.Schema:
 
 
 def parse_json(record: str | bytes) -> Any:
-    """A JSON record with the digits of its numbers kept; None when it is no JSON."""
+    """A JSON record with the digits of its numbers kept; None when it is not JSON."""
     try:
         return load_json(restored(record if isinstance(record, str) else record.decode()))
     except ValueError:
@@ -166,7 +166,7 @@ def parse_json(record: str | bytes) -> Any:
 
 
 def load_json(text: str) -> Any:
-    """The value of a JSON text, with the digits of its numbers kept; ValueError says why it has none."""
+    """The value of a JSON text, with the digits of its numbers kept; ValueError says why it is invalid."""
     try:
         value = json.loads(text, parse_float=Number, parse_constant=_refuse)
     except RecursionError as exc:
@@ -183,9 +183,9 @@ def _refuse(constant: str) -> Any:
 
 
 def merge_schemas(known: pa.Schema, seen: pa.Schema) -> pa.Schema:
-    """`known` with the columns that only `seen` has added at the end, and types widened where both allow it.
+    """`known` with columns that only `seen` has added at the end, and types widened where possible.
 
-    Widening never turns a number into text: what cannot be reconciled keeps its known type.
+    Widening never turns a number into text: types that cannot be reconciled stay as known.
     """
     found: Mapping[str, pa.DataType] = {f.name: f.type for f in seen}
     fields = [pa.field(f.name, wider(f.type, found.get(f.name, f.type))) for f in known]

@@ -1,7 +1,7 @@
-"""A frame in the making: steps are put together as one SQL text, so that Spark analyses them once.
+"""Lazy frames: steps are collected as one SQL text, so that Spark analyses them once.
 
-Every step of a DataFrame is analysed as it is made, together with all before it. Eight steps over a topic
-took 37 ms of each small batch that way, a fifth of it.
+Spark analyses every step of a DataFrame when it is added, together with all before it. Eight steps over a
+topic took 37 ms of each small batch that way, a fifth of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ROOT = "__records"
 
 
 class LazyFrame:
-    """The steps that decoders take, with the names that DataFrame has for them."""
+    """The steps of decoders, under the names of DataFrame's methods."""
 
     def __init__(self, root: DataFrame, text: str = _ROOT) -> None:
         self._root = root
@@ -32,11 +32,11 @@ class LazyFrame:
         return self._then(f"SELECT * FROM {self._text} WHERE {condition}")
 
     def drop(self, *names: str) -> LazyFrame:
-        """As of DataFrame, but the columns must be there."""
+        """As of DataFrame, but the columns must exist."""
         return self._then(f"SELECT * EXCEPT ({', '.join(map(quote, names))}) FROM {self._text}")
 
     def frame(self) -> DataFrame:
-        """All steps, analysed."""
+        """The DataFrame of all steps, analysed once."""
         self._root.createOrReplaceTempView(_ROOT)
         return self._root.sparkSession.sql(f"SELECT * FROM {self._text}")
 

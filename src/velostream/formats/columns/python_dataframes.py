@@ -1,6 +1,6 @@
-"""Records decoded in Python, on batches of Arrow, where Spark has no parser that is exact.
+"""Decoding of records in Python, on Arrow batches, where Spark has no exact parser.
 
-What is needed travels with the task by value: executors read no file and ask no registry.
+Everything needed is sent with the task by value: executors read no file and ask no registry.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 class RowDecoder(Protocol):
-    """Can be pickled; decodes records once it is opened where they are."""
+    """A picklable decoder; decodes records once it is opened on the executor."""
 
     types: Sequence[pa.DataType]
-    """Of the values that it gives, per field."""
+    """The types of the values that it returns, per field."""
 
     def opened(self) -> Callable[[bytes], Row]:
         """A function that decodes one record; ValueError says why it cannot."""
@@ -89,7 +89,7 @@ class _Batches:
     def _decoded(
         self, records: pa.Array, decode: Callable[[bytes], Row], whole: Callable[[pa.Array], Any] | None
     ) -> tuple[list[pa.Array], list[str | None]]:
-        """All at once if the decoder can, else one by one."""
+        """All records at once if the decoder can, else one by one."""
         found = whole(records) if whole is not None else None
         if found is not None:
             try:
@@ -111,7 +111,7 @@ def decoded(
     types: Sequence[pa.DataType],
     decode: Callable[[bytes], Row],
 ) -> tuple[list[pa.Array], list[str | None]]:
-    """A column per field, null where a record is null or bad; and why it is bad."""
+    """A column per field, null where a record is null or bad; and why each record is bad."""
     nothing: Row = (None,) * len(fields)
     rows: list[Row] = []
     bad: list[str | None] = [None] * len(records)
@@ -130,7 +130,7 @@ def decoded(
 
 
 def column_of(field: pa.Field, kind: pa.DataType, values: list[Any], bad: list[str | None]) -> pa.Array:
-    """A column of values of a kind; marks the rows whose value does not fit the column."""
+    """A column of values of a type; marks the rows whose value does not fit the column."""
     try:
         return _array(values, kind, field.type)
     except _UNFIT:
@@ -152,7 +152,7 @@ def _array(values: list[Any], kind: pa.DataType, wanted: pa.DataType) -> pa.Arra
 
 
 def check_types(fields: Sequence[pa.Field], types: Sequence[pa.DataType]) -> None:
-    """SourceConfigError when a column cannot come from what the schema of the records has."""
+    """Raise SourceConfigError when a column cannot be converted from the records' schema."""
     for field, kind in zip(fields, types, strict=True):
         if not _convertible(kind, field.type):
             raise SourceConfigError(
@@ -162,7 +162,7 @@ def check_types(fields: Sequence[pa.Field], types: Sequence[pa.DataType]) -> Non
 
 
 def _convertible(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast keeps the meaning; whether it keeps the value is seen row by row."""
+    """Whether a cast keeps the meaning; whether it keeps each value is checked row by row."""
     whole, real = pa.types.is_integer, pa.types.is_floating
     return bool(
         kind == wanted

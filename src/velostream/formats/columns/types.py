@@ -1,4 +1,4 @@
-"""Arrow types by their names in Spark SQL, as columns of files and topics are declared."""
+"""Arrow types by their names in Spark SQL, as used in declarations of columns."""
 
 from __future__ import annotations
 

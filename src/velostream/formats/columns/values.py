@@ -1,4 +1,4 @@
-"""One text to one typed value, in Python: to explain why a row is bad, and to read without Spark."""
+"""Conversion of one text to one typed value, in Python: to explain bad rows, and to read without Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WHOLE = re.compile(r"\s*[-+]?\d+\s*")
 
 
 def text_value(text: str, kind: pa.DataType) -> Any:
-    """The value that a CSV field holds; ValueError says why it holds none."""
+    """The value of a CSV field; ValueError says why it is invalid."""
     parse = _parser(kind)
     try:
         return parse(text)
@@ -31,7 +31,7 @@ def text_value(text: str, kind: pa.DataType) -> Any:
 
 
 def json_value(value: Any, kind: pa.DataType) -> Any:
-    """The value that a parsed JSON value (see `parse_json`) holds; ValueError says why it holds none."""
+    """The value of a parsed JSON value (see `parse_json`); ValueError says why it is invalid."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -91,7 +91,7 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
     value = Decimal(text.strip())
     if not value.is_finite():
         raise ValueError("not a number")
-    # The usual context would round to 28 digits.
+    # The default context would round to 28 digits.
     sign, digits, exponent = value.normalize(_EXACT).as_tuple()
     assert isinstance(exponent, int)
     if value and -exponent > scale:

@@ -1,4 +1,4 @@
-"""Types with room for values that the known ones have no room for."""
+"""Widening: types that hold further values besides those of the known types."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from velostream.formats.columns.inference import Number, Seen, number_type, wide
 
 
 def with_room(known: pa.Schema, values: dict[str, Any], *, texts: bool = False) -> pa.Schema:
-    """`known` with room for the values of one record, its new columns at the end.
+    """`known` widened for the values of one record, its new columns at the end.
 
-    With `texts` numbers may stand in texts, as they do in CSV, and there are no new columns.
+    With `texts`, numbers may be texts, as in CSV, and there are no new columns.
     """
     by_name = {name.casefold(): value for name, value in values.items()}
     fields = [pa.field(f.name, room_for(by_name.get(f.name.casefold()), f.type, texts)) for f in known]
@@ -27,7 +27,7 @@ def with_room(known: pa.Schema, values: dict[str, Any], *, texts: bool = False) 
 
 
 def room_for(value: Any, kind: pa.DataType, texts: bool = False) -> pa.DataType:
-    """A type that holds a value besides all that `kind` holds; `kind` where there is none."""
+    """A type that holds a value besides all that `kind` holds; `kind` itself where there is none."""
     if value is None:
         return kind
     if pa.types.is_struct(kind) and isinstance(value, dict):
@@ -46,7 +46,7 @@ def room_for(value: Any, kind: pa.DataType, texts: bool = False) -> pa.DataType:
 
 
 def number_asked(value: Any, texts: bool) -> pa.DataType | None:
-    """The smallest type for a number; None for what is no number."""
+    """The smallest type for a number; None for anything else."""
     if value is None or isinstance(value, bool | dict | list):
         return None
     if not texts and isinstance(value, str) and not isinstance(value, Number):
@@ -55,7 +55,7 @@ def number_asked(value: Any, texts: bool) -> pa.DataType | None:
 
 
 def _holds(value: Any, kind: pa.DataType) -> bool:
-    """Whether a number is an integer that the type holds: one bad neighbour does not widen it."""
+    """Whether the type can hold the number as an integer: one bad neighbour does not widen it."""
     number = Decimal(str(value).strip())
     most = 1 << (kind.bit_width - 1)
     return number == number.to_integral_value() and -most <= number < most

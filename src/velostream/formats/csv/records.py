@@ -25,13 +25,13 @@ _UNFIT = literal("the record cannot be decoded")
 
 @dataclass
 class CsvDecoder:
-    """One CSV record per record."""
+    """One CSV record per record of the carrier."""
 
     dialect: CsvDialect
     names: Sequence[str] | None = None
 
     def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
-        """By place, typed by what the sample's fields look like; of its records, the longest count."""
+        """Columns by position, typed by the sample's fields; the longest records decide their number."""
         rows = [values for values in map(self._values, sample) if values is not None]
         if not rows:
             return None
@@ -42,7 +42,7 @@ class CsvDecoder:
     def frame(
         self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
     ) -> DataFrame:
-        """See `Decoder.frame`. One line end after a record is none of it."""
+        """See `Decoder.frame`. One line end after a record is not part of it."""
         names = self.names or [field.name for field in fields]
         text = f"rtrim('\\r\\n', CAST({RECORD} AS STRING))"
         through = [quote(name) for name in passed]
@@ -66,7 +66,7 @@ class CsvDecoder:
         return [self._reason(record, names, fields) for record in records]
 
     def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
-        """Room for numbers that do not fit; never more columns."""
+        """Wider types for numbers that do not fit; never more columns."""
         names = list(self.names or schema.names)
         wide = schema
         for record in records:

@@ -1,4 +1,4 @@
-"""CSV as this project reads it: RFC 4180, columns matched by the names in the header."""
+"""The CSV syntax: RFC 4180, columns matched by the names in the header."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CsvDialect:
-    """How a CSV text is written."""
+    """The dialect of a CSV text."""
 
     delimiter: str = ","
     quote: str = '"'
@@ -32,9 +32,9 @@ class CsvDialect:
         }
 
     def field_pattern(self) -> str:
-        """A regular expression of Java's for one field: quoted, with whatever follows it, or without quotes.
+        """A Java regular expression for one field: quoted, with whatever follows it, or unquoted.
 
-        All repetition is possessive, which Java does in a loop and not by recursion.
+        All repetition is possessive, which Java evaluates in a loop and not by recursion.
         """
         quote, delimiter = (f"\\x{{{ord(mark):x}}}" for mark in (self.quote, self.delimiter))
         quoted = f"{quote}(?:[^{quote}]++|{quote}{quote})*+{quote}[^{delimiter}]*+"
@@ -47,18 +47,18 @@ class CsvDialect:
         return [text for text, _ in self._quoted_fields(record)]
 
     def unclosed(self, record: str) -> bool:
-        """Whether a quote that begins a field is not closed, so that nobody knows where the field ends."""
+        """Whether a quote that begins a field is not closed, so that the end of the field is unknown."""
         return self.quote in record and any(opened for _, opened in self._quoted_fields(record))
 
     def _quoted_fields(self, record: str) -> Iterator[tuple[str, bool]]:
-        """Each field, and whether it has a quote that is not closed."""
+        """Each field, and whether it has an unclosed quote."""
         position = 0
         while position <= len(record):
             text, opened, position = self._field(record, position)
             yield text, opened
 
     def _field(self, record: str, start: int) -> tuple[str, bool, int]:
-        """The field that begins at a place, whether its quote stays open, and where the next one begins."""
+        """The field at an offset, whether its quote stays open, and the offset of the next field."""
         quote, after, opened = self.quote, start, False
         text: str | None = None
         if record.startswith(quote, start):
@@ -71,7 +71,7 @@ class CsvDialect:
         end = record.find(self.delimiter, after)
         end = len(record) if end < 0 else end
         if text is None or record[after:end].strip():
-            # Not a quoted field after all: it stands as it is, as Spark's parser has it.
+            # Not a quoted field after all: it is taken literally, like Spark's parser does.
             text = record[start:end]
         return text, opened, end + len(self.delimiter)
 
@@ -85,19 +85,19 @@ class CsvDialect:
             position = found + 2
 
     def values(self, record: str) -> list[str | None]:
-        """The fields of one record with NULL as None; ValueError when a quote is not closed."""
+        """The fields of one record with NULL as None; ValueError for an unclosed quote."""
         if self.unclosed(record):
             raise ValueError("a quote is not closed")
         return [None if text in ("", self.null) else text for text in self.fields(record)]
 
     def rows(self, records: Iterable[str], width: int) -> Iterator[list[str | None]]:
-        """The values of those records that have so many."""
+        """The values of the records that have so many fields."""
         found = (self.values(record) for record in records if not self.unclosed(record))
         return (values for values in found if len(values) == width)
 
 
 def column_names(fields: Sequence[str]) -> tuple[str, ...]:
-    """Names from a header line: trimmed, never empty, never twice (compared without case)."""
+    """Names from a header line: trimmed, never empty, unique ignoring case."""
     taken: set[str] = set()
     names = []
     for number, text in enumerate(fields):
@@ -111,5 +111,5 @@ def column_names(fields: Sequence[str]) -> tuple[str, ...]:
 
 
 def numbered_names(count: int) -> tuple[str, ...]:
-    """Names for a file without a header, as Spark gives them."""
+    """Names for a file without a header, the same as Spark's."""
     return tuple(f"_c{number}" for number in range(count))

@@ -1,4 +1,4 @@
-"""Rows as CSV text."""
+"""Writes rows as CSV text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def csv_header(names: Sequence[str], dialect: CsvDialect) -> str:
-    """The first line of a file."""
+    """The header line of a file."""
     return dialect.delimiter.join(_field(name, dialect) for name in names) + "\n"
 
 
@@ -30,7 +30,7 @@ def _field(value: Any, dialect: CsvDialect) -> str:
         return dialect.null
     text = json_value(value) if isinstance(value, dict | list) else plain_text(value)
     special = (dialect.delimiter, dialect.quote, "\n", "\r")
-    # An empty text is quoted to tell it from NULL, for readers that can.
+    # An empty text is quoted to distinguish it from NULL, for readers that can.
     if text in ("", dialect.null) or any(mark in text for mark in special):
         return dialect.quote + text.replace(dialect.quote, dialect.quote * 2) + dialect.quote
     return text

@@ -1,1 +1,1 @@
-"""Debezium's envelopes."""
+"""Debezium change events (envelopes)."""

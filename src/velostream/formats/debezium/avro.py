@@ -1,4 +1,4 @@
-"""Debezium's envelopes in Avro."""
+"""Debezium envelopes in Avro."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MEANINGS = {
     "io.debezium.time.MicroTimestamp": "timestamp-micros",
     "io.debezium.time.Date": "date",
 }
-"""What Debezium writes as a name where Avro has a logical type."""
+"""Schema names by which Debezium marks what Avro has no logical type for."""
 
 
 class EnvelopeLanguage(AvroLanguage):
-    """Avro in which Debezium's own names mean what they say."""
+    """Avro with Debezium's own schema names interpreted."""
 
     def from_file(self, path: Path) -> AvroSchema:
         """See `AvroLanguage`."""
@@ -63,7 +63,7 @@ def _with_meaning(schema: Any) -> Any:
 
 
 def row_columns(schema: AvroSchema) -> pa.Schema:
-    """The columns of the rows of an envelope's schema; SourceConfigError when it is none."""
+    """The columns of the rows of an envelope's schema; SourceConfigError when it is no envelope."""
     columns = arrow_columns(schema)
     if not {"before", "after", "op"} <= set(columns.names) or not pa.types.is_struct(
         columns.field("after").type
@@ -74,7 +74,7 @@ def row_columns(schema: AvroSchema) -> pa.Schema:
 
 
 class AvroEnvelopes:
-    """Decodes envelopes into some columns; travels to where the records are."""
+    """Decodes envelopes into columns; picklable, sent to the executors."""
 
     def __init__(self, fields: Sequence[pa.Field], schemas: Schemas[AvroSchema]) -> None:
         reader = schemas.reader()

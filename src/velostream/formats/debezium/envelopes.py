@@ -1,11 +1,11 @@
-"""Debezium's envelopes: what changed in a database, as JSON or Avro.
+"""Debezium envelopes: change data capture of a database, as JSON or Avro.
 
-What a source gets: each record is one row. `frame` gives the columns of the row and `_deleted`: after an
-insert, update or snapshot (`op` c, u, r) the row as it is now, false; after a delete (`op` d) the row as it
-was, as far as the database told, true. That is an upsert or a delete by the table's key, which the message
-key is: a source reads it like any upsert topic, with `_deleted` in place of tombstones. The tombstone that
-Debezium sends after a delete is a null record: a row of nulls with `_deleted` null, which changes nothing.
-Messages (`op` m) are such rows, too; a truncated table (`op` t) cannot be told by rows and is a bad record.
+Each record is one row. `frame` returns the columns of the row and `_deleted`: after an insert, update or
+snapshot (`op` c, u, r) the current row, false; after a delete (`op` d) the former row, as far as the database
+sent it, true. That is an upsert or a delete by the table's key, which is the message key: a source reads it
+like any upsert topic, with `_deleted` in place of tombstones. The tombstone that Debezium sends after a
+delete is a null record: a row of nulls with `_deleted` null, which changes nothing. Messages (`op` m) are
+such rows, too; a truncated table (`op` t) cannot be expressed by rows and is a bad record.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _REPLACING = ("c", "u", "r")
 
 
 class Envelope(NamedTuple):
-    """A change: values by column before and after, None where there was or is no row."""
+    """A change: values by column before and after; None where there was or is no row."""
 
     op: str
     before: dict[str, Any] | None
@@ -59,7 +59,7 @@ class DebeziumDecoder:
             self.schemas = Schemas(EnvelopeLanguage(), self.settings)
 
     def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
-        """Those of the rows, from the schema, else from what they look like."""
+        """The columns of the rows: from the schema, else inferred from values."""
         if self.schemas is None:
             return sampled_columns(sample)
         from velostream.formats.debezium.avro import row_columns
@@ -73,7 +73,7 @@ class DebeziumDecoder:
         """See `Decoder.frame`, with `_deleted`."""
         if careful and self.schemas is not None:
             self.schemas.learn_all(records)
-        envelopes = self._envelopes(fields)
+        envelopes = self.envelopes(fields)
         check_types(fields, envelopes.types)
         kinds = {column.name: column.dataType.simpleString() for column in records.schema.fields}
         ddl = [f"{quote(f.name)} {spark_name(f.type)}" for f in fields]
@@ -88,10 +88,10 @@ class DebeziumDecoder:
         """See `Decoder.reasons`."""
         if self.schemas is not None:
             self.schemas.learn(schema_ids(list(records)))
-        return _rows(records, fields, self._envelopes(fields)).bad
+        return _rows(records, fields, self.envelopes(fields)).bad
 
     def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
-        """New columns of the table, and wider numbers."""
+        """New columns of the table, and wider numeric types."""
         if self.schemas is None:
             found = sampled_columns(records)
             wide = schema if found is None else merge_schemas(schema, found)
@@ -105,7 +105,8 @@ class DebeziumDecoder:
             wide = merge_schemas(wide, row_columns(self.schemas.known[number]))
         return None if wide == schema else wide
 
-    def _envelopes(self, fields: Sequence[pa.Field]) -> Any:
+    def envelopes(self, fields: Sequence[pa.Field]) -> Any:
+        """What opens records as envelopes of rows with these columns."""
         if self.schemas is None:
             return JsonEnvelopes(fields)
         from velostream.formats.debezium.avro import AvroEnvelopes
@@ -114,7 +115,7 @@ class DebeziumDecoder:
 
 
 class _Rows(NamedTuple):
-    """The rows of some records: values by column, whether each is gone, and why a record is bad."""
+    """The rows of some records: values by column, whether each is deleted, and why a record is bad."""
 
     columns: list[pa.Array]
     gone: list[bool | None]
@@ -144,11 +145,11 @@ def _rows(records: Sequence[bytes | None], fields: Sequence[pa.Field], envelopes
 
 
 def _said(change: Envelope) -> tuple[dict[str, Any] | None, bool | None]:
-    """The row of a change, and whether it is gone; neither where nothing changed."""
+    """The row of a change, and whether it is deleted; neither where nothing changed."""
     if change.op == "m":
         return None, None
     if change.op == "t":
-        raise ValueError("the table was truncated, which no row tells")
+        raise ValueError("the table was truncated, which rows cannot express")
     if change.op == "d":
         return change.before or {}, True
     if change.op not in _REPLACING:

@@ -1,4 +1,4 @@
-"""Debezium's envelopes in JSON, with their schema beside them (`schema`, `payload`) or without."""
+"""Debezium envelopes in JSON, with their schema (`schema`, `payload`) or without."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MOST_DIGITS = 38
 
 
 def sampled_columns(sample: Sequence[bytes]) -> pa.Schema | None:
-    """The columns of the rows in some records: as their schema has it, else as the values look."""
+    """The columns of the rows in some records: from their schema, else inferred from values."""
     schema = pa.schema([])
     seen = Seen()
     for record in sample:
@@ -69,7 +69,7 @@ def sampled_columns(sample: Sequence[bytes]) -> pa.Schema | None:
 
 
 class JsonEnvelopes:
-    """Decodes envelopes into some columns; travels to where the records are."""
+    """Decodes envelopes into columns; picklable, sent to the executors."""
 
     def __init__(self, fields: Sequence[pa.Field]) -> None:
         self.fields = list(fields)
@@ -103,7 +103,7 @@ class JsonEnvelopes:
 
 
 def _parts(record: dict[str, Any]) -> tuple[list[Any] | None, dict[str, Any]]:
-    """The schemas of a row's fields, None without any, and the envelope."""
+    """The schemas of a row's fields (None without a schema), and the envelope."""
     payload, described = record, None
     if isinstance(record.get("payload"), dict) and "op" not in record:
         payload = record["payload"]
@@ -139,7 +139,7 @@ def _type(schema: Mapping[str, Any]) -> pa.DataType:
 
 
 def _value(value: Any, wanted: pa.DataType, schema: Mapping[str, Any] | None) -> Any:
-    """A value of a row as its column takes it."""
+    """A value of a row, converted for its column."""
     if value is None:
         return None
     name = schema.get("name") if schema is not None else None
@@ -170,5 +170,5 @@ def _decimal(text: str, scale: int) -> Decimal:
 
 
 def _instant(count: int, per_second: int) -> datetime:
-    # Instants are kept with microseconds.
+    # Instants are stored with microseconds.
     return _EPOCH + timedelta(microseconds=count * 10**6 // per_second)

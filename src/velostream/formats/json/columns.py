@@ -36,21 +36,23 @@ _CORRUPT = "__corrupt"
 _UNFIT = literal("the record cannot be decoded")
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _LONGEST_EXACT = 15
-"""Digits that survive when Spark hands a number to a text column, which it does by way of a double."""
+"""Digits that survive when Spark converts a number to a text column, which it does through a double."""
 _QUOTED = r'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _NUMBER = r"-?\d++(?:\.\d++)?(?:[eE][-+]?\d++)?"
 _LONG = rf"[0-9.]{{{_LONGEST_EXACT + 1}}}"
 _PASSED_OVER = rf'[^"0-9-]++|{_QUOTED}|-(?!\d)|-?\d++(?![.eE])|(?!-?{_LONG}){_NUMBER}'
 _NEXT_LONG = rf"\G((?:{_PASSED_OVER})*+)({_NUMBER})"
-"""From the end of the last match on, the next number with more digits than survive. All repetition is
-possessive, which Java does in a loop and not by recursion: records may be long."""
+"""Matches the next number with more digits than survive, from the end of the last match on.
+
+All repetition is possessive, which Java evaluates in a loop and not by recursion: records may be long.
+"""
 _TRIMMED = f"rtrim(' \\t\\r\\n', {_TEXT})"
 _EXPONENTS = ("e-", "E-")
 _INNER = f"CAST(substring(CAST({_TEXT} AS BINARY), 1, octet_length({_TEXT}) - 1) AS STRING)"
 _FLAT = f"(endswith({_TEXT}, '}}') AND NOT contains({_INNER}, '}}'))"
 """Whether the text ends with its first closing brace, so that nothing can follow its object."""
 _HIDING = rf"[eE]-|[.][0-9]*(?:0{{{EXTRA_PLACES}}}|9{{{EXTRA_PLACES}}})"
-"""In numbers: what digits may hide behind that a compared decimal does not see."""
+"""Patterns in numbers that can hide digits from a compared decimal."""
 
 
 def decode_fast(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = ()) -> DataFrame:
@@ -67,8 +69,8 @@ def decode_fast(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence
     doubtful = " OR ".join([*doubts, *([_hiding()] if decimals else [])])
     texts = LazyFrame(records).selectExpr(f"CAST({RECORD} AS STRING) AS {_TEXT}", *through)
     texts = texts.where(f"{_TEXT} IS NULL OR NOT ({doubtful}) OR {_refused('a record is doubtful')}")
-    # What stands in a parser's brackets is not compiled and costs thrice, so it is computed before: the
-    # number, which is not deterministic, keeps Spark from moving it there.
+    # Arguments of a parser are not compiled and cost three times as much, so they are computed before; the
+    # non-deterministic number keeps Spark from moving them back.
     source = _long_numbers_quoted() if any(map(_wide, scalars)) else _TEXT
     kept = [f"{_FLAT} AS {_ENDED}", f"monotonically_increasing_id() AS {_NUMBERED}"]
     kept += [_TEXT] if decimals else []
@@ -87,7 +89,7 @@ def decode_fast(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence
 
 
 def _conditions(fields: Sequence[pa.Field]) -> list[str]:
-    """That no amount is zero because it is too small to be seen."""
+    """Conditions: no amount became zero because it is too small to be represented."""
     simple = all(compared(f.type) for f in fields if any(map(compared, _scalars([f.type]))))
     zero = " OR ".join(f"{quote(f.name)} = 0" for f in fields if compared(f.type)) if simple else "true"
     exponent = " OR ".join(f"contains({_TEXT}, '{sign}')" for sign in _EXPONENTS)
@@ -103,14 +105,14 @@ def _kept_digits(name: str) -> str:
 
 
 def decode_with_care(records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = ()) -> DataFrame:
-    """With `_bad`."""
+    """The columns and `_bad`."""
     through = [quote(name) for name in passed]
     converted = _converted(fields, fast=False)
     ddl = [f"{quote(name)} {part.parsed_as}" for name, part in converted.items()]
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parse = _from_json(_WHOLE, [*ddl, f"{_CORRUPT} STRING"], options)
     mark = f"__{secrets.token_hex(8)}"
-    # Between brackets and with a second object after it, the record must be one object and no more.
+    # Within brackets and with a second object after it, the record must be exactly one object.
     items = f"""concat('[', {_TEXT}, ',{{"{mark}":1}}]')"""
     alone = f"from_json({items}, 'ARRAY<STRUCT<{mark}: TINYINT>>', {option_map(_STRICT)})"
     texts = records.selectExpr(f"CAST({RECORD} AS STRING) AS {_TEXT}", *through)
@@ -131,7 +133,7 @@ def _converted(fields: Sequence[pa.Field], *, fast: bool) -> dict[str, Converted
     found = {}
     for field in fields:
         column = f"{_PARSED}.{quote(field.name)}"
-        # Texts are checked where they are taken out already, see `_kept_digits`.
+        # Texts are checked where they are extracted, see `_kept_digits`.
         quick = fast and not is_text(field.type)
         found[field.name] = from_json_value(column, field.type, fast=quick)
     return found
@@ -142,7 +144,7 @@ def _from_json(text: str, ddl: Sequence[str], options: dict[str, str]) -> str:
 
 
 def _marked(text: str, mark: str) -> str:
-    """A record that ends with a brace, with one more field: if its object ends before, that is not seen."""
+    """A record that ends with a brace, with one more field: missing if its object ends earlier."""
     end = f',"{mark}":1}}'.encode().hex()
     trimmed = f"rtrim(' \\t\\r\\n', {text})"
     cut = f"CASE WHEN endswith({text}, '}}') THEN {_but_last(text)} ELSE {_but_last(trimmed)} END"
@@ -150,7 +152,7 @@ def _marked(text: str, mark: str) -> str:
 
 
 def _but_last(text: str) -> str:
-    """All but the last byte, as bytes: they are cut off faster than characters."""
+    """All but the last byte, as bytes: cutting bytes is faster than cutting characters."""
     raw = f"CAST({text} AS BINARY)"
     return f"substring({raw}, 1, octet_length({raw}) - 1)"
 
@@ -160,9 +162,9 @@ def _refused(why: str) -> str:
 
 
 def _hiding() -> str:
-    """Whether digits may hide in a number that is seen, asked of few records in full.
+    """Whether digits may hide in a number; the full test is done for few records only.
 
-    With an exponent, a point may stand among the zeros or nines that they hide behind.
+    With an exponent, a point may be among the zeros or nines that hide them.
     """
     runs = " OR ".join(f"contains({_TEXT}, '{digit * (EXTRA_PLACES // 2)}')" for digit in "09")
     signs = ["0" * EXTRA_PLACES, "9" * EXTRA_PLACES, *_EXPONENTS]
@@ -175,7 +177,7 @@ def _in_numbers(pattern: str) -> str:
 
 
 def _long_numbers_quoted() -> str:
-    """The record in which numbers that a double does not hold are texts."""
+    """The record with numbers that a double cannot hold as texts."""
     quote = f"regexp_replace({_TEXT}, {literal(_NEXT_LONG)}, '$1\"$2\"')"
     return f"CASE WHEN {_TEXT} RLIKE {literal(_LONG)} THEN {quote} ELSE {_TEXT} END"
 

@@ -14,8 +14,8 @@ _DECODER = json.JSONDecoder(parse_float=float)
 def holds_document(head: bytes) -> bool:
     """Whether a `.json` text that begins like this is one document.
 
-    An array is one. An object is one unless it ends on the line it begins on: then each line is a record,
-    whatever else stands on that line. `split_document` may find that it is none after all.
+    An array is one. An object is one unless it ends on its first line: then each line is a record, whatever
+    else is on that line. `split_document` may find that it is none after all.
     """
     text = head.lstrip()
     if text.startswith(b"["):
@@ -31,10 +31,10 @@ def holds_document(head: bytes) -> bool:
 
 
 def split_document(content: bytes) -> tuple[list[bytes], list[int]] | None:
-    """The records of a document, each on one line with its digits as written, and where each begins.
+    """The records of a document, each on one line with its digits as written, and their offsets.
 
-    The elements of an array are the records; anything else is a single one. A text that is no JSON is a
-    single record as it stands, which decoding will then find bad. None when it is none because its first line
+    The elements of an array are the records; anything else is a single record. A text that is not JSON is a
+    single record as it is, which decoding then finds bad. None when it is no document because its first line
     is bad: one of its lines is an object. Bytes that are not UTF-8 stay as they are.
     """
     text = content.decode("utf-8", errors=_AS_IT_IS)

@@ -1,4 +1,4 @@
-"""Escapes in JSON that stand for half a surrogate pair. No text can hold one; Spark reads a question mark."""
+"""JSON escapes of half a surrogate pair: no text can hold one, and Spark reads a question mark."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _PAIRED = (
     r"^(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])"
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+$"
 )
-"""A record whose surrogates are pairs; for Java and Python alike."""
+"""Matches a record whose surrogates are pairs; for Java and Python alike."""
 _MATCHES = re.compile(_PAIRED)
 HALF_A_PAIR = "half a surrogate pair, which is no character"
-"""Why such a record is bad."""
+"""The reason why such a record is bad."""
 
 
 def has_half_a_pair(record: str) -> bool:
@@ -22,6 +22,6 @@ def has_half_a_pair(record: str) -> bool:
 
 
 def half_a_pair_sql(text: str) -> str:
-    """SQL for the same; the first questions answer for nearly all records."""
+    """SQL for the same; the first tests decide nearly all records."""
     asked = " OR ".join(f"contains({text}, {literal(begin)})" for begin in ("\\ud", "\\uD"))
     return f"(({asked}) AND NOT {text} RLIKE {literal(_PAIRED)})"

@@ -1,6 +1,6 @@
-"""Records that are one JSON object each, looked through before Spark sees them.
+"""Checks records that should be one JSON object each, before Spark reads them.
 
-Spark stops reading a record where its first object ends, so whatever follows would be lost without a word.
+Spark stops reading a record where its first object ends, so anything after it would be lost silently.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from velostream.formats.records import BadRecord, Records, join_records, split_t
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_PORTION = 64 * 1024
+PORTION = 64 * 1024
 """Fits the caches of a processor: portions of 4 MB take 2.5 times as long."""
 _BLANK = b" \t\r\n"
-# A text without an end goes to the end: to try again from each of its quotes takes the square of its length.
+# An unclosed text extends to the end: retrying from each of its quotes would take quadratic time.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 TAIL = "text after the JSON object"
-"""Why such a record is bad."""
+"""The reason why such a record is bad."""
 
 
 def set_tails_aside(records: Records) -> Records:
-    """The same records, those with something after their object moved to the bad ones.
+    """The same records, with those that have text after their object moved to the bad ones.
 
-    They are plain if each is one object and no more.
+    They are plain if each is exactly one object.
     """
     tails, objects = _tails(records)
     records = replace(records, plain=objects)
@@ -55,7 +55,7 @@ def set_tails_aside(records: Records) -> Records:
 
 
 def has_tail(record: bytes) -> bool:
-    """Whether something follows the object that a record begins with."""
+    """Whether text follows the object that a record begins with."""
     if not record.lstrip(_BLANK).startswith(b"{"):
         return False
     depth = 0
@@ -68,7 +68,7 @@ def has_tail(record: bytes) -> bool:
 
 
 def unknown_records(text: bytes, separator: bytes, known: pa.Schema) -> Iterator[bytes]:
-    """Records of a spooled text in which a field may be, or one within a field, that is not known."""
+    """Records of a spooled text that may have a field, or a nested one, that is not known."""
     for portion in _portions(text, separator):
         objects = _objects(portion, separator, portion.count(separator))
         if objects is None or not _all_known(objects, known):
@@ -90,7 +90,7 @@ def _all_known(objects: list[dict[str, Any]], fields: Iterable[pa.Field]) -> boo
 
 
 def _tails(records: Records) -> tuple[list[int], bool]:
-    """The numbers of the records that have something after their object, and whether all are objects."""
+    """The numbers of the records with text after their object, and whether all are objects."""
     found: list[int] = []
     first, objects = 0, True
     for portion in _portions(records.text, records.separator):
@@ -106,17 +106,17 @@ def _tails(records: Records) -> tuple[list[int], bool]:
 def _portions(text: bytes, separator: bytes) -> Iterator[bytes]:
     begin = 0
     while begin < len(text):
-        end = text.find(separator, begin + _PORTION)
+        end = text.find(separator, begin + PORTION)
         end = len(text) if end < 0 else end + len(separator)
         yield text[begin:end]
         begin = end
 
 
 def _objects(text: bytes, separator: bytes, rows: int) -> list[dict[str, Any]] | None:
-    """The objects that the records are, found by parsing all at once; None unless each is one and no more.
+    """The objects of the records, parsed all at once; None unless each is exactly one object.
 
-    Between records stands a text that occurs in none. If all of these are elements of the one array, no
-    record reaches into the next; if there are no more other elements than records, none holds two.
+    Between records is a text that occurs in none of them. If all of these are elements of the one array, no
+    record extends into the next; if there are no more other elements than records, none holds two.
     """
     mark = secrets.token_hex(16)
     joined = text.removesuffix(separator).replace(separator, b',"%s",' % mark.encode())

@@ -1,8 +1,8 @@
 """JSON numbers with more digits than a double holds.
 
-Spark hands a number to a text column by way of a double, which keeps about 15 digits. Numbers that are longer
-are therefore put in quotes before Spark sees them; converting text to a decimal is exact. The first character
-of such a text is escaped, which nobody else does to a digit or a sign: that tells it from a user's text.
+Spark converts a number to a text column through a double, which keeps about 15 digits. Longer numbers are
+therefore quoted before Spark reads them; converting text to a decimal is exact. The first character of such a
+text is escaped, which nobody else does to a digit or a sign: so it differs from a user's text.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ _OURS = re.compile(r'"\\u00(2d|3\d)([-+.0-9eE]*)"')
 _TOKEN = re.compile(
     rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|(?:-|(?<!\d))\d++(?:\.\d++(?:[eE][-+]?\d++)?|[eE][-+]?\d++)', re.DOTALL
 )
-"""Texts and fractional numbers. No byte is looked at more than a few times, whatever the record is: a text
-without an end goes to the end, and a number is tried from its first digit alone."""
+"""Matches texts and fractional numbers, in linear time for any record.
+
+An unclosed text extends to the end, and a number is tried from its first digit only.
+"""
 
 
 def keep_digits(records: Records) -> Records:
-    """The same records with long fractional numbers as texts; their positions stay those of the file."""
+    """The same records with long fractional numbers as texts; their offsets remain those of the file."""
     if not _may_be_long(records.text):
         return records
     old = records.as_list()
@@ -43,14 +45,14 @@ def keep_digits(records: Records) -> Records:
 
 
 def restored(record: str) -> str:
-    """A record as it was before `keep_digits`."""
+    """The inverse of `keep_digits` for one record."""
     return _OURS.sub(lambda match: chr(int(match[1], 16)) + match[2], record) if _MARK in record else record
 
 
 def _may_be_long(text: bytes) -> bool:
     """Whether there is a run of at least 16 digits and points, at about 1 GB/s.
 
-    Such a run covers nine bytes from some multiple of eight on; where those fit, its ends are looked for.
+    Such a run covers nine bytes from some multiple of eight on; where those fit, its ends are searched.
     """
     data = np.frombuffer(text, dtype=np.uint8)
     whole = (len(data) - 1) // _STRIDE * _STRIDE
@@ -77,7 +79,7 @@ def _numeric(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def _leading(rows: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """How many are true in each row before the first that is not."""
+    """The number of leading true values in each row."""
     counts: NDArray[np.int64] = np.cumprod(rows, axis=1, dtype=np.int64).sum(axis=1)
     return counts
 

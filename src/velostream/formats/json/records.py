@@ -1,12 +1,12 @@
-"""JSON records that nobody has looked at before Spark does.
+"""JSON records that were not checked before Spark reads them.
 
 Spark's parser is lenient where it costs rows: it replaces bytes that are not UTF-8, stops where the first
 object ends, and rounds decimals. Here each of these makes a record bad.
 
-The fast way parses a decimal with all the places that 38 digits leave and compares it with what the column
-holds, so that cut digits are seen without a text per value. Only digits beyond those places could still hide:
-after as many zeros or nines, or by a negative exponent. Records in which such a thing may stand fail in the
-fast way, and are parsed as texts in the careful one.
+The fast way parses a decimal with all the places that 38 digits leave and compares it with the column's
+value, so that lost digits are noticed without a text per value. Only digits beyond those places could still
+hide: after as many zeros or nines, or by a negative exponent. Records that may contain such a number fail in
+the fast way, and are parsed as texts in the careful one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class JsonDecoder:
     """One JSON object per record."""
 
     def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
-        """What the fields of the sample's objects look like."""
+        """Columns inferred from the fields of the sample's objects."""
         return infer_json(sample) or None
 
     def frame(
@@ -46,7 +46,7 @@ class JsonDecoder:
         return [_reason(record, fields) for record in records]
 
     def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
-        """New fields, and room for numbers that do not fit."""
+        """New fields, and wider types for numbers that do not fit."""
         wide = schema
         for record in records:
             try:

@@ -1,6 +1,6 @@
-"""Rows as JSON text by Spark SQL: the same bytes as `writer`, for rows that never pass through Python.
+"""Writes rows as JSON text by Spark SQL: the same bytes as `writer`, for rows that skip Python.
 
-Spark's own `to_json` writes numbers and times otherwise: a zero with eight places is `0E-8`.
+Spark's own `to_json` writes numbers and times differently: a zero with eight places is `0E-8`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SPECIAL = '["\\\\\\x00-\\x1f]'
 _CAPITALS = r"\\u00[01][A-F]"
 _UPPER = ("0B", "0E", "0F", "1A", "1B", "1C", "1D", "1E", "1F")
-"""Control characters that Spark writes with a capital letter, and we with a small one."""
+"""Control characters that Spark escapes in upper case, and we in lower case."""
 _EMPTY_OBJECT = "'{}'"
 _ITEM = "item"
 _LINE_END = "\r\n"
@@ -36,7 +36,7 @@ def json_object(fields: Sequence[pa.Field], decimals_as_text: bool = False) -> s
 
 
 def small_letters(column: str) -> str:
-    """SQL over a column with such an object: control characters as we write them, with small letters."""
+    """SQL over a column with such an object: escapes of control characters in lower case."""
     fixed = column
     for code in _UPPER:
         # An even number of backslashes before it is a text's own.
@@ -47,7 +47,7 @@ def small_letters(column: str) -> str:
 
 
 def plain_text(column: str, field: pa.Field) -> str:
-    """SQL for the text of one value as it is, as keys are written; null stays null."""
+    """SQL for the plain text of one value, as keys are written; null stays null."""
     kind = field.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return column
@@ -68,7 +68,7 @@ def _object(
 
 
 def _value(value: str, kind: pa.DataType, decimals_as_text: bool, at: tuple[str, ...]) -> str:
-    """The JSON text of a value; `at` is where it stands, for messages."""
+    """The JSON text of a value; `at` is its path, for messages."""
     if pa.types.is_struct(kind):
         inner = [(field.name, f"{value}.{quote(field.name)}", field.type) for field in kind]
         text = _object(inner, decimals_as_text, at) if inner else _EMPTY_OBJECT
@@ -95,12 +95,12 @@ def _scalar(value: str, kind: pa.DataType, decimals_as_text: bool, at: tuple[str
         some = f"extract(SECOND FROM {value}) % 1"
         return _in_quotes(f"CASE WHEN {some} = 0 THEN {whole} ELSE {parts} END")
     if _is_text(kind):
-        # Most texts have nothing to escape, which one look tells.
+        # Most texts have nothing to escape, which one test shows.
         escaped = f"to_json(named_struct('t', {value}))"
         inner = f"substring({escaped}, 6, length({escaped}) - 6)"
         return f"CASE WHEN {value} RLIKE {literal(_SPECIAL)} THEN {inner} ELSE {_in_quotes(value)} END"
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        # Spark breaks lines, as mails need it.
+        # Spark breaks base64 into lines, as e-mail needs.
         return _in_quotes(f"replace(base64({value}), {literal(_LINE_END)}, '')")
     raise _unsupported(at, kind)
 

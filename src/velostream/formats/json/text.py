@@ -1,4 +1,4 @@
-"""Rows as JSON text, with every digit of a decimal."""
+"""Values as JSON text, with every digit of a decimal."""
 
 from __future__ import annotations
 
@@ -7,29 +7,15 @@ import json
 import math
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
+from typing import Any
 
 
-def json_lines(rows: pa.Table | pa.RecordBatch, decimals_as_text: bool = False) -> Iterator[str]:
-    """One JSON object per row, without line ends; the inverse of what the sources read.
+def json_value(value: Any, decimals_as_text: bool = False) -> str:
+    """One value as JSON text; the inverse of what the sources read.
 
     Decimals keep their digits, as numbers unless `decimals_as_text`. Timestamps are ISO 8601 in UTC,
     binary is base64. NaN and infinities, which JSON does not have, become strings.
     """
-    names = [json.dumps(name, ensure_ascii=False) for name in rows.schema.names]
-    for row in rows.to_pylist():
-        values = row.values()
-        parts = (f"{n}:{json_value(v, decimals_as_text)}" for n, v in zip(names, values, strict=True))
-        yield "{" + ",".join(parts) + "}"
-
-
-def json_value(value: Any, decimals_as_text: bool = False) -> str:
-    """One value as JSON text."""
     if isinstance(value, Decimal):
         return f'"{value:f}"' if decimals_as_text else f"{value:f}"
     if isinstance(value, float) and not math.isfinite(value):
@@ -50,7 +36,7 @@ def json_value(value: Any, decimals_as_text: bool = False) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """One scalar as the text that stands in CSV, and inside the quotes in JSON."""
+    """One scalar as text, as in CSV and inside the quotes of JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Decimal):
@@ -71,7 +57,7 @@ def plain_text(value: Any) -> str:
 
 
 def _seconds_text(value: timedelta) -> str:
-    """Seconds with every digit, as Protobuf writes a Duration in JSON."""
+    """Seconds with every digit, like Protobuf writes a Duration in JSON."""
     micros = value // timedelta(microseconds=1)
     whole, rest = divmod(abs(micros), 1_000_000)
     digits = f".{rest:06}".rstrip("0") if rest else ""

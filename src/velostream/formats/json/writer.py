@@ -1,4 +1,4 @@
-"""Rows as JSON text, column by column: the same text as `lines`, many times as fast."""
+"""Rows as JSON text, column by column: the text that `json_value` gives, for less from some 25 rows on."""
 
 from __future__ import annotations
 
@@ -15,15 +15,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STEP = 65_536
-"""Rows that are encoded together: few enough for their text to stay far under Arrow's limit of 2 GB."""
+"""Rows that are encoded together: their text stays far below Arrow's limit of 2 GB."""
 _QUOTE, _BACKSLASH, _FIRST_PLAIN = 0x22, 0x5C, 0x20
 _NO_MICROS = ".000000"
 
 
+def json_lines(rows: pa.Table, decimals_as_text: bool = False) -> Iterator[str]:
+    """One JSON object per row, without line ends."""
+    for part in _objects(rows, decimals_as_text):
+        yield from part.to_pylist()
+
+
 def json_bytes(rows: pa.Table, decimals_as_text: bool = False) -> Iterator[bytes]:
-    """One JSON object per row, in UTF-8."""
+    """The same in UTF-8."""
+    for part in _objects(rows, decimals_as_text):
+        yield from part.cast(pa.binary()).to_pylist()
+
+
+def _objects(rows: pa.Table, decimals_as_text: bool) -> Iterator[pa.Array]:
     if not rows.num_columns:
-        yield from (b"{}" for _ in range(rows.num_rows))
+        yield pa.array(["{}"] * rows.num_rows, pa.string())
         return
     names = [json.dumps(name, ensure_ascii=False) for name in rows.schema.names]
     marks = [f"{'{' if position == 0 else ','}{name}:" for position, name in enumerate(names)]
@@ -31,12 +42,11 @@ def json_bytes(rows: pa.Table, decimals_as_text: bool = False) -> Iterator[bytes
         part = rows.slice(start, _STEP)
         texts = (json_column(column, decimals_as_text) for column in part.columns)
         pieces = [piece for pair in zip(marks, texts, strict=True) for piece in pair]
-        joined = pc.binary_join_element_wise(*pieces, "}", "")
-        yield from joined.cast(pa.binary()).to_pylist()
+        yield pc.binary_join_element_wise(*pieces, "}", "")
 
 
 def json_column(column: pa.ChunkedArray, decimals_as_text: bool = False) -> pa.Array:
-    """The JSON text of each value; none is null."""
+    """The JSON text of each value; never null."""
     values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(values, pa.ChunkedArray):
         values = pa.concat_arrays(values.chunks)
@@ -76,7 +86,7 @@ def _quoted(text: pa.Array) -> pa.Array:
 
 
 def _nothing_to_escape(text: pa.Array) -> bool:
-    """From the bytes of all texts at once: no quote, no backslash, no control character."""
+    """Whether no text has a quote, backslash or control character, from all bytes at once."""
     data = text.buffers()[2]
     if data is None or not len(text):
         return True
@@ -98,8 +108,8 @@ def _escaped(text: pa.Array) -> pa.Array:
 
 
 def _instants(values: pa.Array) -> pa.Array:
-    """ISO 8601, with microseconds where there are any."""
-    # As if there were no zone, which all instants are in UTC of anyway: Arrow writes that 10 times as fast.
+    """Instants in ISO 8601, with microseconds where there are any."""
+    # Without the zone, which is always UTC: Arrow writes that 10 times as fast.
     text = pc.binary_replace_slice(values.view(pa.timestamp("us")).cast(pa.string()), 10, 11, "T")
     whole = pc.ends_with(text, _NO_MICROS)
     text = (

@@ -1,4 +1,4 @@
-"""Protobuf schemas: texts compiled to descriptors, which travel as bytes."""
+"""Protobuf schemas: texts compiled to descriptors, which are sent as bytes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _EXTRA = "pip install 'velostream[protobuf]'"
 
 @dataclass(frozen=True)
 class ProtoSchema:
-    """Files as a set of descriptors, the schema's own file and the message that records are."""
+    """A descriptor set, the schema's own file, and the message of the records."""
 
     files: bytes
     main: str
     message: str
 
     def message_at(self, indexes: Sequence[int]) -> str:
-        """The full name of a message of the schema's file, by its place; ValueError when there is none."""
+        """The full name of a message of the schema's file, by its indexes; ValueError when there is none."""
         file = next(one for one in descriptor_set(self.files).file if one.name == self.main)
         within, name = file.message_type, file.package
         for index in indexes:
@@ -39,7 +39,7 @@ class ProtoSchema:
         return str(name)
 
     def indexes_of(self, message: str) -> list[int]:
-        """The place of a message in the schema's file."""
+        """The indexes of a message in the schema's file."""
         file = next(one for one in descriptor_set(self.files).file if one.name == self.main)
         short = message.removeprefix(f"{file.package}.") if file.package else message
         within, found = file.message_type, []
@@ -53,19 +53,19 @@ class ProtoSchema:
 
 
 def _written(message: Any) -> list[Any]:
-    """The messages inside one that somebody wrote: maps make others."""
+    """The declared messages inside a message; maps generate others."""
     return [one for one in message.nested_type if not one.options.map_entry]
 
 
 def descriptor_set(files: bytes) -> Any:
-    """The set that the bytes are."""
+    """The descriptor set of the bytes."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     return FileDescriptorSet.FromString(files)
 
 
 def message_class(schema: ProtoSchema, message: str | None = None) -> Any:
-    """The class of a message, from a pool of its own; SourceConfigError when the schema is broken."""
+    """The class of a message, from a pool of its own; SourceConfigError when the schema is invalid."""
     google = protobuf()
     pool = google.descriptor_pool.DescriptorPool()
     left = list(descriptor_set(schema.files).file)
@@ -100,7 +100,7 @@ def protobuf() -> Any:
 
 
 def from_descriptors(raw: bytes, message: str | None) -> ProtoSchema:
-    """A set of descriptors as `protoc --include_imports --descriptor_set_out` writes it."""
+    """A descriptor set as `protoc --include_imports --descriptor_set_out` writes it."""
     decode_error = protobuf().message.DecodeError
     try:
         files = descriptor_set(raw).file
@@ -113,7 +113,7 @@ def from_descriptors(raw: bytes, message: str | None) -> ProtoSchema:
 
 
 def compiled(name: str, text: str, used: Mapping[str, str], message: str | None) -> ProtoSchema:
-    """A schema from its text and those of the files that it imports, by the names it imports them under."""
+    """A schema from its text and those of its imports, by the names under which they are imported."""
     with tempfile.TemporaryDirectory(prefix="velostream-proto-") as folder:
         root = Path(folder)
         for path, content in {**used, name: text}.items():
@@ -127,7 +127,7 @@ def compiled(name: str, text: str, used: Mapping[str, str], message: str | None)
 
 
 def compiled_file(path: Path, message: str | None) -> ProtoSchema:
-    """A schema from a .proto file, what it imports looked for beside it; or from a descriptor set."""
+    """A schema from a .proto file, with its imports beside it; or from a descriptor set."""
     if path.suffix != ".proto":
         return from_descriptors(path.read_bytes(), message)
     with tempfile.TemporaryDirectory(prefix="velostream-proto-") as folder:
@@ -141,7 +141,7 @@ def _compile(root: Path, name: str, out: Path, message: str | None) -> ProtoSche
             "compiling .proto files needs the package grpcio-tools",
             hint=f"{_EXTRA}, or give a descriptor set: protoc --include_imports --descriptor_set_out",
         )
-    # In a process of its own, as it writes what is wrong to the error output of the one that it is in.
+    # In a process of its own, as it writes errors to the standard error of its process.
     folders = [f"-I{root}", f"-I{Path(found.origin).parent / '_proto'}"]
     command = [sys.executable, "-m", "grpc_tools.protoc", *folders, "--include_imports"]
     try:

@@ -25,7 +25,7 @@ _LONGEST_VARINT = 35
 
 @dataclass(frozen=True)
 class ProtoLanguage:
-    """Protobuf, in the registry's words."""
+    """Protobuf as a schema language of registries."""
 
     message: str | None
     kind = "PROTOBUF"
@@ -69,10 +69,10 @@ class ProtobufDecoder(SchemaDecoder[ProtoSchema]):
 
 
 class ProtobufRows:
-    """Decodes records into some columns; travels to where the records are.
+    """Decodes records into columns; picklable, sent to the executors.
 
-    Fields are known by their numbers, so that records of every version of a message are read with the newest
-    one. Columns that it dropped are read with the version that wrote the record.
+    Fields are identified by number, so records of every version of a message are read with the newest one.
+    Columns that it dropped are read with the version that wrote the record.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ def _parser(kind: Any) -> Callable[[bytes], Any]:
 
 
 def message_indexes(rest: bytes) -> tuple[list[int], bytes]:
-    """Which message of its file a record is, and the message; a lone zero stands for the first."""
+    """The index of a record's message in its file, and the message; a lone zero means the first."""
     count, place = _zigzag(rest, 0)
     if count == 0:
         return [0], rest[place:]

@@ -1,8 +1,8 @@
-"""Protobuf messages: the Arrow types of their fields, and their values as Arrow takes them.
+"""Protobuf messages: the Arrow types of their fields, and conversion of their values.
 
 A field that can be absent is null when it is: messages, `optional` ones, members of a oneof. Others have the
-default of their type, as Protobuf cannot tell. Enums are texts, unsigned numbers have a wider type, and the
-well-known types are what they stand for.
+default of their type, as Protobuf cannot distinguish. Enums are texts, unsigned numbers have a wider type,
+and the well-known types become what they represent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TYPES: dict[int, pa.DataType] = {
     17: pa.int32(),
     18: pa.int64(),
 }
-"""By the numbers of descriptor.proto."""
+"""By the type numbers of descriptor.proto."""
 _ENUM = 14
 _GROUP, _MESSAGE = 10, 11
 _WRAPPERS = {
@@ -80,7 +80,7 @@ def _one_type(field: Any, within: tuple[str, ...]) -> pa.DataType:
         raise SourceConfigError(f'Protobuf message "{name}" holds itself, which no column can')
     fields = [pa.field(f.name, field_type(f, (*within, name))) for f in message.fields]
     if not fields:
-        # A struct without fields has no column in Spark; whether it is there can still be told.
+        # A struct without fields cannot be a column in Spark; whether it is present can still be shown.
         return pa.bool_()
     return pa.struct(fields)
 
@@ -91,7 +91,7 @@ def field_reader(field: Any) -> Convert:
     if _map_entry(field):
         key, value = (field.message_type.fields_by_name[part] for part in ("key", "value"))
         of_key, of_value = _converter(key), _converter(value)
-        # A map has no order of its own, and a row that is read again must be the same.
+        # A map is unordered, and a row that is read again must be the same.
         return lambda message: [(of_key(k), of_value(v)) for k, v in sorted_pairs(getattr(message, name))]
     convert = _converter(field)
     if field.is_repeated:
@@ -127,7 +127,7 @@ def _converter(field: Any) -> Convert:
 
 
 def sorted_pairs(pairs: Any) -> list[tuple[Any, Any]]:
-    """The pairs of a map in the order of their keys."""
+    """The pairs of a map, sorted by key."""
     return [(key, pairs[key]) for key in sorted(pairs)]
 
 
@@ -136,7 +136,7 @@ def _same(value: Any) -> Any:
 
 
 def _instant(value: Any) -> int:
-    """Microseconds since 1970; finer ones are not kept."""
+    """Microseconds since 1970; nanoseconds are dropped."""
     if not 0 <= value.nanos < 1_000_000_000:
         raise ValueError(f"{value.nanos} are no nanoseconds of an instant")
     return int(value.seconds) * 1_000_000 + int(value.nanos) // 1000

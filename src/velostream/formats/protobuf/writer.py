@@ -1,4 +1,4 @@
-"""Rows as Protobuf messages."""
+"""Writes rows as Protobuf messages."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _set(message: Any, value: Any) -> None:
     elif isinstance(value, dict):
         _fill(message, value)
     else:
-        # The wrappers, and nothing else, hold a plain value.
+        # Only the wrapper types hold a plain value.
         message.value = _scalar(value, message.DESCRIPTOR.fields_by_name["value"])
 
 
@@ -203,7 +203,7 @@ def _scalar(value: Any, field: Any) -> Any:
 
 
 def _indexes(places: Sequence[int]) -> bytes:
-    """Which message of its file a record is; a lone zero stands for the first."""
+    """The index of a record's message in its file; a lone zero means the first."""
     if list(places) == [0]:
         return b"\0"
     return b"".join(_zigzag(number) for number in (len(places), *places))

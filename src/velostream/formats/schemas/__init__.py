@@ -1,1 +1,1 @@
-"""Schemas of binary records: from files and schema registries."""
+"""Schemas of binary records, from files and schema registries."""

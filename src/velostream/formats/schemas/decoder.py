@@ -1,4 +1,4 @@
-"""Decoding of records whose schema a registry or a file knows, whatever the language of the schema."""
+"""Decoders of records with a schema from a registry or a file, for all schema languages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SchemaDecoder(ABC, Generic[S]):
 
     @abstractmethod
     def rows(self, fields: Sequence[pa.Field], reader: S, writers: Mapping[int, S] | None) -> RowDecoder:
-        """What decodes records into these columns; `writers` are the schemas by the ids of records."""
+        """The decoder of records into these columns; `writers` are the schemas by id."""
 
     def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
         """From the schema; see `Schemas.reader`."""
@@ -43,18 +43,18 @@ class SchemaDecoder(ABC, Generic[S]):
     def frame(
         self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
     ) -> DataFrame:
-        """A careful frame looks which schemas the records have and asks for them."""
+        """See `Decoder.frame`: a careful frame first fetches the schemas that its records name."""
         if careful:
             self.schemas.learn_all(records)
-        return decode_in_python(records, fields, passed, self._rows(fields), careful=careful)
+        return decode_in_python(records, fields, passed, self.row_decoder(fields), careful=careful)
 
     def reasons(self, records: Sequence[bytes], fields: Sequence[pa.Field]) -> list[str | None]:
         """Without Spark."""
         self.schemas.learn(schema_ids(list(records)))
-        return reasons_of(records, fields, self._rows(fields))
+        return reasons_of(records, fields, self.row_decoder(fields))
 
     def widen(self, records: Sequence[bytes], schema: pa.Schema) -> pa.Schema | None:
-        """New fields of the schemas that the records were written with, and wider numbers."""
+        """New fields of the schemas that the records were written with, and wider numeric types."""
         ids = schema_ids(list(records))
         self.schemas.learn(ids)
         wide = schema
@@ -62,7 +62,8 @@ class SchemaDecoder(ABC, Generic[S]):
             wide = merge_schemas(wide, self.columns_of(self.schemas.known[number]))
         return None if wide == schema else wide
 
-    def _rows(self, fields: Sequence[pa.Field]) -> RowDecoder:
+    def row_decoder(self, fields: Sequence[pa.Field]) -> RowDecoder:
+        """`rows`, with the schemas that are known now; SourceMissingError when none is."""
         reader = self.schemas.reader() or next(iter(self.schemas.known.values()), None)
         if reader is None:
             raise SourceMissingError(f'the schema registry has no schema of "{self.settings.subject}" yet')

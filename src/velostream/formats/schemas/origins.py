@@ -1,4 +1,4 @@
-"""Where the schemas of binary records come from: a file, or a registry that each record names by an id."""
+"""Origins of schemas of binary records: a file, or a registry with an id in each record."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LARGEST_FILE = 8 * 1024 * 1024
 
 
 class SchemaLanguage(Protocol[S_co]):
-    """Turns the texts of schemas into schemas."""
+    """Parses schemas of one language."""
 
     kind: str
-    """What a registry calls it."""
+    """The registry's name of the language."""
 
     def from_file(self, path: Path) -> S_co:
         """From a file."""
@@ -38,13 +38,13 @@ class SchemaLanguage(Protocol[S_co]):
 
 @dataclass
 class Schemas(Generic[S]):
-    """The schemas of one source's records, learned as they are needed."""
+    """The schemas of one source's records, fetched as they are needed."""
 
     language: SchemaLanguage[S]
     settings: FormatSettings
     registry: Registry | None = None
     known: dict[int, S] = field(default_factory=dict)
-    """By id. What the registry does not know is asked for again: it may be registered late."""
+    """By id. Ids unknown to the registry are asked for again: they may be registered late."""
     _reader: S | None = None
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Schemas(Generic[S]):
             )
 
     def reader(self, sample: Sequence[bytes] = ()) -> S | None:
-        """The schema to read with: of the file, the newest of the subject, or of the first record."""
+        """The schema to read with: of the file, the newest of the subject, or that of the first record."""
         self.learn(schema_ids(list(sample)))
         if self._reader is None:
             self._reader = self._find_reader()
@@ -75,7 +75,7 @@ class Schemas(Generic[S]):
         return next(iter(self.known.values()), None)
 
     def learn(self, ids: Iterable[int]) -> None:
-        """Ask for the schemas of these ids; SourceNetworkError when the registry does not answer."""
+        """Fetch the schemas of these ids; SourceNetworkError when the registry does not answer."""
         if self.registry is None:
             return
         for number in sorted(set(ids) - self.known.keys()):
@@ -85,11 +85,12 @@ class Schemas(Generic[S]):
             try:
                 self.known[number] = self._parsed(found)
             except SourceConfigError:
-                # Of another language, or with types that no column has: its records are bad, others go on.
+                # Of another language, or with types that no column
+                # has: its records are bad, others are not affected.
                 continue
 
     def learn_all(self, records: DataFrame) -> None:
-        """Ask for all schemas that a frame's records name, which reads the frame."""
+        """Fetch all schemas that a frame's records name, which reads the frame."""
         if self.registry is None:
             return
         headers = records.where(f"octet_length({RECORD}) >= 5 AND substring({RECORD}, 1, 1) = X'00'")

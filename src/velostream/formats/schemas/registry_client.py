@@ -1,6 +1,6 @@
-"""A Confluent-compatible schema registry: schemas by id, and the schemas of a subject.
+"""Client of a Confluent-compatible schema registry: schemas by id, and the schemas of a subject.
 
-Asked by the driver only; executors get the schemas by value. A registry that does not answer is a network
+Used by the driver only; executors get the schemas by value. A registry that does not answer is a network
 error, which is retried; an id that it does not know makes the record bad.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TIMEOUT = 10.0
-"""Seconds that a registry has to answer."""
+"""Timeout of a registry's answer, in seconds."""
 _LARGEST_ANSWER = 8 * 1024 * 1024
 _MOST_REFERENCES = 200
 _MEDIA = "application/vnd.schemaregistry.v1+json"
@@ -34,7 +34,7 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 @dataclass(frozen=True)
 class Reference:
-    """Another schema that a schema uses by a name of its own."""
+    """Another schema that a schema refers to by a name."""
 
     name: str
     subject: str
@@ -43,7 +43,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Registered:
-    """A schema as the registry has it."""
+    """A registered schema."""
 
     id: int
     kind: str
@@ -54,10 +54,10 @@ class Registered:
 
 @dataclass
 class Registry:
-    """One registry. What it said about an id holds for ever and is remembered."""
+    """One registry. The schema of an id never changes, and is cached."""
 
     url: str = field(repr=False)
-    """http or https; user and password may stand in it, and are never shown."""
+    """http or https; it may contain user and password, which are never shown."""
     timeout: float = TIMEOUT
     _known: dict[int, Registered] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -109,7 +109,7 @@ class Registry:
         return found
 
     def referenced(self, schema: Registered) -> dict[str, Registered]:
-        """All schemas that one uses, directly or not, by the names they are used under."""
+        """All schemas that a schema refers to, directly or indirectly, by the names it uses."""
         found: dict[str, Registered] = {}
         left = list(schema.references)
         while left:
@@ -129,7 +129,7 @@ class Registry:
         return found
 
     def register(self, subject: str, kind: str, text: str, references: Sequence[Reference] = ()) -> int:
-        """The id of a schema under a subject, registered unless it is already."""
+        """The id of a schema under a subject. Idempotent: registered unless it is already."""
         body: dict[str, Any] = {"schema": text}
         if kind != "AVRO":
             body["schemaType"] = kind
@@ -141,7 +141,7 @@ class Registry:
         return _whole(answer, "id")
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The answer's JSON; None when what was asked for does not exist."""
+        """The answer's JSON; None when the requested entity does not exist."""
         headers = dict(self._headers)
         data = None
         if body is not None:
@@ -155,7 +155,7 @@ class Registry:
             with exc:
                 return self._refused(exc, path)
         except (OSError, ValueError) as exc:
-            # HTTPException of a broken answer is neither, and is told apart below.
+            # The HTTPException of a broken answer is neither, and is handled below.
             raise self._unreachable(exc) from exc
         except Exception as exc:
             from http.client import HTTPException
@@ -183,7 +183,7 @@ class Registry:
         return answer
 
     def _refused(self, exc: error.HTTPError, path: str) -> None:
-        """None for what does not exist; the error of every other refusal."""
+        """None for something that does not exist; raises for every other refusal."""
         said = exc.read(_LARGEST_ANSWER)
         try:
             told = json.loads(said)
@@ -210,7 +210,7 @@ class Registry:
 
 
 def _opener() -> request.OpenerDirector:
-    """HTTP and HTTPS only, and no redirects: where a registry points to is not where the user pointed."""
+    """HTTP and HTTPS only, and no redirects: a registry must not send us to another host."""
     opener = request.OpenerDirector()
     handlers = (
         request.ProxyHandler(),

@@ -1,4 +1,4 @@
-"""The header that serializers of a schema registry put before a record: zero, then the schema's id."""
+"""The header that registry serializers put before a record: a zero byte, then the schema's id."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ HEADER = 5
 
 
 class Framed(NamedTuple):
-    """A record taken apart: the id of its schema, and the rest."""
+    """A record split into the id of its schema and the payload."""
 
     schema: int
     payload: bytes
 
 
 def unframed(record: bytes) -> Framed:
-    """ValueError when there is no such header."""
+    """Split a record; ValueError when there is no such header."""
     if len(record) < HEADER:
         raise ValueError(f"{len(record)} bytes, too few for the header of a schema registry")
     if record[0] != MAGIC:
@@ -30,5 +30,5 @@ def framed(schema: int, payload: bytes) -> bytes:
 
 
 def schema_ids(records: list[bytes]) -> set[int]:
-    """The ids that the headers of some records name; those without one say nothing."""
+    """The ids in the headers of some records; records without a header are ignored."""
     return {int.from_bytes(r[1:HEADER], "big") for r in records if len(r) >= HEADER and r[0] == MAGIC}

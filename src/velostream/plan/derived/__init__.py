@@ -1,1 +1,1 @@
-"""Queries over tables: a tree of relations, kept right by the keys that changes touch."""
+"""Derived relations: queries over tables, maintained incrementally by the keys that changes touch."""

@@ -1,6 +1,6 @@
-"""From a bound query over tables to a tree of nodes that knows which keys every part follows.
+"""Builds the tree of nodes of a query over tables, with the keys by which each node is maintained.
 
-What cannot be followed raises NoKeysError with the reason; the planner then computes the query as a whole.
+Raises NoKeysError with the reason for a part that has no keys; the planner then recomputes the whole query.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _ORDERINGS = ("order", "sort", "cluster", "distribute")
 
 
 class Derivation:
-    """Builds the nodes of one query.
+    """Builder of the nodes of one query.
 
-    `columns` are those of each input, by name; None where they are not known. `*` leaves out `hidden` ones.
+    `columns` are the columns of each input, by name; None where they are not known. `*` leaves out `hidden`
+    ones.
     """
 
     def __init__(
@@ -45,13 +46,13 @@ class Derivation:
         self._numbers = count(1)
 
     def view(self) -> str:
-        """A name that no other node has."""
+        """A view name that no other node has."""
         return f"__step_{next(self._numbers)}"
 
     # --- queries ------------------------------------------------------------------------------------------
 
     def query(self, tree: exp.Expr, ctes: CTEs | None = None) -> Node:
-        """The node of a whole query."""
+        """The node of a whole query: SELECT, set operation, or either in brackets."""
         ctes = self._with(tree, ctes or {})
         if isinstance(tree, exp.Subquery):
             if any(tree.args.get(name) for name in ("limit", "offset", "joins", "laterals", "pivots")):
@@ -78,7 +79,7 @@ class Derivation:
         return known
 
     def relation(self, relation: exp.Expr, ctes: CTEs) -> tuple[str, Node]:
-        """The alias and the node of one relation of a FROM."""
+        """The alias and the node of one relation in a FROM clause."""
         if relation.args.get("pivots") or relation.args.get("sample") or relation.args.get("joins"):
             raise NoKeysError(f"{relation.sql(dialect=SPARK)} is more than a relation")
         alias = relation.args.get("alias")
@@ -107,7 +108,7 @@ class Derivation:
     # --- one SELECT ---------------------------------------------------------------------------------------
 
     def block(self, select: exp.Select, ctes: CTEs) -> tuple[Joined, exp.Select]:
-        """The relations of a SELECT as one node, and the rest of the SELECT over that node."""
+        """The FROM and WHERE of a SELECT as one node, and the remaining SELECT over that node."""
         ctes = self._with(select, ctes)
         for clause in _UNKNOWN_CLAUSES:
             if select.args.get(clause):
@@ -123,6 +124,7 @@ class Derivation:
         later_outer = [bool({j.side, j.kind} & {"RIGHT", "FULL"}) for j in joins]
         for number, join in enumerate(joins):
             other = self.relation(join.this, ctes)
+            # Equalities of WHERE are no join keys below a RIGHT or FULL JOIN, which adds rows with nulls.
             hints = [] if any(later_outer[number:]) else where_keys(conditions)
             joined = join_relation(self, joined, join, *other, hints)
         for lateral in select.args.get("laterals") or []:
@@ -134,7 +136,7 @@ class Derivation:
         return joined, self._rest(select, joined, plain)
 
     def _lateral(self, joined: Joined, lateral: exp.Lateral) -> Joined:
-        """LATERAL VIEW: every row once for each that a function gives of it."""
+        """LATERAL VIEW: repeats every row once for each value that the generator function returns for it."""
         alias, call = lateral.args.get("alias"), lateral.this
         name = call_name(call) or ""
         columns = [column.name for column in alias.columns] if alias is not None else []
@@ -210,7 +212,7 @@ class Derivation:
     # --- what a SELECT does with its rows -----------------------------------------------------------------
 
     def finished(self, node: Node, rest: exp.Select) -> Node:
-        """The node of the rest of a SELECT over `node`."""
+        """The node of the remaining SELECT over `node`: projection, DISTINCT, groups, OVER or LIMIT."""
         names = tuple(item.alias_or_name or str(item.sql(dialect=SPARK)).lower() for item in rest.selects)
         rest = rest.copy()
         rest.set(
@@ -235,7 +237,7 @@ class Derivation:
         return Each(self.view(), names, rest.sql(dialect=SPARK), node, origin)
 
     def distinct(self, node: Node) -> Node:
-        """Each different row once."""
+        """DISTINCT: each different row once, keyed by all columns."""
         sql = f"SELECT DISTINCT * FROM `{node.view}`"
         step = Step(
             StepKind.AFFECTED_KEYS,
@@ -252,7 +254,7 @@ class Derivation:
         origin: Mapping[str, tuple[int, str]],
         step: Step,
     ) -> Keyed:
-        """A node in which null keys equal each other."""
+        """A keyed node whose null keys equal each other, as in GROUP BY and PARTITION BY."""
         meet = (True,) * len(sides[0].keys)
         return Keyed(self.view(), columns, sql, sides, origin, step, meet)
 
@@ -263,7 +265,7 @@ class Derivation:
         return self.keyed(rest.sql(dialect=SPARK), names, (Side(node, ()),), {}, step)
 
     def with_columns(self, node: Node, expressions: Sequence[exp.Expr]) -> tuple[Node, list[str]]:
-        """The node with expressions as further columns, and the names of all; plain columns stay."""
+        """The node extended by computed columns, and the column of each expression; plain columns stay."""
         names: list[str] = []
         extra: list[exp.Expr] = []
         for expression in expressions:
@@ -289,7 +291,7 @@ class Derivation:
     def keyed_rest(
         self, node: Node, rest: exp.Select, keys: Sequence[exp.Expr]
     ) -> tuple[Node, exp.Select, list[str]]:
-        """Make every key a column of the node, and use that column in the rest of the SELECT."""
+        """Make every key expression a column of the node, and use that column in the remaining SELECT."""
         wider, names = self.with_columns(node, keys)
         swaps = [
             (key, name) for key, name in zip(keys, names, strict=True) if not isinstance(key, exp.Column)
@@ -337,9 +339,10 @@ class Derivation:
         return self.keyed(rest.sql(dialect=SPARK), names, (Side(node, tuple(columns)),), origin, step)
 
     def sessions(self, node: Node, rest: exp.Select) -> tuple[Node, exp.Select]:
-        """Make the bounds of each row's session columns of the node, where the SELECT groups by sessions.
+        """Where the SELECT groups by session windows: the node extended by each row's session bounds.
 
-        The sessions of one key follow from the rows of that key alone.
+        The sessions of one key follow from the rows of that key alone, so the node is maintained by affected
+        keys.
         """
         keys = group_expressions(rest)
         calls = [key.this for key in keys if isinstance(key, exp.Dot) and is_session(key.this)]
@@ -387,6 +390,8 @@ class Derivation:
         windows = list(rest.find_all(exp.Window))
         if any(w.args.get("alias") for w in windows):
             raise NoKeysError("a named window is not followed")
+        # Rows that differ in a key that all OVER clauses share never meet in any of them, so it can be the
+        # key of the node; other PARTITION BY columns only divide its rows further.
         shared = [
             p
             for p in windows[0].args.get("partition_by") or []

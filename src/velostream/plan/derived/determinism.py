@@ -1,4 +1,8 @@
-"""Whether a step gives the same rows whenever it is computed over the same rows."""
+"""Deterministic steps: whether a step gives the same rows whenever it is computed over the same rows.
+
+A retracted row is found by computing it again, so a step that answers differently the second time would
+retract a row that was never added.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
 _ENDS = frozenset({"first", "first_value", "last", "last_value", "any_value"})
 """Functions of the first or last row, which is the same one each time in a window whose order is total."""
 _BY_ORDER = frozenset({"row_number", "ntile", "lag", "lead", "nth_value"}) | _ENDS
-"""Window functions that depend on the order of rows which ORDER BY leaves equal."""
+"""Window functions whose result depends on the order among rows that ORDER BY leaves equal."""
 _UNSTABLE = frozenset(
     {
         "first",
@@ -38,11 +42,11 @@ _UNSTABLE = frozenset(
         "histogram_numeric",
     }
 )
-"""Functions whose answer depends on the order in which rows come, or is not promised."""
+"""Functions whose result depends on the order in which rows arrive, or is not specified."""
 
 
 def unstable_calls(tree: exp.Expr) -> str | None:
-    """The first function that may answer differently over the same rows."""
+    """The first non-deterministic function of the tree; None where all are deterministic."""
     for node in tree.find_all(exp.Func):
         name = call_name(node)
         if name in _UNSTABLE and not (name in _ENDS and over_window(node)):
@@ -51,9 +55,9 @@ def unstable_calls(tree: exp.Expr) -> str | None:
 
 
 def ordered_totally(select: exp.Select, columns: Sequence[str]) -> exp.Select:
-    """Every OVER that ties could change gets the remaining columns as last ORDER BY: a choice among the ties.
+    """Adds all columns as the last ORDER BY of every OVER whose result depends on ties.
 
-    Any choice is right, but it must be the same each time: a row that goes must be one that came.
+    Any order among ties is correct, but it must be the same each time, or a row could not be retracted.
     """
 
     def order(node: exp.Expr) -> exp.Expr:

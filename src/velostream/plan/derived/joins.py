@@ -1,4 +1,4 @@
-"""Joins of two relations as keyed nodes: equi joins of every kind, IN and EXISTS as semi joins."""
+"""Joins of two relations as keyed nodes: equi-joins of every kind, and IN and EXISTS as semi-joins."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Pair:
-    """An equality between the two sides: an expression over each, and whether null equals null."""
+    """An equality of the join condition: an expression over each side, and whether null equals null."""
 
     left: exp.Expr
     right: exp.Expr
@@ -50,14 +50,14 @@ class Pair:
 
 
 def where_keys(conditions: list[exp.Expr]) -> list[exp.Expr]:
-    """Conditions of WHERE that may as well be keys of an inner join."""
+    """Equalities of WHERE, which can serve as the keys of an inner join."""
     return [c for c in conditions if isinstance(c, exp.EQ) and not c.find(exp.Query)]
 
 
 def join_relation(
     build: Derivation, left: Joined, join: exp.Join, alias: str, node: Node, hints: list[exp.Expr]
 ) -> Joined:
-    """The relations so far joined to one more."""
+    """The relations joined so far, joined to one more."""
     word = _word(join)
     if alias in left.relations:
         raise NoKeysError(f"two relations are called {alias}")
@@ -129,7 +129,8 @@ def _joined(
                 items.append(f"{qualifier}.`{_tick(inner)}` AS `{_tick(name)}`")
                 origin[name] = (side, inner)
                 renamed.setdefault(alias, {})[written] = name
-    # Of an inner join, a condition may as well be asked of the joined rows, each of which stands by itself.
+    # The other conditions of an inner join become a filter above it: the join itself then has equalities
+    # only, which lets it be maintained as dL⋈R + L⋈dR without recomputing the rows that stay.
     asked_later = residual if word == INNER else []
     on = _condition(left, right, pairs, left_keys, right_keys, [] if asked_later else residual)
     sql = (
@@ -156,7 +157,7 @@ def _joined(
 
 
 def _names(left: Joined, right: Joined, *, semi: bool) -> dict[tuple[str, str], str]:
-    """What each column is called in the joined node: `alias__column`, made different where that is not."""
+    """The name of each column in the joined node: `alias__column`, with `_` appended until it is unique."""
     names: dict[tuple[str, str], str] = {}
     taken: set[str] = set()
     single = len(left.relations) == 1
@@ -231,7 +232,7 @@ def _tick(name: str) -> str:
 
 
 def semi_join(build: Derivation, left: Joined, condition: exp.Expr, ctes: CTEs) -> Joined:
-    """The rows for which IN or EXISTS, or NOT EXISTS, holds."""
+    """Semi-join or anti-join for IN, EXISTS and NOT EXISTS."""
     negated = False
     while isinstance(condition, (exp.Paren, exp.Not)):
         negated ^= isinstance(condition, exp.Not)
@@ -262,7 +263,7 @@ def semi_join(build: Derivation, left: Joined, condition: exp.Expr, ctes: CTEs) 
 def _uncorrelated(
     build: Derivation, left: Joined, select: exp.Select, asked: list[exp.Expr], ctes: CTEs
 ) -> tuple[Node, list[exp.Expr]]:
-    """The subquery giving the columns that its conditions compare with ours, and what they compare with."""
+    """The subquery without its correlation: it selects the columns to compare; with the outer expressions."""
     probe = select.copy()
     probe.set("where", None)
     probe.set("expressions", [exp.Literal.number(1)])
@@ -303,7 +304,7 @@ def _uncorrelated(
 
 
 def _own_columns(build: Derivation, probe: exp.Select, ctes: CTEs) -> dict[str, set[str]]:
-    """Columns of the subquery's own relations, by alias."""
+    """The columns of the subquery's own relations, by alias."""
     own: dict[str, set[str]] = {}
     relations = [probe.args["from_"].this, *(join.this for join in probe.args.get("joins") or [])]
     for relation in relations:

@@ -1,7 +1,7 @@
-"""Joins of a stream with tables: each row of the stream finds the tables as they are when it comes.
+"""Lookup joins of a stream with tables: each row is joined to the tables as they are when it arrives.
 
-A table that changes later changes nothing about rows that were joined before, so the tables give no changes
-of their own; what the stream brings is looked up, and the cost follows the batch.
+A later change of a table does not change rows that were joined before, so only the stream has changes. Each
+batch looks up its own keys, and the cost follows the size of the batch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def lookup_plan(
     *,
     only_grows: bool,
 ) -> Plan:
-    """The plan of a query over one source and tables; UnsupportedError where it has no exact meaning yet."""
+    """The lookup join of one source with tables; UnsupportedError where the join has no exact meaning."""
     stream = query.sources[0].id
     given = {name: columns.get(name) for name in (stream, *query.tables)}
     known = given[stream]
@@ -52,7 +52,7 @@ def lookup_plan(
     tree = query.tree
     try:
         if not isinstance(tree, exp.Select):
-            raise NoKeysError("the join must stand in one SELECT, not in a UNION")
+            raise NoKeysError("the join must be in one SELECT, not in a UNION")
         joined, rest = build.block(tree, {})
         _check(joined.node, stream)
         return _plan(tree, build, joined, rest, key, stream, only_grows=only_grows)
@@ -65,7 +65,11 @@ def lookup_plan(
 
 
 def _check(node: Node, stream: str) -> None:
-    """Whether every join from the stream up keeps the rows of the stream, and of nothing else."""
+    """Raise NoKeysError unless every join above the stream keeps rows of the stream only.
+
+    A FULL or a wrongly directed outer join would show table rows without a match, and for a stream there is
+    no moment at which "without a match" is final.
+    """
     for each in walk(node):
         sides = [any(s.relation == stream for s in scans(child)) for child in each.below]
         if not any(sides):
@@ -75,7 +79,7 @@ def _check(node: Node, stream: str) -> None:
         if not isinstance(each, Keyed):
             continue
         if not each.word:
-            raise NoKeysError(f"{each.step.what} of the stream stands below the join")
+            raise NoKeysError(f"{each.step.what} of the stream is below the join")
         if each.word not in (_STREAM_LEFT if sides[0] else _STREAM_RIGHT):
             raise NoKeysError(
                 f"a {each.word.lower()} keeps rows of a table that no row of the stream matches, and "
@@ -98,20 +102,20 @@ def _plan(
     if groups_apply(rest):
         plan = groups_over(tree, build, node, rest, key, steps)
         if not plan.mergeable:
-            raise NoKeysError("its aggregates need all rows again, as they were joined when they came")
+            raise NoKeysError("its aggregates need all rows again, as they were joined when they arrived")
         if not only_grows:
-            raise NoKeysError("its groups would have to take back rows as they were joined when they came")
+            raise NoKeysError("its groups would have to retract rows as they were joined when they arrived")
         return replace(plan, stream=stream, detail_sql=_detail(plan, joined))
     around = ("distinct", "limit", "offset", "order", "qualify")
     if has_aggregates(rest) or rest.find(exp.Window) or any(rest.args.get(name) for name in around):
         raise NoKeysError("it looks at other rows of the stream")
     if key and not only_grows:
-        raise NoKeysError("rows of a key would have to come back as they were joined when they came")
+        raise NoKeysError("earlier rows of a key would have to return as they were joined on arrival")
     sql = rest.sql(dialect=SPARK)
     if key or not only_grows:
         found = [columns[POSITION] for columns in joined.relations.values() if POSITION in columns]
         if not found:
-            raise NoKeysError("the stream stands in a subquery, and its rows may have to be taken back")
+            raise NoKeysError("the stream is in a subquery, and its rows may have to be retracted")
         position = found[0]
         ordered = rest.select(exp.alias_(exp.column(position, quoted=True), POSITION_KEPT, quoted=True))
         sql = ordered.sql(dialect=SPARK)
@@ -128,7 +132,7 @@ def _plan(
 
 
 def _detail(plan: GroupsPlan, joined: Joined) -> str:
-    """As `GroupsPlan.detail_sql` says, of the rows of the stream; empty where they have no event time."""
+    """`GroupsPlan.detail_sql` for the rows of the stream; empty where they have no event time."""
     columns = next((each for each in joined.relations.values() if POSITION in each), {})
     if EVENT_TIME not in columns:
         return ""
@@ -142,9 +146,9 @@ def _detail(plan: GroupsPlan, joined: Joined) -> str:
 
 
 def _project(only_grows: bool) -> Step:
-    why, state = "each row is looked at by itself", "none"
+    why, state = "each row is computed by itself", "none"
     if not only_grows:
-        why, state = f"{why}; a row that goes is found by the position it came from", "a position per row"
+        why, state = f"{why}; a retracted row is found by the position of its input row", "a position per row"
     return Step(StepKind.STATELESS, "filter and project", why, state)
 
 

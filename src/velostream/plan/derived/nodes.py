@@ -1,7 +1,8 @@
-"""Derived relations as a tree: how each follows from those below it, and by which keys.
+"""Nodes of a derived relation: SQL over the nodes below, and the keys by which it is maintained.
 
-Every node is SQL over views named after its children, so that Spark runs the same text over a few rows or
-over all of them. Trees are made in pure Python (`plan/derived/build.py`) and run by `engine/inputs/derived`.
+The SQL of a node reads views named after its children, so that Spark runs the same text over a few rows or
+over all of them. `plan/derived/build.py` builds the tree without Spark, `engine/inputs/derived.py` evaluates
+it.
 """
 
 from __future__ import annotations
@@ -16,32 +17,35 @@ if TYPE_CHECKING:
 
 
 INNER = "JOIN"
-"""The word of an inner join."""
+"""How SQL writes an inner join."""
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A relation: the view that stands for it in the SQL above, and its columns."""
+    """A relation: the name of the view that holds its rows for the SQL above, and its columns."""
 
     view: str
     columns: tuple[str, ...]
 
     @property
     def below(self) -> tuple[Node, ...]:
-        """The relations it is made of."""
+        """The child nodes."""
         return ()
 
 
 @dataclass(frozen=True, eq=False)
 class Scan(Node):
-    """Rows of an input. Each use of an input is a scan of its own: they are restricted by different keys."""
+    """Scan of an input. Each use of an input is a scan of its own, since each is restricted by other keys."""
 
     relation: str
 
 
 @dataclass(frozen=True, eq=False)
 class Each(Node):
-    """Every row by itself: filtered, projected, exploded. `origin` tells which columns are handed through."""
+    """Stateless: each row is filtered, projected or exploded by itself.
+
+    `origin` maps columns that pass unchanged to columns of the child.
+    """
 
     sql: str
     child: Node
@@ -73,25 +77,27 @@ class Side:
     node: Node
     keys: tuple[str, ...]
     extended: bool = False
-    """Whether its columns are null in rows of the other side that match nothing."""
+    """Whether an outer join fills this side's columns with nulls in rows without a match."""
 
 
 @dataclass(frozen=True, eq=False)
 class Keyed(Node):
-    """Rows of one key follow from the rows of that key in every child: joins, groups, windows, sets.
+    """Keyed: the rows of one key depend only on the rows of that key in every child.
 
-    Without keys there is one group of everything, and the node is computed again as a whole.
+    Joins, groups, OVER and set operations are keyed. A node without keys is one group of everything and is
+    recomputed as a whole.
     """
 
     sql: str
     sides: tuple[Side, ...]
     origin: Mapping[str, tuple[int, str]]
-    """Columns that are handed through: which side and which column of it."""
+    """Columns passed on unchanged: the side, and the column of that side."""
     step: Step
     nulls_meet: tuple[bool, ...] = ()
-    """Per key column whether null equals null. Where not, rows with a null key stand by themselves."""
+    """For each key column, whether null equals null. Where it does not, rows with a null key match nothing.
+    """
     word: str = field(default="")
-    """Of a join: how SQL calls it."""
+    """How SQL writes the join; empty where the node is no join."""
 
     @property
     def below(self) -> tuple[Node, ...]:
@@ -100,7 +106,7 @@ class Keyed(Node):
 
     @property
     def keyed(self) -> bool:
-        """Whether there are keys to follow."""
+        """Whether the node has keys, so that it is maintained by affected keys."""
         return bool(self.sides[0].keys)
 
 

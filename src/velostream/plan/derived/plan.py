@@ -1,4 +1,4 @@
-"""The plan of a query over derived relations: a tree of nodes, and what the table does with its rows."""
+"""Plans over derived relations: a tree of nodes, and how the table applies its changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def derived_plan(tree: exp.Query, key: tuple[str, ...], columns: Mapping[str, Sequence[str] | None]) -> Plan:
-    """The plan that follows keys through the whole query; NoKeysError where a part of it has none."""
+    """The plan that maintains a whole query by affected keys; NoKeysError where a part of it has no keys."""
     build = Derivation(columns)
     top: exp.Expr = tree
     if not isinstance(top, exp.Select):
@@ -49,7 +49,7 @@ def groups_over(
     key: tuple[str, ...],
     steps: tuple[Step, ...],
 ) -> GroupsPlan:
-    """The plan of groups over a derived relation, whose keys are made columns of it."""
+    """The plan of groups over a derived relation; group expressions become columns of that relation."""
     keys = group_expressions(rest)
     if rest.args.get("group"):
         rest.set("group", exp.Group(expressions=[each.copy() for each in keys]) if keys else None)
@@ -77,7 +77,7 @@ def _rows(tree: exp.Query, node: Node, rest: exp.Select | None, key: tuple[str, 
 
 
 def key_columns(node: Node, rest: exp.Select | None, key: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns of the node that hold the key; none when one of them is computed."""
+    """The columns of the node that hold the key; empty when a key column is computed."""
     if rest is None:
         return key
     plain = {i.alias: i.this.name for i in rest.selects if isinstance(i, exp.Alias) and _plain(i.this)}
@@ -89,7 +89,7 @@ def _plain(expression: exp.Expr) -> bool:
 
 
 def steps_of(node: Node) -> tuple[Step, ...]:
-    """What EXPLAIN says of the keyed nodes; NoKeysError when one of them has no keys."""
+    """The EXPLAIN steps of the keyed nodes; NoKeysError when one of them has no keys."""
     for each in walk(node):
         if isinstance(each, Keyed) and not each.keyed:
             raise NoKeysError(each.step.why.split(";")[0])
@@ -97,5 +97,5 @@ def steps_of(node: Node) -> tuple[Step, ...]:
 
 
 def scans(node: Node) -> list[Scan]:
-    """Every use of an input."""
+    """Every scan of an input in the tree."""
     return [each for each in walk(node) if isinstance(each, Scan)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def set_operation(build: Derivation, tree: exp.SetOperation, ctes: CTEs) -> Node:
-    """The node of two queries that a set operation connects."""
+    """The node of UNION, EXCEPT or INTERSECT; NoKeysError for LIMIT, BY NAME and the like."""
     if any(tree.args.get(name) for name in ("limit", "offset", "by_name", "on", "side", "kind")):
         raise NoKeysError(f"{tree.key.upper()} with LIMIT or BY NAME is not followed")
     left, right = build.query(tree.left, ctes), build.query(_told_apart(tree.right), ctes)
@@ -38,7 +38,7 @@ def set_operation(build: Derivation, tree: exp.SetOperation, ctes: CTEs) -> Node
 
 
 def _told_apart(tree: exp.Expr) -> exp.Expr:
-    """The query whose names nobody sees, with a name of its own for each column that has that of another."""
+    """The right side of a set operation with unique column names; the left side names the result."""
     tree = tree.copy()
     first = tree
     while isinstance(first, exp.SetOperation | exp.Subquery):

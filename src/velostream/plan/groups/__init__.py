@@ -1,1 +1,1 @@
-"""Groups: accumulators that merge and retract."""
+"""Groups: aggregates as accumulators, which are merged and retracted incrementally."""

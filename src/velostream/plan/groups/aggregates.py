@@ -1,4 +1,4 @@
-"""Aggregates as accumulators: what Spark computes per batch, how batches merge, what readers see."""
+"""Aggregates as accumulators: what Spark computes per batch, and how batches are merged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from velostream.plan.query.functions import call_name
 
 
 class Merge(StrEnum):
-    """How an accumulator of a batch joins the one that is stored."""
+    """How an accumulator of a batch is merged into the stored one."""
 
     ADD = "add"
     MIN = "min"
@@ -20,7 +20,7 @@ class Merge(StrEnum):
 
 
 class Finish(StrEnum):
-    """How the aggregate's value follows from its accumulators."""
+    """How an aggregate's value is computed from its accumulators."""
 
     ROWS = "rows"
     COUNT = "count"
@@ -31,7 +31,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True)
 class Accumulator:
-    """One hidden column of the table, computed by Spark from `expression` for each batch."""
+    """One hidden column of the table; Spark computes it from `expression` for each batch."""
 
     name: str
     expression: exp.Expr
@@ -40,7 +40,7 @@ class Accumulator:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate call of a statement; `value` names its result in the finishing step."""
+    """One aggregate call of a statement; `value` is the name of its result in the finishing step."""
 
     value: str
     call: exp.Expr
@@ -49,7 +49,7 @@ class Aggregate:
 
     @property
     def mergeable(self) -> bool:
-        """Whether a batch that only adds rows can be merged without looking at older rows."""
+        """Whether a batch that only adds rows can be merged without reading older rows."""
         return all(a.merge is not Merge.REPLACE for a in self.accumulators)
 
 
@@ -59,7 +59,7 @@ _ALL_TRUE = {"bool_and": Merge.MIN, "every": Merge.MIN}
 
 
 def decompose(call: exp.Expr, index: int) -> Aggregate:
-    """The accumulators of one aggregate call (with its FILTER, if any)."""
+    """The accumulators of one aggregate call, including its FILTER."""
     value = f"__v{index}"
     filtered = isinstance(call, exp.Filter)
     inner = call.this if filtered else call
@@ -89,7 +89,7 @@ def _count(value: str, call: exp.Expr, argument: exp.Expr, filtered: bool, index
 
 
 def _sum_and_count(call: exp.Expr, argument: exp.Expr, filtered: bool, index: int) -> tuple[Accumulator, ...]:
-    # The count of values that are not null tells an empty sum (NULL) from a sum that came back to 0.
+    # The count of non-null values distinguishes an empty sum (NULL) from a sum that returned to 0.
     total: exp.Expr = exp.Sum(this=argument.copy())
     count: exp.Expr = exp.Count(this=argument.copy())
     if filtered:

@@ -1,7 +1,7 @@
-"""Merging groups: accumulators of a batch into those that are stored, and values out of them.
+"""Merges accumulators of a batch into the stored ones, and computes aggregate values from them.
 
-Everything here is Arrow: exact, vectorised, and without Spark. Additions of decimals go through 256 bits and
-back, so that an overflow is an error and never a wrong digit.
+Everything here is Arrow: exact, vectorised, and without Spark. Decimals are added in 256 bits and cast back,
+so that an overflow is an error and never a wrong digit.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from velostream.plan.plans import GroupsPlan
 
 _WIDE = 75
-"""Digits in which decimals are added: far more than any stored type has, one less than Arrow can."""
+"""Digits in which decimals are added: far more than any stored type, one less than Arrow's maximum."""
 
 
 def accumulator_columns(plan: GroupsPlan) -> list[tuple[str, Merge]]:
-    """Hidden columns of the plan and how each merges."""
+    """The accumulator columns of the plan, and how each is merged."""
     columns = [(GROUP_ROWS, Merge.ADD)]
     for aggregate in plan.aggregates:
         columns += [(accumulator.name, accumulator.merge) for accumulator in aggregate.accumulators]
@@ -34,14 +34,14 @@ def accumulator_columns(plan: GroupsPlan) -> list[tuple[str, Merge]]:
 
 
 def net(plan: GroupsPlan, plus: pa.Table, minus: pa.Table | None) -> pa.Table:
-    """One row per group touched: what the batch adds minus what it takes back."""
+    """One row per touched group: accumulators of added rows minus accumulators of retracted rows."""
     if minus is None or minus.num_rows == 0:
         return plus
     columns = accumulator_columns(plan)
     negated = minus.select(list(plan.keys))
     for name, merge in columns:
         if merge is not Merge.ADD:
-            raise InternalError(f"accumulator {name} cannot be taken back")
+            raise InternalError(f"accumulator {name} cannot be retracted")
         negated = negated.append_column(name, _negate(minus.column(name)))
     plus = plus.select([*plan.keys, *(name for name, _ in columns)])
     both = pa.concat_tables([_widened(plus, columns), _widened(negated, columns)])
@@ -65,13 +65,14 @@ def merge(plan: GroupsPlan, stored: pa.Table, batch: pa.Table) -> pa.Table:
 
 
 def combine(plan: GroupsPlan, rows: pa.Table, numbers: np.ndarray) -> pa.Table:
-    """One row for each run of equal numbers, all accumulators merged; keys are those of the last of a run."""
+    """One row for each run of equal `numbers`, its accumulators merged; keys are those of its last row."""
     first = np.ones(len(numbers), bool)
     first[1:] = numbers[1:] != numbers[:-1]
     run = np.cumsum(first) - 1
     starts = np.flatnonzero(first)
     rank = np.arange(len(numbers)) - starts[run]
     made = rows.take(pa.array(starts))
+    # All runs at once: first the second row of every run is merged in, then the third, and so on.
     for turn in range(1, int(rank.max(initial=0)) + 1):
         place = np.flatnonzero(rank == turn)
         merged = merge(plan, made.take(pa.array(run[place])), rows.take(pa.array(place)))
@@ -124,13 +125,13 @@ def _narrow(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> pa.Chunked
 
 
 class SumOverflowError(RowError):
-    """A sum outgrew its type when batches were merged."""
+    """A sum exceeded its type when batches were merged."""
 
     code = "job.sum_overflow"
 
 
 def overflowed(plan: GroupsPlan, state: pa.Table) -> pa.Array:
-    """Which groups have a sum that did not fit: it is null although there were values to add."""
+    """Which groups have a sum that did not fit its type: it is null although there were values to add."""
     found = pa.array([False] * state.num_rows)
     for aggregate in plan.aggregates:
         if aggregate.finish in {Finish.SUM, Finish.AVG}:
@@ -155,7 +156,7 @@ def _extreme(old: pa.ChunkedArray, new: pa.ChunkedArray, how: Merge) -> pa.Chunk
 
 
 def _greater(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
-    """In Spark's order, in which NaN is greater than any other number."""
+    """`left > right` in Spark's order, in which NaN is greater than any other number."""
     if pa.types.is_boolean(left.type):
         left, right = left.cast(pa.int8()), right.cast(pa.int8())
     greater = pc.greater(left, right)
@@ -168,7 +169,7 @@ def _greater(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def values(plan: GroupsPlan, state: pa.Table, types: pa.Schema) -> pa.Table:
-    """Keys and aggregate values (`__v…`) of the groups in `state`; `types` are Spark's for them."""
+    """Keys and aggregate values (`__v…`) of the groups in `state`; `types` are the types Spark gives them."""
     arrays = {name: state.column(name) for name in plan.keys}
     for aggregate in plan.aggregates:
         arrays[aggregate.value] = _value(aggregate, state, types.field(aggregate.value).type)
@@ -186,17 +187,18 @@ def _value(aggregate: Aggregate, state: pa.Table, kind: pa.DataType) -> pa.Chunk
     empty = pc.equal(count, 0)
     if aggregate.finish is Finish.SUM:
         return pc.if_else(empty, pa.scalar(None, column.type), column).cast(kind)
-    return _average(column, count, kind)
+    return average(column, count, kind)
 
 
-def _average(total: pa.ChunkedArray, count: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def average(total: pa.ChunkedArray, count: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Totals by counts, rounded as Spark rounds; null where the count is 0."""
     if pa.types.is_duration(kind):
         pairs = zip(total.cast(pa.int64()).to_pylist(), count.to_pylist(), strict=True)
         micros = [_divide_half_up(s, n) if n else None for s, n in pairs]
         return pa.chunked_array([pa.array(micros, pa.int64()).cast(kind)])
     if not pa.types.is_decimal(kind):
         divisor = pc.if_else(pc.equal(count, 0), pa.scalar(None, count.type), count)
-        # Past 2^53 not every integer is a double: as in Spark, the nearest one stands for it.
+        # Past 2^53 not every integer is a double: like Spark, take the nearest one.
         whole = pc.cast(total, pa.float64(), safe=False)
         return pc.divide(whole, divisor.cast(pa.float64())).cast(kind)
     scale = total.type.scale if pa.types.is_decimal(total.type) else 0
@@ -208,7 +210,7 @@ def _average(total: pa.ChunkedArray, count: pa.ChunkedArray, kind: pa.DataType) 
 
 
 _DIVISION_SCALE = 39
-"""Spark divides decimals to this scale, half up, before it rounds to the result's."""
+"""Spark divides decimals to this scale, half up, before it rounds to the scale of the result."""
 
 
 def _spark_quotient(unscaled: int, scale: int, count: int, result_scale: int) -> Decimal:

@@ -1,4 +1,4 @@
-"""Groups: from a SELECT with GROUP BY, DISTINCT or aggregates to a plan of accumulators."""
+"""Plans of groups: from a SELECT with GROUP BY, DISTINCT or aggregates to accumulators."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from velostream.sql.text.spark_text import SPARK
 
 
 class NeedsColumns(Exception):  # noqa: N818
-    """The query has names that only the columns of its inputs can explain."""
+    """The plan depends on columns of the inputs that are not known yet; plan again with `*` expanded."""
 
 
 def groups_apply(select: exp.Select) -> bool:
-    """Whether the SELECT makes groups, and nothing else that looks at other rows."""
+    """Whether the SELECT only groups: no OVER, LIMIT, join or anything else that needs other rows."""
     if why_not_input(select) is not None:
         return False
     if any(select.args.get(name) for name in ("limit", "offset", "order", "qualify")):
@@ -56,9 +56,9 @@ def _result_parts(select: exp.Select) -> list[exp.Expr]:
 def plan_groups(
     select: exp.Select, declared_key: tuple[str, ...], by: tuple[str, ...] | None = None
 ) -> GroupsPlan:
-    """The accumulators, keys and finishing step of a SELECT that makes groups.
+    """The accumulators, keys and finishing step of a SELECT that groups.
 
-    `by` says for people what it groups by, where the SELECT has other names for it.
+    `by` are the group expressions as the user wrote them, where the SELECT has internal names.
     """
     stars = [item for item in select.selects if item.find(exp.Star) and not item.find(exp.Count)]
     if stars:
@@ -101,7 +101,7 @@ def plan_groups(
 
 
 def group_expressions(select: exp.Select) -> tuple[exp.Expr, ...]:
-    """What the SELECT, whose names are resolved, groups by."""
+    """The group expressions of a SELECT whose names are resolved."""
     if select.args.get("distinct"):
         return tuple(item.unalias() for item in select.selects)
     group = select.args.get("group")
@@ -117,7 +117,7 @@ def group_expressions(select: exp.Select) -> tuple[exp.Expr, ...]:
 
 
 def _bounds_of(key: exp.Expr) -> list[exp.Expr]:
-    """A session window stands for its two bounds: a table has no key that is a pair."""
+    """The key, or the two bounds of a session window: a table cannot have a struct as its key."""
     if not is_session(key):
         return [key]
     sides = {side: exp.Dot(this=key.copy(), expression=exp.to_identifier(side)) for side in ("start", "end")}
@@ -125,12 +125,12 @@ def _bounds_of(key: exp.Expr) -> list[exp.Expr]:
 
 
 def is_session(node: exp.Expr) -> bool:
-    """Whether it calls Spark's session_window(…)."""
+    """Whether the node calls Spark's session_window(…)."""
     return isinstance(node, exp.Anonymous) and node.name.lower() == "session_window"
 
 
 def _grouped_by(keys: tuple[exp.Expr, ...]) -> list[exp.Expr]:
-    """What GROUP BY says: Spark makes sessions only where the window itself is grouped by."""
+    """The expressions for GROUP BY: Spark forms sessions only where session_window itself is grouped by."""
     found: list[exp.Expr] = []
     for key in keys:
         whole = key.this if isinstance(key, exp.Dot) and is_session(key.this) else key
@@ -208,7 +208,7 @@ def _finish(
 
 
 def _spark_name(item: exp.Expr, position: int) -> str:
-    """The name that Spark gives a column without alias is its text; ours is the same, lowercased."""
+    """The name of a column without an alias: like Spark its text, but lowercased."""
     return str(item.sql(dialect=SPARK)).lower() or f"column{position + 1}"
 
 
@@ -241,5 +241,5 @@ def _group_steps(keys: tuple[str, ...], aggregates: tuple[Aggregate, ...]) -> tu
         )
     why = "partial aggregates of each batch are merged into the table; a group without rows is deleted"
     if extremes:
-        why += f"; when rows are taken back, {', '.join(extremes)} of those groups are computed again"
+        why += f"; when rows are retracted, {', '.join(extremes)} of those groups are computed again"
     return (Step(StepKind.MERGE, f"groups {by}", why, state="one row of accumulators per group"),)

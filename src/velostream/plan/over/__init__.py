@@ -1,1 +1,1 @@
-"""OVER over a source."""
+"""OVER over a source: plans of window functions over rows that arrive."""

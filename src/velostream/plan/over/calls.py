@@ -1,6 +1,6 @@
-"""The OVERs of a SELECT that need no Spark: plain functions of a column over rows counted from the present.
+"""OVER clauses that numpy can compute: plain functions of a column over a ROWS frame.
 
-Sending rows to Spark and back costs several times what a moving average does.
+Sending the rows to Spark and back costs several times what a moving average does.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ _AGGREGATES = {
     "last_value": "last",
 }
 _ORDERED_ALONE = frozenset({"first", "last"})
-"""Functions whose frame, where none is written, is all rows up to the present one: no two rows are equal."""
+"""Functions with a default frame of all rows up to the current one; the order has no ties here."""
 
 
 @dataclass(frozen=True)
 class OverCall:
-    """One function over the rows of a key from `start` to `end`, counted from the present row."""
+    """One function over rows of a key from `start` to `end`, counted from the current row."""
 
     function: str
     """sum, avg, count, min, max, first, last or row_number."""
     column: str | None
-    """The kept column that it is of; None: of rows, whatever they hold."""
+    """The kept column that is the argument; None where rows are counted."""
     start: int | None
     """None: from the first row of the key."""
     end: int | None
-    """None: to its last row."""
+    """None: to the last row of the key."""
 
 
 def plain_calls(
     items: Iterable[exp.Expr], relation: str, columns: Mapping[str, str], group: str, order: str
 ) -> tuple[OverCall, ...] | None:
-    """What the items are, when each is such a function; None: Spark has to compute them.
+    """The items as plain functions; None when one of them has to be computed by Spark.
 
-    `columns` are those of the source and where each is kept. By `group` rows are of a key, by `order` they
-    follow each other.
+    `columns` maps columns of the source to kept columns. `group` is the column that numbers keys, `order` the
+    column that numbers rows in the order of time.
     """
     reader = _Reader(relation, {name.casefold(): kept for name, kept in columns.items()}, group, order)
     found = []
@@ -72,7 +72,7 @@ class _Reader:
     order: str
 
     def call(self, window: exp.Window) -> OverCall | None:
-        """What an OVER is; None where it is more than that."""
+        """The plain function that an OVER is; None where it is more than that."""
         name, call = function_name(window) or "", window.this
         if not self._in_order(window) or isinstance(call, exp.IgnoreNulls):
             return None
@@ -110,7 +110,7 @@ class _Reader:
             return None
 
     def _in_order(self, window: exp.Window) -> bool:
-        """Whether rows follow each other in the order of kept rows, none equal to another."""
+        """Whether the OVER is partitioned and ordered exactly like the kept rows, which have no ties."""
         keys, order = window.args.get("partition_by") or [], window.args.get("order")
         given = order.expressions if order is not None else []
         return (
@@ -123,7 +123,7 @@ class _Reader:
 
 
 def _bound(spec: exp.WindowSpec, which: str) -> int | None:
-    """Where a frame begins or ends, from the present row; ValueError: by something else than a number."""
+    """The offset of a frame's start or end from the current row; ValueError where it is not a number."""
     value, side = spec.args.get(which), str(spec.args.get(f"{which}_side") or "").upper()
     if value is None or value == "CURRENT ROW":
         return 0

@@ -1,4 +1,4 @@
-"""OVER over the rows of a source, and WINDOW ROWS: the one SELECT that has it, its clauses written out."""
+"""OVER over a source, and WINDOW ROWS: finds the SELECT that has it and normalises its clauses."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from velostream.model.windows import EventTime
 
 RUNNING = frozenset({"row_number", "rank", "dense_rank"})
-"""Functions that look at all rows before."""
+"""Functions that depend on all preceding rows."""
 WHOLE = frozenset({"ntile", "percent_rank", "cume_dist"})
-"""Functions that look at all rows of a key."""
+"""Functions that depend on all rows of a key."""
 _FRAMELESS = RUNNING | WHOLE | {"lag", "lead"}
 _HINT = "make a table of the source first, then a table or a SELECT over that table"
 
 
 def over_select(query: Query) -> exp.Select | None:
-    """The one SELECT of the query that has OVER, or WINDOW ROWS, over the rows of its source, if any."""
+    """The one SELECT of the query with OVER or WINDOW ROWS over the rows of its source; None without one."""
     if len(query.sources) != 1:
         return None
     name = query.sources[0].id
@@ -62,17 +62,17 @@ def _reads(select: exp.Select, source: str) -> bool:
 
 @dataclass(frozen=True)
 class OverQuery:
-    """A query with OVER over a source, its clauses written out."""
+    """A query with OVER over a source, its clauses normalised."""
 
     query: Query
     windowing: Windowing | None
-    """None where there is no order of time."""
+    """None where the OVER clauses are not ordered by event time."""
     inner: Query | None = None
-    """The SELECT with OVER, where it is only a part of the query."""
+    """The SELECT with OVER, where the query contains more than that SELECT."""
 
 
 def over_query(query: Query, options: CommonOptions, time: EventTime | None) -> OverQuery | None:
-    """The query with WINDOW ROWS, named windows and the event time written out; None: it has no such OVER.
+    """The query with WINDOW ROWS and named windows written as OVER; None when it has no OVER over a source.
 
     `time` is the event time of the source.
     """
@@ -103,7 +103,7 @@ def over_query(query: Query, options: CommonOptions, time: EventTime | None) -> 
     timed = all(by_time(window, relation_of(select)) for window in own_windows(select))
     if final and not timed:
         raise UnsupportedError(
-            "EMIT FINAL needs OVER in the order of the event time: nothing else tells when a row stays",
+            "EMIT FINAL needs OVER in the order of the event time: only that shows when a row is final",
             hint='ORDER BY the event time: the column that "event.time.column" names, or _event_time',
             location=query.location,
         )
@@ -115,7 +115,7 @@ def over_query(query: Query, options: CommonOptions, time: EventTime | None) -> 
 
 
 def rows_time(query: Query) -> str | None:
-    """The column that ROWS WINDOW BUFFER orders by: the event time, where the source names none."""
+    """The column that ROWS WINDOW BUFFER orders by: the event time where the source declares none."""
     core = over_select(query)
     if core is None:
         return None
@@ -130,7 +130,7 @@ def rows_time(query: Query) -> str | None:
 
 
 def outer_tree(query: Query, result: str) -> exp.Query:
-    """The query around the SELECT with OVER, over the table that holds that one's rows."""
+    """The query around the SELECT with OVER; it reads the table that holds the rows of that SELECT."""
     core = over_select(query)
     assert core is not None
     return tree_around(query.tree, core, result)
@@ -149,7 +149,7 @@ def tree_around(tree: exp.Query, core: exp.Select, result: str) -> exp.Query:
 
 
 def _refuse(query: Query, core: exp.Select) -> None:
-    """Raise UnsupportedError for what is not executed beside OVER over a source."""
+    """Raise UnsupportedError for clauses that cannot be executed together with OVER over a source."""
     reason = None
     for clause, text in (
         ("joins", "a join in the FROM of an OVER over a source is not executed"),
@@ -170,7 +170,7 @@ def _refuse(query: Query, core: exp.Select) -> None:
         reason = reason or "tables beside OVER over a source are not executed"
     volatile = next(volatile_calls(core), None)
     if volatile is not None:
-        reason = reason or f"{volatile}() gives another answer when a row is computed again"
+        reason = reason or f"{volatile}() may return another value when a row is computed again"
     if reason is not None:
         raise UnsupportedError(reason, hint=_HINT, location=query.location)
 
@@ -183,7 +183,7 @@ def _named(window: exp.Expr, item: exp.Expr) -> exp.Expr:
 
 
 def _unnamed(select: exp.Select) -> exp.Select:
-    """OVER w as what WINDOW w says."""
+    """Named windows inlined: `OVER w` becomes the definition of `WINDOW w`."""
     named = {each.this.name.casefold(): each for each in select.args.get("windows") or ()}
     for window in list(select.find_all(exp.Window)):
         alias = window.args.get("alias")
@@ -201,14 +201,14 @@ def _unnamed(select: exp.Select) -> exp.Select:
 
 
 def _timed(select: exp.Select, column: str | None) -> exp.Select:
-    """The event time column as such in every ORDER BY of an OVER: that is what the watermark is about."""
+    """Puts `_event_time`, which has the watermark, for the event time column in each ORDER BY of an OVER."""
     relation = select.args["from_"].this.alias_or_name
     for item in list(select.selects):
         if not isinstance(item, (exp.Alias, exp.Column, exp.Star)) and item.find(exp.Window):
             item.replace(_named(item.copy(), item))
     for window in select.find_all(exp.Window):
         if window.args.get(BUFFER) is not None and function_name(window) in _FRAMELESS:
-            # A buffer is a frame to those functions that have one.
+            # These functions take no frame, so the buffer only bounds the state.
             window.set("spec", None)
         order = window.args.get("order")
         if order is None:
@@ -224,7 +224,7 @@ def _timed(select: exp.Select, column: str | None) -> exp.Select:
 
 
 def _countable(select: exp.Select) -> exp.Select:
-    """FILTER and COUNT(DISTINCT …) of an OVER in words that Spark has for it."""
+    """FILTER and COUNT(DISTINCT …) with OVER rewritten, since Spark does not support them there."""
     for window in list(select.find_all(exp.Window)):
         call = window.this
         if isinstance(call, exp.Filter):
@@ -255,7 +255,7 @@ def _filtered(call: exp.Filter) -> exp.Expr:
 
 
 def column_name(node: exp.Expr, relation: str) -> str | None:
-    """The name of a column without its relation; None when it is something else."""
+    """The name of a column without its relation; None when the node is no column."""
     if not isinstance(node, exp.Column):
         return None
     names = [part.name for part in node.parts]
@@ -265,7 +265,7 @@ def column_name(node: exp.Expr, relation: str) -> str | None:
 
 
 def function_name(window: exp.Window) -> str | None:
-    """The function of an OVER."""
+    """The name of the function that an OVER calls."""
     call = window.this
     return call_name(call.this if isinstance(call, (exp.IgnoreNulls, exp.RespectNulls)) else call)
 
@@ -277,17 +277,17 @@ def _first_column(window: exp.Window) -> exp.Column | None:
 
 
 def own_windows(select: exp.Select) -> list[exp.Window]:
-    """The OVERs of a SELECT itself."""
+    """The OVER clauses of the SELECT itself, without subqueries."""
     return [window for window in select.find_all(exp.Window) if _own(window) is select]
 
 
 def relation_of(select: exp.Select) -> str:
-    """What the SELECT calls its source."""
+    """The alias of the source in the SELECT."""
     return str(select.args["from_"].this.alias_or_name)
 
 
 def by_time(window: exp.Window, relation: str) -> bool:
-    """Whether the rows of a window are in the order of time, or in none that matters."""
+    """Whether an OVER orders its rows by event time, or needs no order."""
     order, spec = window.args.get("order"), window.args.get("spec")
     if order is None or not order.expressions:
         return spec is None or str(spec.args.get("kind")).upper() != "ROWS"
@@ -296,7 +296,7 @@ def by_time(window: exp.Window, relation: str) -> bool:
 
 
 def whole_number(node: exp.Expr | None, default: int | None) -> int | None:
-    """A number that is written out, with a sign perhaps; None when it is something else."""
+    """The value of an integer literal, possibly negative; None for anything else."""
     if node is None:
         return default
     sign = 1

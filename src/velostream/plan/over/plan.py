@@ -1,7 +1,7 @@
-"""The plan of OVER over a source: which rows a result looks back and ahead to, and the SQL over those.
+"""Plan of OVER over a source: how far a result looks back and ahead, and the SQL over the kept rows.
 
-Rows are kept per PARTITION BY key, as many as a row that comes can still reach. Equal rows of an ORDER BY are
-told apart by the order in which they came, where the function looks at one row after the other.
+Rows are kept per PARTITION BY key, as many as a later row's frame can still reach. Where a function depends
+on the order of single rows, ties of ORDER BY are broken by the order of arrival.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from velostream.plan.plans import Plan
 
 ROWS_VIEW = "__over_rows"
-"""View of the rows that an OVER is computed over."""
+"""View of the rows that OVER is computed over."""
 _ONE_BY_ONE = frozenset(
     {"row_number", "ntile", "lag", "lead", "nth_value", "first", "first_value", "last", "last_value"}
     | {"any_value", "collect_list", "array_agg", "listagg", "string_agg", "max_by", "min_by"}
 )
-"""Functions for which rows that ORDER BY leaves equal are not the same."""
+"""Functions whose result depends on the order among rows that ORDER BY leaves equal."""
 
 
 def over_applies(query: Query) -> bool:
-    """Whether a query is a SELECT with OVER over a source, as `over_query` gives it."""
+    """Whether the query is a SELECT with OVER over a source, in the form that `over_query` returns."""
     return isinstance(query.tree, exp.Select) and over_select(query) is query.tree
 
 
@@ -70,7 +70,7 @@ def plan_over(tree: exp.Select, used: Sequence[str] | None, *, only_grows: bool)
         reach = reach.and_also(_reach(window) if ordered else Reach(None, None, 0))
     alike = all(len(other) == len(shared) for other in partitions)
     bounded = reach.bounded and alike and only_grows and ordered
-    # Without a key that all have, all rows are of one.
+    # Without a key that all OVER clauses share, all rows belong to one key.
     kept_by = shared or [exp.Literal.number(0)]
     keys = tuple(f"__k{number}" for number in range(1, len(kept_by) + 1))
     kept = _kept_columns(tree, used or (), kept_by, relation)
@@ -99,9 +99,9 @@ def plan_over(tree: exp.Select, used: Sequence[str] | None, *, only_grows: bool)
 def _kept_columns(
     tree: exp.Select, used: Sequence[str], keys: Sequence[exp.Expr], relation: str
 ) -> dict[str, str]:
-    """The columns that the SELECT names, but for those that only its filter does, and where each is kept.
+    """From each column that the SELECT uses, except in WHERE, to the kept column that holds it.
 
-    The event time is kept anyway, and so are keys.
+    The event time and the keys are kept in any case.
     """
     rest = tree.copy()
     rest.set("where", None)
@@ -117,28 +117,28 @@ def _kept_columns(
 
 
 def _names_in(tree: exp.Expr, names: Iterable[str]) -> list[str]:
-    """Those of the names that columns of a tree have, or begin with."""
+    """The names that occur in column references of the tree."""
     found = {part.name.casefold() for column in tree.find_all(exp.Column) for part in column.parts}
     return [name for name in names if name.casefold() in found]
 
 
 def closing_over(plan: OverPlan, windowing: Windowing) -> Plan:
-    """The plan that knows when its rows are shown, and what becomes of those that come too late."""
+    """The plan completed with when its rows are shown, and what happens to late ones."""
     shown = (
         "readers see a row when the watermark has passed it"
         if windowing.final
         else "readers see rows at once"
     )
     late = {
-        "dead_letter": "a row that comes later is kept in dead_letters",
-        "drop": "a row that comes later is counted and dropped",
-        "update": "a row that comes later is computed with what is kept",
+        "dead_letter": "a late row is kept in dead_letters",
+        "drop": "a late row is counted and dropped",
+        "update": "a late row is computed with the rows that are kept",
     }[windowing.late]
     after = f" and {format_duration(timedelta(microseconds=windowing.grace))} more" if windowing.grace else ""
     step = Step(
         StepKind.WATERMARK,
         "rows in order of time",
-        f"rows may come in any order until the watermark has passed them{after}; {shown}; {late}",
+        f"rows may arrive in any order until the watermark has passed them{after}; {shown}; {late}",
         state="the watermark of each partition",
     )
     return replace(plan, windowing=windowing, steps=(*plan.steps, step))
@@ -222,7 +222,7 @@ def _micros(node: exp.Expr) -> int | None:
 
 
 def _peers(window: exp.Window) -> bool:
-    """Whether a row that comes may change what was computed of one with the same time."""
+    """Whether a new row can change the result of an earlier row with the same time."""
     order, spec = window.args.get("order"), window.args.get("spec")
     if order is None or len(order.expressions) > 1 or order.expressions[0].args.get("desc"):
         return True
@@ -239,14 +239,14 @@ def _one_by_one(window: exp.Window) -> bool:
     bounds = [spec.args.get(end) for end in ("start", "end")] if spec is not None else []
     values = ranged and any(isinstance(bound, exp.Expr) for bound in bounds)
     if values:
-        # Spark allows one column to order by where a frame is of values.
+        # For a RANGE frame with values Spark allows only one ORDER BY column, so no tie-breaker can be added.
         return False
     by_rows = spec is not None and str(spec.args.get("kind")).upper() == "ROWS"
     return by_rows or function_name(window) in _ONE_BY_ONE
 
 
 class _OverSql:
-    """The SELECT over kept rows: their keys are numbers there, and so is the order of time."""
+    """The SELECT over kept rows, in which keys and the order of time are numbers."""
 
     def __init__(self, tree: exp.Select, kept: Mapping[str, str], *, alike: bool, ordered: bool) -> None:
         self._relation = relation_of(tree)
@@ -274,17 +274,17 @@ class _OverSql:
         return exp.column(name, table=self._relation, quoted=True)
 
     def _order(self, window: exp.Window, *, ordered: bool) -> None:
-        """Rows that ORDER BY leaves equal follow each other as they came."""
+        """Break ties of ORDER BY by the order of arrival."""
         order = window.args.get("order") or exp.Order(expressions=[])
         given = order.expressions
         desc = bool(given and given[0].args.get("desc"))
         last = exp.Ordered(this=self._own(ORDER), desc=desc, nulls_first=not desc)
-        # By time and then as they came is what the order of kept rows says alone.
+        # ORDER alone already means "by time, then by arrival".
         before = [] if ordered and len(given) == 1 else given
         window.set("order", exp.Order(expressions=[*before, last]))
 
     def _shown(self, items: Sequence[exp.Expr], kept: Mapping[str, str]) -> tuple[str | None, ...]:
-        """The items that are columns as they are need not go through Spark."""
+        """For each item the kept column it equals, which skips Spark; None for computed items."""
         folded = {name.casefold(): name for name in kept}
         plain = [folded.get((column_name(item.unalias(), self._relation) or "").casefold()) for item in items]
         aliases = {
@@ -300,7 +300,7 @@ class _OverSql:
 
 
 def _rows_sql(tree: exp.Select, keys: Sequence[exp.Expr], names: Sequence[str], *, placed: bool) -> str:
-    """What is kept of the rows that came."""
+    """SQL of the state to keep for each new row."""
     relation = tree.args["from_"].this
     select = exp.Select().from_(relation.copy())
     for each in _conditions(tree):
@@ -317,7 +317,7 @@ def _rows_sql(tree: exp.Select, keys: Sequence[exp.Expr], names: Sequence[str], 
 
 
 def _detail_sql(tree: exp.Select, relation: str) -> str:
-    """The rows that pass the filter: position, time, and all of it as text."""
+    """SQL of the rows that pass the filter: position, time, and the whole row as JSON."""
     select = exp.Select().from_(tree.args["from_"].this.copy())
     for each in _conditions(tree):
         select = select.where(each.copy(), copy=False)

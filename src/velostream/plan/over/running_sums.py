@@ -1,7 +1,8 @@
-"""Sums over the last rows as differences of running sums, where that is exact.
+"""Sums over the last rows as differences of running sums, where that is exact and costs less.
 
 Spark adds a frame up anew for every row: over 100 decimals that costs as much as all the rest of the query. A
-running sum less the one before the frame is the same number, for integers and decimals; doubles stay.
+running sum less the one before the frame is the same number. Doubles stay, since they would be others, and so
+do integers: Spark adds them up faster than it keeps running sums that cannot overflow.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LEAST = 8
-"""Frames of fewer rows are as well added up."""
+"""Frames of fewer rows are added up directly."""
 _ADDED = 10
-"""Digits that the type of a sum has more than what is added."""
+"""The digits that the type of a sum has more than the type of its argument."""
 _MOST = 38
 
 
 def summed(sql: str) -> list[str]:
-    """What the sums and counts of a SELECT that may be replaced are of; their types have to be known."""
+    """The arguments of the sums and counts that can be replaced; the caller finds out their types."""
     select = sqlglot.parse_one(sql, dialect=SPARK)
     return [_argument(window).sql(dialect=SPARK) for window, _ in _windows(select)]
 
 
 def with_running_sums(sql: str, types: Mapping[str, pa.DataType]) -> str:
-    """The SELECT over one view with its sums over the last rows taken from running ones; the same values."""
+    """The SELECT over one view with sums over ROWS frames computed from running sums; the same values."""
     select = sqlglot.parse_one(sql, dialect=SPARK)
     assert isinstance(select, exp.Select)
     view = select.args["from_"].this
@@ -57,7 +58,7 @@ def with_running_sums(sql: str, types: Mapping[str, pa.DataType]) -> str:
 
 
 def _windows(select: exp.Expr) -> list[tuple[exp.Window, int]]:
-    """The OVERs of SUM, AVG and COUNT over the last rows, and how many these are."""
+    """The OVER clauses of SUM, AVG and COUNT over the last rows, each with the number of rows."""
     found = []
     for window in select.find_all(exp.Window):
         spec = window.args.get("spec")
@@ -85,7 +86,7 @@ def _argument(window: exp.Window) -> exp.Expr:
 
 
 class _Difference:
-    """One OVER, as what running sums and counts say."""
+    """One OVER as a difference of running sums and counts."""
 
     def __init__(
         self, window: exp.Window, argument: exp.Expr, kind: pa.DataType, rows: int, alias: str, number: int
@@ -93,25 +94,21 @@ class _Difference:
         self._window, self._argument, self._kind, self._rows = window, argument, kind, rows
         self._alias, self._number = alias, number
         self.running: list[exp.Expr] = []
-        """Columns that have to be there below."""
+        """Columns that the inner SELECT has to compute."""
 
     def value(self) -> exp.Expr | None:
-        """The same number; None where it would not be."""
+        """SQL of the same value; None where the result could differ."""
         call, kind = self._window.this, self._kind
         if isinstance(call, exp.Count):
             return _parsed(self._count())
-        decimal = isinstance(kind, pa.Decimal128Type)
-        if isinstance(call, exp.Sum) and pa.types.is_integer(kind):
-            whole = f"CAST({self._argument.sql(dialect=SPARK)} AS DECIMAL(19,0))"
-            return self._where_some(f"CAST({self._less(f'SUM({whole})')} AS BIGINT)")
-        if not decimal or kind.precision + _ADDED + 1 > _MOST:
+        if not isinstance(kind, pa.Decimal128Type) or kind.precision + _ADDED + 1 > _MOST:
             return None
         precision, scale = kind.precision, kind.scale
         total = f"CAST({{}} AS DECIMAL({precision + _ADDED},{scale}))"
         text = f"SUM({self._argument.sql(dialect=SPARK)})"
         if isinstance(call, exp.Sum):
             return self._where_some(total.format(self._less(text)))
-        # So many digits that the quotient is never rounded to a half that it is not.
+        # Enough digits that rounding the quotient never turns it into an exact half.
         digits = len(str(self._rows)) + 4
         if precision + _ADDED + digits + 1 > _MOST:
             return None
@@ -126,7 +123,7 @@ class _Difference:
         return self._less(f"COUNT({self._argument.sql(dialect=SPARK)})")
 
     def _less(self, aggregate: str) -> str:
-        """A running aggregate less what it was before the frame."""
+        """The running aggregate minus its value before the frame."""
         names = {item.this.this.sql(dialect=SPARK): item.alias for item in self.running}
         key = _parsed(aggregate).sql(dialect=SPARK)
         if key not in names:

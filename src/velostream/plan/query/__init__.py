@@ -1,1 +1,1 @@
-"""Questions about one query: functions, names, headers."""
+"""Analysis of one query: functions, names, headers, statelessness."""

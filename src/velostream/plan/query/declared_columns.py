@@ -1,4 +1,4 @@
-"""Columns as CREATE TABLE declares them: their names, and their types where the query gives others."""
+"""Columns as CREATE TABLE declares them: renamed, and cast where the query has another type."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def declared_columns(tree: exp.Query, names: Sequence[str], casts: Sequence[str | None]) -> exp.Query:
-    """The query with its columns named, and cast where `casts` says to what.
+    """The query with its columns renamed, and cast to the type in `casts` where it is not None.
 
-    A column that keeps its type stays the expression that it is, by which groups are keyed.
+    A column that needs no cast keeps its expression, so that it can still serve as the key of groups.
     """
     if not isinstance(tree, exp.Select) or not in_place(tree, len(names)):
         inner = exp.Subquery(this=tree.copy(), alias=exp.TableAlias(this="q"))
@@ -35,9 +35,9 @@ def _named(values: Sequence[exp.Expr], names: Sequence[str], casts: Sequence[str
 
 
 def in_place(tree: exp.Query, width: int) -> bool:
-    """Whether columns get their names by their place in the list; else those of the names are taken.
+    """Whether columns can be renamed by position; otherwise the query becomes a subquery.
 
-    Where a SELECT has a `*`, or refers to columns of its own list, it stays as it is.
+    A SELECT with `*`, or whose items refer to aliases of its own list, must stay unchanged.
     """
     if not isinstance(tree, exp.Select) or len(tree.selects) != width:
         return False

@@ -1,4 +1,4 @@
-"""Function calls in a tree: which are aggregates, which need the clock or a die."""
+"""Function calls in a tree: aggregates, generators, and non-deterministic functions (clock, random)."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ def aggregate_call(node: exp.Expr) -> bool:
 
 
 AROUND = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
-"""What may stand around a call and belongs to it."""
+"""Clauses around a call that belong to it."""
 
 
 def whole_call(call: exp.Expr) -> exp.Expr:
-    """The call with FILTER, WITHIN GROUP and IGNORE NULLS, if they are around it."""
+    """The call with the FILTER, WITHIN GROUP and IGNORE NULLS around it."""
     while isinstance(call.parent, AROUND) and call.arg_key == "this":
         call = call.parent
     return call
 
 
 def over_window(call: exp.Expr) -> bool:
-    """Whether a function is called over a window."""
+    """Whether a function is called with OVER."""
     whole = whole_call(call)
     return isinstance(whole.parent, exp.Window) and whole.arg_key == "this"
 
 
 def generator_call(node: exp.Expr) -> bool:
-    """Whether `node` calls a function that gives several rows, such as explode."""
+    """Whether `node` calls a function that returns several rows, such as explode."""
     function = functions().get(call_name(node) or "")
     return function is not None and function.generator
 
 
 def aggregates_in(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """The outermost aggregate calls of a tree, whole, not looking into subqueries."""
+    """The outermost aggregate calls of a tree, with their FILTER; subqueries are left out."""
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -79,9 +79,9 @@ def has_aggregates(select: exp.Select) -> bool:
 
 
 def volatile_calls(tree: exp.Expr) -> Iterator[str]:
-    """Names of functions that may answer differently when asked again.
+    """Names of non-deterministic functions, such as rand and now.
 
-    Python functions are trusted to answer the same for the same arguments, as Spark trusts them.
+    Python functions are assumed to be deterministic, as Spark assumes.
     """
     for node in tree.find_all(exp.Func):
         name = call_name(node)
@@ -90,8 +90,8 @@ def volatile_calls(tree: exp.Expr) -> Iterator[str]:
 
 
 def clock_call(node: exp.Expr) -> bool:
-    """Whether `node` asks the clock; `unix_timestamp(ts)` does not."""
-    # sqlglot calls AND and comparisons functions too, and their text may begin with a call.
+    """Whether `node` reads the clock; `unix_timestamp(ts)` does not."""
+    # sqlglot classes AND and comparisons as functions too, and their SQL may begin with a call.
     if not isinstance(node, exp.Func) or isinstance(node, exp.Binary | exp.Predicate):
         return False
     name = call_name(node)

@@ -1,4 +1,4 @@
-"""HEADER, HAS_HEADER and HEADER_KEYS in Spark's words, over the system column `_headers`."""
+"""HEADER, HAS_HEADER and HEADER_KEYS as Spark SQL over the system column `_headers`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from velostream.model.statements import Query
 
 _WORDS = {
-    # A name may stand in a record several times; the last one counts, as for Kafka's own clients.
+    # A record may have several headers of one name; the last one counts, as in Kafka's own clients.
     "header": "CAST(try_element_at(filter(_headers, h -> h.key = {0}), -1).value AS STRING)",
     "has_header": "exists(_headers, h -> h.key = {0})",
     "header_keys": "transform(_headers, h -> h.key)",
@@ -21,7 +21,7 @@ _WORDS = {
 
 
 def with_headers(query: Query) -> Query:
-    """The query with its header functions replaced; the same one when it has none."""
+    """The query with its header functions replaced; the same object when it has none."""
     if not any(_called(node) for node in query.tree.find_all(exp.Anonymous)):
         return query
     tree = query.tree.transform(_replaced)
@@ -41,7 +41,7 @@ def _replaced(node: exp.Expr) -> exp.Expr:
     text = words.format(*(each.sql(dialect=SPARK) for each in node.expressions))
     value = parse_one(text, dialect=SPARK)
     if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
-        # The column is called what was written, as Spark would.
+        # The column is named after the call as written, like Spark does.
         said = ", ".join(each.name for each in node.expressions)
         return exp.alias_(value, f"{str(node.this).lower()}({said})", quoted=True)
     return value

@@ -24,11 +24,11 @@ _WITH = (
 
 
 def with_outgoing_headers(query: Query, *, incoming: bool) -> Query:
-    """The query with its calls as a column `__headers`; the same one when it has none.
+    """The query with its header calls as a column `__headers`; the same object when it has none.
 
-    They begin with the headers of the `incoming` record where there is one, and are changed in the order in
-    which the calls stand in the SELECT. A call without a name is no column of the result; with one, the
-    column holds the value that was set.
+    The headers start as those of the `incoming` record, if there is one, and the calls are applied in the
+    order of the SELECT. A call without an alias is no column of the result; with one, the column holds the
+    value that was set.
     """
     calls = [node for node in query.tree.find_all(exp.Anonymous) if _changes_headers(node)]
     if not calls:
@@ -53,7 +53,7 @@ def with_outgoing_headers(query: Query, *, incoming: bool) -> Query:
             items.append(exp.alias_(value.copy(), item.alias, quoted=True))
     if found != len(calls):
         raise UnsupportedError(
-            "SET_HEADER and REMOVE_HEADER stand by themselves in the outermost SELECT",
+            "SET_HEADER and REMOVE_HEADER must be items of the outermost SELECT",
             hint="put a condition into the value: SET_HEADER('k', CASE WHEN … THEN … END)",
             location=query.location,
         )

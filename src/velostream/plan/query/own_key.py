@@ -1,4 +1,4 @@
-"""Which key a query hands through from the one relation that it reads."""
+"""The key of a table, where a query over it passes the key columns on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def own_key(query: Query, name: str, key: tuple[str, ...]) -> tuple[str, ...]:
-    """The relation's own key, where the query hands all of its columns through unchanged; else none."""
+    """The relation's key, where the query passes all key columns on unchanged; else empty."""
     if not key or not isinstance(query.tree, exp.Select) or not one_row_each(query.tree, name):
         return ()
     items = query.tree.selects
@@ -27,7 +27,7 @@ def own_key(query: Query, name: str, key: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _has_all(item: exp.Expr, names: tuple[str, ...], alias: str) -> bool:
-    """Whether an item is `*`, of the relation rather than of a struct, and leaves out none of the names."""
+    """Whether an item is `*` of the relation, not of a struct, and excludes none of the names."""
     star = item.this if isinstance(item, exp.Column) else item
     if not isinstance(star, exp.Star):
         return False

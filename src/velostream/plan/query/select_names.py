@@ -1,4 +1,4 @@
-"""Names inside one SELECT: which relation a column belongs to, and what it is called after joining."""
+"""Column names within one SELECT: the relation of each, and its name after joining."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NoKeysError(Exception):
-    """The query has a part whose keys cannot be followed; the text says which and why."""
+    """A part of the query has no keys to maintain it by; the text says which part and why."""
 
 
 @dataclass
@@ -26,10 +26,10 @@ class Joined:
 
     node: Node
     relations: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Alias, casefolded, to columns as written to names in the node."""
+    """From the casefolded alias to its columns: the name as written, and the name in `node`."""
 
     def find(self, column: exp.Column) -> tuple[str, str] | None:
-        """Alias and name in the node of a column, or None when it is not one of these relations."""
+        """Alias and node column of a column reference; None when it belongs to none of these relations."""
         table, name, _ = self._parts(column)
         found = [
             (alias, inner)
@@ -43,16 +43,16 @@ class Joined:
         return found[0] if found else None
 
     def written(self, column: exp.Column) -> str:
-        """What a column is called in the query, without its relation."""
+        """The column's name as written in the query, without its relation."""
         first, *rest = column.parts
         return str(column.meta.get(WRITTEN) or (rest[0] if rest and self._parts(column)[0] else first).name)
 
     def fields(self, column: exp.Column) -> list[exp.Expr]:
-        """What is taken of a column that is a struct."""
+        """The struct fields that a column reference selects."""
         return self._parts(column)[2]
 
     def _parts(self, column: exp.Column) -> tuple[str, str, list[exp.Expr]]:
-        """Alias of the relation or nothing, name of the column, fields of it."""
+        """Alias of the relation (or empty), name of the column, struct fields."""
         first, *rest = column.parts
         if rest and first.name.casefold() in self.relations:
             return first.name.casefold(), rest[0].name.casefold(), rest[1:]
@@ -60,12 +60,12 @@ class Joined:
 
 
 def with_fields(column: exp.Expr, fields: Sequence[exp.Expr]) -> exp.Expr:
-    """A column, or a field of it."""
+    """The column, or the struct field of it that `fields` select."""
     return exp.Dot.build([column, *(each.copy() for each in fields)]) if fields else column
 
 
 def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    """The parts of a condition that AND connects."""
+    """The parts of a condition that AND joins."""
     if condition is None:
         return []
     inner = condition
@@ -77,7 +77,7 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 
 
 def columns_of(expression: exp.Expr) -> Iterator[exp.Column]:
-    """Columns of an expression, `*` left out."""
+    """The column references of an expression, without `*`."""
     for column in expression.find_all(exp.Column):
         if not isinstance(column.this, exp.Star):
             yield column
@@ -86,7 +86,7 @@ def columns_of(expression: exp.Expr) -> Iterator[exp.Column]:
 def rewritten(
     expression: exp.Expr, joined: Joined, aliases: Collection[str] = (), qualifier: str | None = None
 ) -> exp.Expr:
-    """The expression over the columns of the node; names in `aliases` (casefolded) may stay as they are."""
+    """The expression over the columns of the node; names in `aliases` (casefolded) may remain."""
     if expression.find(exp.Query):
         raise NoKeysError("a subquery in an expression looks at other rows")
 

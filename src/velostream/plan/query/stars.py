@@ -1,4 +1,4 @@
-"""`*` replaced by the columns that it stands for."""
+"""Expansion of `*` into columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def expand_stars(tree: exp.Query, columns: Mapping[str, Sequence[str]]) -> exp.Query:
-    """`*` replaced by columns, where all of a SELECT's relations are known."""
+    """The query with `*` expanded in every SELECT whose relations are all known."""
     expanded = tree.copy()
     for select in expanded.find_all(exp.Select):
         from_ = select.args.get("from_")
@@ -27,7 +27,7 @@ def expand_stars(tree: exp.Query, columns: Mapping[str, Sequence[str]]) -> exp.Q
 def _columns(
     item: exp.Expr, relations: list[exp.Expr], columns: Mapping[str, Sequence[str]]
 ) -> Iterator[exp.Expr]:
-    """An item of a SELECT, or the columns that it stands for if it is a `*`."""
+    """The item itself, or the columns that a `*` stands for."""
     star = item.this if isinstance(item, exp.Column) else item
     if not isinstance(star, exp.Star):
         yield item

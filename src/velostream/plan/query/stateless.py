@@ -1,4 +1,4 @@
-"""The shape of a query: which parts look at one row at a time, and which need to remember."""
+"""Stateless queries: whether each output row depends on one input row alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _REMEMBERING = ("distinct", "limit", "offset", "order", "sort", "cluster", "dist
 
 
 def why_not_stateless(tree: exp.Expr) -> str | None:
-    """None when each output row depends on one input row alone; else the first thing that says otherwise."""
+    """Why a query is not stateless; None when each output row depends on one input row alone."""
     if isinstance(tree, exp.Subquery):
         for name in ("limit", "offset", "order"):
             if tree.args.get(name):
@@ -49,7 +49,7 @@ def _why_not_select(select: exp.Select) -> str | None:
 
 
 def why_not_input(select: exp.Select) -> str | None:
-    """None when the FROM and WHERE of the SELECT look at one row at a time."""
+    """Why the FROM and WHERE of a SELECT need other rows; None when they look at one row at a time."""
     if select.args.get("joins"):
         return "a join looks at the rows of both sides"
     where = select.args.get("where")
@@ -79,7 +79,7 @@ def _why_not_relation(relation: exp.Expr) -> str | None:
 
 
 def plain_column(node: exp.Expr, alias: str) -> str | None:
-    """The column of the one relation, called `alias`, that a node is; None for a field or anything else."""
+    """The column of relation `alias` that a node is; None for a struct field or anything else."""
     if not isinstance(node, exp.Column):
         return None
     first, *rest = (part.name for part in node.parts)
@@ -99,7 +99,7 @@ def one_row_each(select: exp.Select, relation: str) -> bool:
 
 
 def why_not_ctes(tree: exp.Expr) -> str | None:
-    """None when every CTE of the query looks at one row at a time."""
+    """Why a CTE of the query is not stateless; None when all are."""
     with_ = tree.args.get("with_")
     for cte in with_.expressions if with_ else ():
         reason = why_not_stateless(cte.this)

@@ -1,1 +1,1 @@
-"""Time in a query: windows, event time, filters on the clock, stream joins."""
+"""Time in a query: event time, windows, watermarks, clock filters and stream joins."""

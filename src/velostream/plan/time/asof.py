@@ -1,7 +1,7 @@
-"""ASOF JOIN: each row of the left side with the last row of the right that is not later.
+"""ASOF JOIN: each row of the left side with the last row of the right side that is not later.
 
-Neither Spark nor the planner of derived tables knows it. Both sides in one relation, in the order of time,
-and the last row of the right so far: that is a UNION ALL and an OVER by the keys, which both know.
+Neither Spark nor the planner of derived tables has it. It is rewritten as a UNION ALL of both sides and, by
+key and in the order of time, the last right row so far (OVER), which both can execute.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Asof:
 
 
 def asof_join(query: Query) -> Asof | None:
-    """The ASOF JOIN of a query, None where there is none; raises what is wrong with it."""
+    """The ASOF JOIN of a query; None where it has none, UnsupportedError where its form is not executable."""
     tree = query.tree
     joins = [join for join in tree.find_all(exp.Join) if join.method == "ASOF"]
     if not joins:
@@ -51,7 +51,7 @@ def asof_join(query: Query) -> Asof | None:
     left, right = source.this if source is not None else None, joins[0].this
     alone = isinstance(tree, exp.Select) and tree.args.get("joins") == joins and len(joins) == 1
     if not alone or not isinstance(left, exp.Table) or not isinstance(right, exp.Table):
-        raise _refused(query, "it stands alone in the FROM of the outermost SELECT, between two relations")
+        raise _refused(query, "it must be alone in the FROM of the outermost SELECT, between two relations")
     if joins[0].side not in ("", "LEFT") or joins[0].kind not in ("", "OUTER", "INNER"):
         raise _refused(query, "it is ASOF JOIN or ASOF LEFT JOIN")
     sides = left.alias_or_name.casefold(), right.alias_or_name.casefold()
@@ -72,7 +72,7 @@ def asof_join(query: Query) -> Asof | None:
 
 
 def asof_tables(query: Query, columns: Callable[[], Mapping[str, Columns | None]]) -> Query:
-    """A query without its ASOF JOIN of tables, if it has one; `columns` tells those of each table."""
+    """The query with its ASOF JOIN of tables rewritten, if any; `columns` returns those of each table."""
     join = asof_join(query)
     if join is None:
         return query
@@ -92,9 +92,10 @@ def without_asof(
     columns: Mapping[str, Columns | None],
     hidden: Columns | None = None,
 ) -> exp.Select:
-    """The query with its ASOF JOIN as a UNION ALL and an OVER.
+    """The query with its ASOF JOIN rewritten as a UNION ALL and an OVER.
 
-    `columns` are those of each relation; `hidden` are further ones of the left, that `*` leaves out.
+    `columns` are the columns of each relation; `hidden` are further columns of the left, which `*` leaves
+    out.
     """
     aliases = [relation.alias_or_name for relation in (join.left, join.right)]
     visible = [columns.get(relation.name) for relation in (join.left, join.right)]
@@ -119,7 +120,7 @@ def without_asof(
 
 
 def _in_order(join: Asof, left: Columns, right: Columns) -> exp.Expr:
-    """Every row of both sides, with the last row of the right side up to it."""
+    """The rows of both sides in one relation, each with the last right row up to it."""
     one, other = (f"`{relation.alias_or_name}`" for relation in (join.left, join.right))
     keys = range(len(join.keys))
     ours = [
@@ -135,7 +136,7 @@ def _in_order(join: Asof, left: Columns, right: Columns) -> exp.Expr:
         *(f"CAST(NULL AS {kind}) AS `l_{name}`" for name, kind in left.items()),
         f"named_struct({fields}) AS __right",
     ]
-    # Of the same time, a row of the right side comes before that of the left, or after it.
+    # At equal times, `>=` sees the right row (it sorts first), `>` does not (it sorts last).
     first = 0 if join.or_equal else 2
     union = (
         f"SELECT 1 AS __side, 1 AS __turn, {', '.join(ours)} FROM {_relation(join.left)} "
@@ -157,7 +158,7 @@ def _in_order(join: Asof, left: Columns, right: Columns) -> exp.Expr:
 
 
 class _Names:
-    """From the columns of the two relations to those of the one that takes their place."""
+    """Rewrites column names of the two relations to columns of the relation that replaces them."""
 
     def __init__(
         self, aliases: Sequence[str], known: Mapping[str, Sequence[str]], visible: Mapping[str, Sequence[str]]
@@ -167,7 +168,7 @@ class _Names:
         self._visible = visible
 
     def item(self, item: exp.Expr) -> list[exp.Expr]:
-        """What an item of the SELECT becomes; `*` becomes several."""
+        """An item of the SELECT, rewritten; `*` becomes several items."""
         star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
         if isinstance(star, exp.Star):
             wanted = item.table.casefold() if isinstance(item, exp.Column) else ""
@@ -182,7 +183,7 @@ class _Names:
         return [exp.alias_(swapped, item.name, quoted=True) if named else swapped]
 
     def swapped(self, node: exp.Expr) -> exp.Expr:
-        """A column of either relation, where it is now."""
+        """A column reference, rewritten; any other node is returned unchanged."""
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return node
         first = node.parts[0].name.casefold()
@@ -208,7 +209,7 @@ def _relation(table: exp.Table) -> str:
 
 
 def _columns(condition: exp.Expr, sides: tuple[str, str]) -> tuple[exp.Column, exp.Column] | None:
-    """The two columns that a comparison is about, that of the left relation first."""
+    """The two columns that a condition compares, the left relation's first; None for any other condition."""
     if not isinstance(condition, exp.Binary):
         return None
     found = {
@@ -220,7 +221,7 @@ def _columns(condition: exp.Expr, sides: tuple[str, str]) -> tuple[exp.Column, e
 
 
 def _earlier(condition: exp.Expr, sides: tuple[str, str]) -> bool:
-    """Whether a comparison says that the right side is not later."""
+    """Whether a comparison says that the right time is not later than the left one."""
     assert isinstance(condition, exp.Binary)
     left_first = (
         condition.left.table.casefold() == sides[0] if isinstance(condition.left, exp.Column) else False

@@ -1,8 +1,8 @@
-"""Filters on the clock: from a comparison with `now()` to the moment at which a row comes or goes.
+"""Clock filters: from a comparison with `now()` to the moment at which a row starts or stops passing.
 
-A side of the comparison that moves with the clock is brought to one form, in microseconds of UTC:
-`floor(clock + shift, unit) + offset`. It never goes back, so that each comparison turns once, at a moment
-which Spark computes of every row by itself, in whole numbers.
+The side of the comparison that moves with the clock is brought to one form, in microseconds of UTC:
+`floor(clock + shift, unit) + offset`. It never decreases, so each comparison changes its answer once per row,
+at a moment that Spark computes from the row alone, in whole numbers.
 """
 
 from __future__ import annotations
@@ -61,23 +61,23 @@ _NEGATED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LTE: exp.GT,
 }
 _FARTHEST_SECOND = 9_000_000_000_000
-"""Seconds beyond this are as good as never, and would not fit when counted in microseconds."""
+"""Seconds beyond this never come in practice, and would overflow when counted in microseconds."""
 
 
 class NotFollowedError(Exception):
-    """A filter on the clock whose turning moment is not known; the text says why."""
+    """A clock filter whose moment of change cannot be computed; the text says why."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One comparison with the clock: a row is there from its moment on (`begins`), or until it (not)."""
+    """One comparison with the clock: a row passes from its moment on (`begins`), or until its moment."""
 
     value: exp.Expr
-    """What is compared with the clock; its type must be a time, or whole seconds."""
+    """The expression compared with the clock; its type must be a time, or whole seconds."""
     kind: Kind
     begins: bool
     moment: str
-    """SQL of the moment, in microseconds; it means nothing where the value is null."""
+    """SQL of the moment, in microseconds; meaningless where the value is null."""
 
 
 @dataclass(frozen=True)
@@ -101,16 +101,16 @@ class _Moving:
 
 
 def bounds(condition: exp.Expr) -> Iterator[Bound]:
-    """The bounds that a condition with the clock sets; NotFollowedError where it is more than that."""
+    """The bounds of a condition with the clock; NotFollowedError unless it is comparisons joined by AND."""
     for operator, left, right in _comparisons(condition):
         operator, value, moving = _sides(operator, left, right)
         for name in volatile_calls(value):
-            raise NotFollowedError(f"{name}() gives another answer each time")
+            raise NotFollowedError(f"{name}() may return another value each time")
         yield _bound(operator, value, moving)
 
 
 def _comparisons(condition: exp.Expr) -> Iterator[tuple[type[exp.Expr], exp.Expr, exp.Expr]]:
-    """A condition as comparisons that AND connects."""
+    """The comparisons of a condition whose parts are joined by AND."""
     negated = False
     while isinstance(condition, exp.Paren | exp.Not):
         negated ^= isinstance(condition, exp.Not)
@@ -134,10 +134,10 @@ def _comparisons(condition: exp.Expr) -> Iterator[tuple[type[exp.Expr], exp.Expr
 def _sides(
     operator: type[exp.Expr], left: exp.Expr, right: exp.Expr
 ) -> tuple[type[exp.Expr], exp.Expr, _Moving]:
-    """The comparison with the clock on the right."""
+    """The comparison turned so that the clock is on the right."""
     here, there = has_clock(left), has_clock(right)
     if here and there:
-        raise NotFollowedError("the clock stands on both sides")
+        raise NotFollowedError("the clock is on both sides")
     if not here and not there:
         raise NotFollowedError("a part of it has no clock; connect it with AND by itself")
     if here:
@@ -173,7 +173,8 @@ def _bound(operator: type[exp.Expr], value: exp.Expr, moving: _Moving) -> Bound:
         far = _FARTHEST_SECOND
         micros = f"least(greatest(CAST({text} AS BIGINT), {-far}), {far}) * {SECOND}L"
     at = f"({micros} - ({moving.offset}))"
-    # The first moment at which the moving side is greater than the value, or at least as great.
+    # The first moment at which the clock side exceeds the value (`>`), or reaches it (`>=`): with a unit, the
+    # start of the next unit, or of the unit that begins no earlier than the value.
     if operator in (exp.GTE, exp.LT):
         turned = f"{at} - pmod({at}, {moving.unit}L) + {moving.unit}L" if moving.unit > 1 else f"{at} + 1"
     else:
@@ -186,7 +187,7 @@ def _bound(operator: type[exp.Expr], value: exp.Expr, moving: _Moving) -> Bound:
 
 
 def has_clock(expression: exp.Expr) -> bool:
-    """Whether the clock is asked in an expression, subqueries included."""
+    """Whether an expression reads the clock, subqueries included."""
     return any(clock_call(node) for node in expression.find_all(exp.Func))
 
 
@@ -239,7 +240,7 @@ def _shifted(expression: exp.Binary) -> _Moving:
     if sign == "+" and has_clock(by):
         moving, by = by, moving
     if not has_clock(moving):
-        raise NotFollowedError(f"{_text(expression)} goes back as the clock goes on")
+        raise NotFollowedError(f"{_text(expression)} decreases as the clock advances")
     if by.find(exp.Column) is not None:
         raise NotFollowedError(f"{_text(by)} is not the same for every row")
     found = _moving(moving)
@@ -260,7 +261,7 @@ def _time(expression: exp.Expr) -> _Moving:
 
 
 def _length(constant: exp.Expr) -> str:
-    """SQL of the microseconds of an interval that is the same for every row."""
+    """SQL of the length of a constant interval in microseconds; NotFollowedError for months and years."""
     if not _constant(constant) or constant.find(exp.Interval) is None:
         raise NotFollowedError(f"{_text(constant)} is not a constant interval")
     for interval in constant.find_all(exp.Interval):

@@ -1,8 +1,8 @@
-"""Queries with filters on the clock: which rows of each input are there now, and the query over those.
+"""Queries with clock filters: they are taken out of the query and applied to the rows of each input.
 
-A filter such as `ts > now() - INTERVAL 1 HOUR` is taken out of the query and given to the input whose rows it
-is about: for each row Spark computes once from when until when it passes. What is left of the query reads the
-rows that pass now as if they were a table, whose changes it follows like those of any other.
+For a filter such as `ts > now() - INTERVAL 1 HOUR`, Spark computes once per row from when until when the row
+passes. The rows that pass now are kept as a table, and the remaining query is maintained over that table
+incrementally, like over any other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from velostream.model.statements import Query
 
 RESULT = "__result"
-"""Name of the table that holds what a query gives as a whole, where something else is made of that."""
+"""Name of the table that holds the whole result of an inner query, where the statement reads that result."""
 
 _HINT = (
     "compare a column with the clock, alone or with AND: ts > now() - INTERVAL 1 HOUR; "
@@ -42,40 +42,40 @@ _HINT = (
 
 @dataclass(frozen=True)
 class LiveRows:
-    """One use of an input, whose rows come and go by the clock."""
+    """One use of an input whose rows are kept as state: by the clock, the watermark, or message key."""
 
     id: str
-    """Its name in the query that is left."""
+    """The table's name in the remaining query."""
     relation: str
     """The source's id, or the table's name."""
     alias: str
     bounds: tuple[Bound, ...] = ()
     conditions: tuple[exp.Expr, ...] = ()
-    """The rest of the filter, as far as it is about these rows alone."""
+    """The other conditions of the filter that concern these rows alone."""
     written: tuple[str, ...] = ()
-    """The filters on the clock as they stand in the query."""
+    """The clock filters as written in the query."""
     message_key: str | None = None
-    """The system column by which a later row replaces an earlier one; None when all are kept."""
+    """The system column by which a later row replaces an earlier one; None when all rows are kept."""
     timed: bool = False
-    """Whether rows are kept by their event time: the hidden column `__time` has it."""
+    """Whether rows are kept by event time, which the hidden column `__time` holds."""
     keep: int | None = None
-    """How long a row is kept after its event time, in microseconds of the watermark; None: until told."""
+    """How far the watermark must be past a row's time until it is forgotten, in microseconds; None: never."""
     closes: int | None = None
-    """How long after its event time a row waits for others: then `_closed` turns true; None: it has none."""
+    """How far the watermark must be past a row's time until `_closed` turns true; None: no such column."""
     span: int | None = None
-    """Under windows: how long after its event time the last window that a row is in ends at most."""
+    """Under windows: how long after a row's event time the last window that contains it can end."""
     ttl: int | None = None
-    """How long after it came a row is forgotten, in microseconds; None: not for that."""
+    """How long after its arrival a row is forgotten (`state.ttl`), in microseconds; None: never for that."""
 
     last: tuple[str, ...] = ()
-    """Key columns, where of the rows that the watermark has passed only the last of each key is kept."""
+    """Key columns, where of the rows behind the watermark only the last of each key is kept (ASOF JOIN)."""
     grace: int = 0
-    """There: how long after its event time the watermark has passed a row for good."""
+    """With `last`: how long after its event time the watermark has definitely passed a row."""
 
     def sql(self, columns: Sequence[str], since: int | None = None) -> str:
-        """The query of these columns of the rows that pass at some time, and from when until when they do.
+        """SQL of the rows that pass at any time: these columns, and from when until when each row passes.
 
-        Rows that do not pass after `since`, in microseconds, are left out: the clock never goes back.
+        Rows that stop passing by `since`, in microseconds, are left out: the clock never goes back.
         """
         first = _extreme("greatest", [bound.moment for bound in self.bounds if bound.begins])
         last = _extreme("least", [bound.moment for bound in self.bounds if not bound.begins])
@@ -90,10 +90,11 @@ class LiveRows:
             if self.closes is not None:
                 items += [f"{time} + {self.closes + 1}L AS {CLOSES}", f"false AS {CLOSED}"]
         if self.span is not None:
-            # Some later than need be, so that moments are few. A row without a time is in no window.
+            # Rounded up to an eighth of the span, so that rows share few distinct moments and are forgotten
+            # in few commits. A row without a time is in no window.
             end, step = f"(unix_micros({alias}.{quote(EVENT_TIME)}) + {self.span}L)", self.span // 8 + 1
             items.append(f"coalesce({end} + {step}L - pmod({end}, {step}L), 0L) AS {LEAVES}")
-        # A comparison with null never holds, which greatest and least pass over.
+        # greatest and least ignore nulls, while a comparison with null never holds.
         conditions = [each.sql(dialect=SPARK) for each in self.conditions]
         conditions += [f"({bound.value.sql(dialect=SPARK)}) IS NOT NULL" for bound in self.bounds]
         conditions += [f"{first} < {last}"] if first and last else []
@@ -103,7 +104,7 @@ class LiveRows:
 
     @property
     def used(self) -> frozenset[str]:
-        """The columns that the filters name."""
+        """The columns that the filters use."""
         expressions = (*(bound.value for bound in self.bounds), *self.conditions)
         columns = [c for each in expressions for c in each.find_all(exp.Column) if not _unit(c)]
         named = frozenset(_head(column, self.alias) for column in columns) | {*self.last}
@@ -111,7 +112,7 @@ class LiveRows:
 
     @property
     def step(self) -> Step | None:
-        """What EXPLAIN says."""
+        """The step that EXPLAIN prints."""
         if self.message_key is not None:
             return LAST_PER_KEY
         if self.last:
@@ -128,36 +129,36 @@ class LiveRows:
         return Step(
             StepKind.CLOCK,
             f"rows while {' AND '.join(self.written)}",
-            "when a row comes and goes is computed once; it moves by itself when that is due",
-            state="the rows that have not gone",
+            "when a row starts and stops passing is computed once; it is added and retracted then",
+            state="the rows that the clock has not passed",
         )
 
     def _kept_by_time(self, length: str) -> Step:
-        why = "until the watermark tells that no row can come that one would meet"
+        why = "until the watermark shows that no match can arrive any more"
         if self.closes is not None:
-            why += "; one that meets nobody is shown then"
+            why += "; a row without a match is shown then"
         what = f"keep rows of {relation_told(self.alias)}"
         return Step(StepKind.WATERMARK, what, why, state=f"rows of {length}; bounded")
 
 
 @dataclass(frozen=True)
 class Ageing:
-    """A query over rows that come and go by the clock."""
+    """A query over rows that are kept as state."""
 
     query: Query
-    """What is left of the query; its live rows are tables of it."""
+    """The remaining query; it reads the kept rows as tables."""
     live: tuple[LiveRows, ...]
     forgets: bool = False
-    """Whether what was made of rows stays when they go: nothing can concern them any more."""
+    """Whether results stay when their kept rows are forgotten: no later row can concern those any more."""
     appends: bool = False
-    """Whether no row of the result is taken back, as long as the inputs only grow."""
+    """Whether no result row is retracted as long as the inputs only grow."""
 
 
 def ageing(query: Query, columns: Mapping[str, Sequence[str] | None]) -> Ageing | None:
-    """The query with its filters on the clock taken out; None when it has none.
+    """The query with its clock filters taken out; None when it has none.
 
-    `columns` are those of each input, where they are known. Raises UnsupportedError for a filter on the
-    clock that cannot be followed.
+    `columns` are the columns of each input, where they are known. Raises UnsupportedError for a clock filter
+    that cannot be maintained.
     """
     tree = query.tree.copy()
     asked = [node for node in tree.find_all(exp.Func) if clock_call(node) and _filters(node)]
@@ -184,7 +185,7 @@ def ageing(query: Query, columns: Mapping[str, Sequence[str] | None]) -> Ageing 
 
 
 def kept(query: Query, message_keys: Mapping[str, str | None]) -> Ageing:
-    """The query over the rows of its sources, kept as tables: the last of each message key, or all."""
+    """The query over the rows of its sources, kept as tables: all rows, or the last of each message key."""
     tree = query.tree.copy()
     taken = _Taken(query, {}, {cte.alias.casefold() for cte in tree.find_all(exp.CTE)})
     taken.other_sources(tree)
@@ -194,7 +195,7 @@ def kept(query: Query, message_keys: Mapping[str, str | None]) -> Ageing:
 
 
 class _Taken:
-    """What is taken out of the SELECTs of one query."""
+    """Takes the clock filters out of the SELECTs of one query."""
 
     def __init__(self, query: Query, columns: Mapping[str, Sequence[str] | None], ctes: set[str]) -> None:
         self._query = query
@@ -205,7 +206,7 @@ class _Taken:
         self.live: list[LiveRows] = []
 
     def block(self, select: exp.Select) -> None:
-        """Take the filters on the clock out of one WHERE, and with them all that is about the same rows."""
+        """Take the clock filters out of one WHERE, with all other conditions on the same relation."""
         where = select.args.get("where")
         conditions = conjuncts(where.this if where is not None else None)
         if not any(_asks_clock(each, select) for each in conditions):
@@ -235,7 +236,7 @@ class _Taken:
         select.set("where", exp.Where(this=exp.and_(*plain, copy=False)) if plain else None)
 
     def other_sources(self, tree: exp.Query) -> None:
-        """Sources without such a filter: their rows are kept too, so that all inputs are tables."""
+        """Keep the rows of sources without a clock filter as well, so that all inputs are tables."""
         ids = {source.id.casefold() for source in self._query.sources}
         for table in list(tree.find_all(exp.Table)):
             if table.name.casefold() in ids:
@@ -279,7 +280,7 @@ class _Relations:
         }
 
     def alias_of(self, condition: exp.Expr) -> str:
-        """The one relation that a condition is about; NotFollowedError when there is none such."""
+        """The one relation that a condition concerns; NotFollowedError when there is no such relation."""
         aliases = {self._alias(column) for column in condition.find_all(exp.Column) if not _unit(column)}
         if len(aliases) != 1:
             raise NotFollowedError("it must compare columns of one relation with the clock")
@@ -293,20 +294,20 @@ class _Relations:
         return alias
 
     def only(self, condition: exp.Expr, alias: str) -> bool:
-        """Whether a condition can be put to the rows of a relation by themselves."""
+        """Whether a condition can be evaluated on the rows of one relation alone."""
         if condition.find(exp.Query) or any(True for _ in volatile_calls(condition)):
             return False
         found = [self._alias(column) for column in condition.find_all(exp.Column) if not _unit(column)]
         return bool(found) and all(each == alias for each in found)
 
     def table(self, alias: str) -> exp.Table:
-        """The table that stands in the FROM."""
+        """The table of that alias in the FROM clause."""
         table = self._all[alias]
         assert isinstance(table, exp.Table)
         return table
 
     def check_kept(self, alias: str) -> None:
-        """NotFollowedError for a side of an outer join that may be null: a row that goes leaves nulls."""
+        """NotFollowedError for the nullable side of an outer join: a retracted row would leave nulls."""
         number = list(self._all).index(alias)
         extended = number > 0 and self._joins[number - 1].side in {"LEFT", "FULL"}
         if extended or any(join.side in {"RIGHT", "FULL"} for join in self._joins[number:]):
@@ -334,7 +335,7 @@ def _among(name: str, columns: Sequence[str]) -> bool:
 
 
 def _unit(column: exp.Column) -> bool:
-    """Whether it is the word DAY in timestampadd(DAY, 1, ts), which looks like a column."""
+    """Whether the column is in fact the unit in timestampadd(DAY, 1, ts)."""
     call = column.parent
     return (
         isinstance(call, exp.Anonymous)
@@ -345,13 +346,13 @@ def _unit(column: exp.Column) -> bool:
 
 
 def _filters(call: exp.Expr) -> bool:
-    """Whether a call decides which rows there are."""
+    """Whether a call is in a WHERE, HAVING, QUALIFY or ON, and so decides which rows there are."""
     nearest = call.find_ancestor(exp.Where, exp.Having, exp.Qualify, exp.Join, exp.Select)
     return nearest is not None and not isinstance(nearest, exp.Select)
 
 
 def _asks_clock(condition: exp.Expr, select: exp.Select) -> bool:
-    """Whether a condition asks the clock itself, and not in a subquery, which is looked at by itself."""
+    """Whether a condition reads the clock outside subqueries; those are examined as SELECTs of their own."""
     return any(clock_call(node) and node.parent_select is select for node in condition.find_all(exp.Func))
 
 
@@ -367,14 +368,14 @@ def _extreme(function: str, moments: list[str]) -> str | None:
 
 
 def _head(column: exp.Column, alias: str) -> str:
-    """The column's own name, without the relation in front and fields of it behind."""
+    """The column's own name, without the relation before it and struct fields after it."""
     names = [part.name for part in column.parts]
     qualified = len(names) > 1 and names[0].casefold() == alias.casefold()
     return str(names[1] if qualified else names[0])
 
 
 def _apart(condition: exp.Expr) -> list[exp.Expr]:
-    """BETWEEN as the two comparisons that it is: the clock may stand in one of them alone."""
+    """BETWEEN split into its two comparisons: the clock may be in only one of them."""
     inner = condition
     while isinstance(inner, exp.Paren):
         inner = inner.this
@@ -386,7 +387,7 @@ def _apart(condition: exp.Expr) -> list[exp.Expr]:
 
 def _refused(query: Query, condition: exp.Expr, why: str) -> UnsupportedError:
     return UnsupportedError(
-        f"the filter {condition.sql(dialect=SPARK)} cannot be followed as the clock goes on",
+        f"the filter {condition.sql(dialect=SPARK)} cannot be maintained as the clock advances",
         detail=why,
         hint=_HINT,
         location=query.location,

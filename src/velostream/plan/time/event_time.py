@@ -1,4 +1,4 @@
-"""The event time of a row as SQL, from whatever its source has."""
+"""Event time of a source's rows, as SQL."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 _SECONDS, _MILLIS, _MICROS = 10**11, 10**14, 10**17
-"""From these on, in the year 5138, a whole number is not seconds, milliseconds, microseconds any more."""
+"""Whole numbers from these on (year 5138) are read as milliseconds, microseconds, nanoseconds."""
 
 
 def event_time_of(ref: SourceRef, options: CommonOptions, window_column: str | None = None) -> EventTime:
-    """What the statement says of a source: its WINDOW first, then properties, then CREATE SOURCE."""
+    """The event time of a source: from WINDOW, else from properties, else from CREATE SOURCE."""
     declared = ref.watermark
     column = window_column or options.event_time_column or options.watermark_column
     delay = timedelta(milliseconds=options.max_out_of_orderness_ms)
@@ -40,7 +40,7 @@ def event_time_of(ref: SourceRef, options: CommonOptions, window_column: str | N
 
 
 def event_time_sql(time: EventTime, columns: pa.Schema, source: str) -> str:
-    """An expression of type TIMESTAMP over the columns of a source."""
+    """SQL of type TIMESTAMP over a source's columns; PropertyError for an unknown column."""
     if time.column is None:
         return f"`{ENTERED}`"
     first, *inner = time.column.split(".")

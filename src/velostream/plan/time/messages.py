@@ -1,4 +1,4 @@
-"""Sources whose rows are messages with keys: where a later one replaces an earlier one."""
+"""Upserting sources: messages with keys, of which a later one replaces an earlier one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def message_key(query: Query, messages: Mapping[str, Messages | None]) -> str | None:
-    """The system column by which rows replace each other, where the query takes them as they are."""
+    """The system column by which rows replace each other; None unless the query only filters and projects."""
     tree = query.tree
     if len(query.sources) != 1 or query.tables or not isinstance(tree, exp.Select):
         return None
@@ -31,9 +31,9 @@ def message_key(query: Query, messages: Mapping[str, Messages | None]) -> str | 
 def last_messages(
     query: Query, key: tuple[str, ...], messages: Mapping[str, Messages | None]
 ) -> Ageing | None:
-    """The query over the last row of each message key, kept beside the job.
+    """The query over the last row of each message key, which is kept as state beside the job.
 
-    None where rows are just added, and where those rows are themselves the result.
+    None where rows are only added, and where the last rows themselves are the result.
     """
     plain = message_key(query, messages)
     if plain is not None and not key:

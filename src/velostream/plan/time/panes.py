@@ -1,8 +1,8 @@
-"""Panes: the parts that overlapping windows have in common.
+"""Panes: the disjoint slices that overlapping (sliding) windows share.
 
-A window that is some whole advances long is made of as many panes, and a pane is part of as many windows.
-Grouping rows by pane and merging panes into windows gives the same groups as taking every row once for each
-of its windows, at a fraction of the work.
+A window whose length is a multiple of its advance consists of that many panes, and each pane belongs to that
+many windows. Grouping rows by pane and merging panes into windows gives the same groups as repeating every
+row for each of its windows, at a fraction of the work.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def pane_sql(plan: GroupsPlan) -> str | None:
-    """`partial_sql` with panes in place of windows, each bounded like the last window that it is in.
+    """`partial_sql` by pane instead of by window; a pane gets the bounds of the last window that contains it.
 
-    None where windows are not made of panes, or groups cannot be merged.
+    None where windows do not consist of panes, or groups cannot be merged.
     """
     windowing = plan.windowing
     if windowing is None or windowing.kind is not WindowKind.SLIDING or not plan.mergeable:
@@ -36,6 +36,7 @@ def pane_sql(plan: GroupsPlan) -> str | None:
     series = next((call for call in calls if call.name.lower() == "sequence"), None)
     if series is None:
         return None
+    # The sequence lists the windows of a row; the last of them starts with the row's pane, and identifies it.
     last = series.expressions[1]
     select.set("laterals", [lateral for lateral in laterals if lateral is not own[0]])
 

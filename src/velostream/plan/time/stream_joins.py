@@ -1,7 +1,7 @@
-"""Joins of streams: rows of each are kept while a row that is yet to come can meet them, and not longer.
+"""Joins of streams: a row is kept as state only while a matching row can still arrive.
 
-How long follows from the comparisons of event times: `b.ts BETWEEN a.ts AND a.ts + INTERVAL …`, or WITHIN.
-What is left of the query reads the kept rows as if they were tables.
+How long follows from comparisons of event times: `b.ts BETWEEN a.ts AND a.ts + INTERVAL …`, or WITHIN. The
+remaining query reads the kept rows as tables.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OUTER = ("LEFT", "RIGHT", "FULL")
 
 
 def joins_streams(query: Query) -> bool:
-    """Whether a query joins several sources to each other."""
+    """Whether a query joins two or more sources to each other."""
     ids = {ref.id for ref in query.sources}
     if len(ids) < 2 or not isinstance(query.tree, exp.Select):
         return False
@@ -49,10 +49,10 @@ def stream_join(
     grace: int,
     final: bool,
 ) -> Ageing:
-    """A query that joins streams, over the rows that are kept of them.
+    """A join of streams as a query over the rows kept of each stream.
 
-    `times` and `columns` are of each input, `grace` is in microseconds. `final`: a row that meets nobody is
-    in the result when nobody can come any more; else at once, until somebody comes.
+    `times` and `columns` are of each input, `grace` is in microseconds. With `final`, a row without a match
+    is emitted once no match can arrive any more; otherwise at once, and retracted when a match arrives.
     """
     tree = query.tree
     assert isinstance(tree, exp.Select)
@@ -60,7 +60,7 @@ def stream_join(
     streams = {_alias(table): table.name for table in _relations(tree) if table.name in ids}
     if len([table for table in tree.find_all(exp.Table) if table.name in ids]) > len(streams):
         raise UnsupportedError(
-            "joins of streams are executed where each stream stands in the FROM of the same SELECT",
+            "joins of streams are executed where each stream is in the FROM of the same SELECT",
             hint="write filters in WHERE rather than in a subquery; or make a table of the inner query first",
             location=query.location,
         )
@@ -78,7 +78,7 @@ def stream_join(
     if outer and query.tables and not final:
         raise UnsupportedError(
             "an outer join of streams that is joined to a table is executed with EMIT FINAL",
-            detail="a row with nulls is taken back when somebody comes, and the table may be another by then",
+            detail="a row with nulls is retracted when its match arrives; the table may have changed by then",
             hint="add EMIT FINAL; or make a table of the joined streams first, and join that",
             location=query.location,
         )
@@ -92,7 +92,9 @@ def stream_join(
         alias = each.alias.casefold()
         others = [other for other in streams if other != alias]
         forward = int(max(0, *(reach[alias, other] for other in others)))
-        # What has met a row is kept as long as that row, which would else seem to have met nobody.
+        # In an outer join the match must be kept as long as the row it matched:
+        # if the match were forgotten first, the row would appear to have none.
+        # So the time to look back is added to the time to look forward.
         back = int(max(0, *(reach[other, alias] for other in others))) if outer else 0
         closes = forward + grace if final else None
         live.append(replace(each, timed=True, keep=forward + back + grace, closes=closes))
@@ -109,7 +111,7 @@ def _asof(
     grace: int,
     final: bool,
 ) -> Ageing:
-    """Rows of the left wait until the watermark has passed them; of the right, the last of each key stays."""
+    """Keeps left rows until the watermark passes them, and of passed right rows the last of each key."""
     if any(times.stream(column) is None for column in join.times):
         raise UnsupportedError(
             "an ASOF JOIN of streams compares their event times",
@@ -141,7 +143,11 @@ def _reach(
     times: Mapping[str, EventTime],
     columns: Mapping[str, Columns | None],
 ) -> dict[tuple[str, str], float]:
-    """How much later than a row of one stream a row of another can be that it meets, in microseconds."""
+    """How much later, in microseconds, a matching row of another stream can be, for each pair of streams.
+
+    Each comparison bounds the difference of two event times. With three or more streams a pair may be bounded
+    only through a third one, so the bounds are closed under addition: all shortest paths, by Floyd-Warshall.
+    """
     reach = {(one, other): _FOREVER for one in streams for other in streams}
     names = _Times(streams, times, columns)
     for condition in _conditions(tree, streams):
@@ -155,7 +161,7 @@ def _reach(
 
 
 class _Times:
-    """Which columns are the event times of streams."""
+    """Which columns are event times of streams."""
 
     def __init__(
         self,
@@ -168,7 +174,7 @@ class _Times:
         self._columns = columns
 
     def bounds(self, condition: exp.Expr) -> Iterator[tuple[str, str, int]]:
-        """Of each comparison of event times: the one, the other, and how much later the other is at most."""
+        """For each comparison of event times: one stream, another, and how much later the other can be."""
         if isinstance(condition, exp.Paren):
             yield from self.bounds(condition.this)
         elif isinstance(condition, exp.And):
@@ -187,7 +193,7 @@ class _Times:
             yield from self._at_most(condition.right, condition.left)
 
     def _at_most(self, small: exp.Expr, large: exp.Expr) -> Iterator[tuple[str, str, int]]:
-        """From `small <= large`."""
+        """The bound that follows from `small <= large`."""
         left, right = self._linear(small), self._linear(large)
         if left is None or right is None:
             return
@@ -200,7 +206,7 @@ class _Times:
             yield earlier[0], later[0], right[1] - left[1]
 
     def _linear(self, part: exp.Expr) -> tuple[dict[str, int], int] | None:
-        """Event times with their signs, and a length; None when it is something else."""
+        """An expression as a sum: the sign of each event time, and a constant; None when it is not linear."""
         if isinstance(part, exp.Paren):
             return self._linear(part.this)
         if isinstance(part, exp.Column):
@@ -226,7 +232,7 @@ class _Times:
         return None
 
     def stream(self, column: exp.Column) -> str | None:
-        """The stream whose event time a column is."""
+        """The stream whose event time the column is; None for any other column."""
         name, table = column.name.casefold(), column.table.casefold()
         aliases = [table] if table else [a for a, source in self._streams.items() if self._has(source, name)]
         if len(aliases) != 1 or aliases[0] not in self._streams:
@@ -260,7 +266,7 @@ def _check_bounded(query: Query, streams: Mapping[str, str], reach: Mapping[tupl
 
 
 def _with_conditions(tree: exp.Select, streams: Mapping[str, str]) -> exp.Select:
-    """WITHIN as the comparison that it is."""
+    """The query with WITHIN rewritten as a comparison of event times."""
     tree = tree.copy()
     before = [_alias(tree.args["from_"].this)]
     for join in _joins(tree):
@@ -284,7 +290,7 @@ def _with_conditions(tree: exp.Select, streams: Mapping[str, str]) -> exp.Select
 
 
 def _without_stars(tree: exp.Select, columns: Mapping[str, Columns | None]) -> exp.Select:
-    """`*` as the columns that it stands for: kept rows have others besides."""
+    """The query with `*` expanded: kept rows have hidden columns besides, which must not appear."""
     items: list[exp.Expr] = []
     for item in tree.selects:
         star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
@@ -304,7 +310,10 @@ def _without_stars(tree: exp.Select, columns: Mapping[str, Columns | None]) -> e
 
 
 def _shown_when_closed(tree: exp.Query, streams: Iterable[str]) -> exp.Query:
-    """A row that met nobody only when nobody can come any more."""
+    """The query filtered so that a row without a match appears only when its event time has closed.
+
+    `_closed` is null on the missing side of an outer join; the sides that are present must have closed.
+    """
     assert isinstance(tree, exp.Select)
     closed = [exp.column(CLOSED, table=alias, quoted=True) for alias in streams]
     case = exp.Case()
@@ -316,7 +325,10 @@ def _shown_when_closed(tree: exp.Query, streams: Iterable[str]) -> exp.Query:
 
 
 def _conditions(tree: exp.Select, streams: Collection[str]) -> Iterator[exp.Expr]:
-    """What must hold of rows that meet: of outer joins of streams, what stands in ON alone."""
+    """The conditions that matching rows satisfy.
+
+    WHERE counts only for inner joins: after an outer join it filters rows whose match ON has already decided.
+    """
     for join in _joins(tree):
         yield from conjuncts(join.args.get("on"))
     where = tree.args.get("where")
@@ -325,7 +337,7 @@ def _conditions(tree: exp.Select, streams: Collection[str]) -> Iterator[exp.Expr
 
 
 def _outer(tree: exp.Select, streams: Collection[str]) -> bool:
-    """Whether a row of a stream may be in the result without a row of another; one without a table's may."""
+    """Whether a stream's row can be in the result without a row of another stream; tables do not matter."""
     before = _alias(tree.args["from_"].this) in streams
     for join in _joins(tree):
         stream = _alias(join.this) in streams
@@ -336,7 +348,7 @@ def _outer(tree: exp.Select, streams: Collection[str]) -> bool:
 
 
 def _refuse_kept_tables(query: Query, tree: exp.Select, streams: Collection[str]) -> None:
-    """Raise UnsupportedError for a join that keeps rows of a table that no row of a stream matches."""
+    """Raise UnsupportedError for an outer join that would emit table rows without a matching stream row."""
     before = [_alias(tree.args["from_"].this)]
     for join in _joins(tree):
         alias = _alias(join.this)

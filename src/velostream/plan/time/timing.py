@@ -1,4 +1,4 @@
-"""What a statement says of time: where rows have it, and what closes by it."""
+"""Timing of a statement: event times, windows, and the OVER clauses ordered by time."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Timing:
-    """What a statement says of time."""
+    """The event times and windows of a statement."""
 
     windowing: Windowing | None = None
     times: Mapping[str, EventTime] = field(default_factory=dict)
     """The event time of each input that has one."""
     over: OverQuery | None = None
-    """The OVER over a source that the statement has, if it has one."""
+    """The query with OVER over a source; None where the statement has none."""
     inner: Query | None = None
-    """The part of the statement that makes windows, where that is only a part."""
+    """The inner query that groups by windows, where the statement contains more than that."""
 
 
 def timed(query: Query, options: CommonOptions, upserting: Collection[str] = ()) -> tuple[Query, Timing]:
-    """The query with its window among its groups, and what the statement says of time.
+    """The query with its window rewritten as group keys, and the timing of the statement.
 
-    `upserting` are sources whose later rows replace earlier ones.
+    `upserting` are the sources whose later rows replace earlier ones.
     """
     only = common_options(query.sources[0].properties) if len(query.sources) == 1 else options
     inner = inner_windows(query)
@@ -66,6 +66,6 @@ def timed(query: Query, options: CommonOptions, upserting: Collection[str] = ())
 
 
 def _windowed(query: Query, options: CommonOptions, times: Mapping[str, EventTime]) -> tuple[Query, Timing]:
-    # What joined streams wait for is a matter of their rows, not of groups.
+    # Stream joins wait for rows, by the watermark; their groups are never windows that close.
     left, windowing = (query, None) if joins_streams(query) else windowed(query, options)
     return left, Timing(windowing, times)

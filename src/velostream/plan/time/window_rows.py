@@ -1,4 +1,4 @@
-"""The rows that windows are made of, one by one: which of them a window that has closed does not take."""
+"""SQL of the single rows that windows are made of, to find which rows were late for a closed window."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def detail_sql(tree: exp.Select, keys: Sequence[exp.Expr], time: str, position: str, row: str) -> str:
-    """The rows that a query groups by `keys`, of which the last two are the bounds; see `GroupsPlan`."""
+    """SQL of the rows that a query groups by `keys`, the last two being the bounds; see `GroupsPlan`."""
     select = exp.Select().from_(tree.args["from_"].this.copy())
     where = tree.args.get("where")
     for each in conjuncts(where.this) if where is not None else ():

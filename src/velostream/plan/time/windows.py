@@ -1,7 +1,7 @@
-"""Windows of time as groups: WINDOW becomes two more columns of GROUP BY, computed from the event time.
+"""Windows of time as groups: WINDOW becomes two more GROUP BY columns, computed from the event time.
 
-What is left of the query knows nothing of windows. When they close, and what becomes of rows that come later,
-is a matter of the result (`Windowing`), not of the query.
+The remaining query contains no windows. When a window closes, and what happens to late rows, is a property of
+the result (`Windowing`), not of the query.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | None]:
-    """The query with its window among its groups; None where nothing ever closes."""
+    """The query with its window rewritten as group keys; the Windowing is None where nothing ever closes."""
     spec, tree, called = query.window, query.tree, _called(query)
     final = query.emit.mode is EmitMode.FINAL
     if called is not None and called.by_window:
@@ -49,14 +49,14 @@ def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | N
     if spec.kind is WindowKind.ROWS:
         return query, None
     if not isinstance(tree, exp.Select):
-        raise UnsupportedError("a WINDOW stands in one SELECT, not in a UNION", location=query.location)
+        raise UnsupportedError("a WINDOW is executed in one SELECT, not in a UNION", location=query.location)
     time = _time(query, tree, spec)
     if called is not None:
         timed = replace(called, time=time)
         select = with_called(tree, timed, options.time_zone, whole=True)
     else:
         select = with_window(tree, spec, time, options.time_zone)
-    # A row exactly the gap later belongs to its session, which is open while the watermark is just there.
+    # A row exactly one gap later still belongs to the session, so a session closes one microsecond later.
     grace = micros(options.grace) + (1 if spec.gap is not None else 0)
     windowing = Windowing(
         spec.kind,
@@ -76,7 +76,7 @@ def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | N
 
 
 def _apart(spec: WindowSpec) -> int:
-    """How far the last window that a row is in can begin after the one before that it is not in."""
+    """The largest distance between a row's last window and the latest window before that without the row."""
     if spec.kind is WindowKind.CUMULATING:
         assert spec.size is not None
         return micros(spec.size)
@@ -84,7 +84,7 @@ def _apart(spec: WindowSpec) -> int:
 
 
 def _computed(query: Query, called: Called, options: CommonOptions) -> exp.Select:
-    """The SELECT whose groups are computed of a window's bounds, and span several windows: nothing closes."""
+    """The SELECT that groups by an expression of window bounds: its groups span windows and never close."""
     assert isinstance(query.tree, exp.Select)
     spec = spec_of(called)
     if spec.kind is WindowKind.SESSION:
@@ -98,7 +98,7 @@ def _computed(query: Query, called: Called, options: CommonOptions) -> exp.Selec
 
 
 def _span(spec: WindowSpec) -> int:
-    """How long after a time the last window that it is in ends at most; a day more where clocks change."""
+    """How long after an event time its last window can end; a day more, as daylight saving may extend it."""
     if spec.gap is not None:
         return micros(spec.gap)
     length = spec.size if spec.size is not None else timedelta(days=31 * (spec.months or 0))
@@ -106,7 +106,7 @@ def _span(spec: WindowSpec) -> int:
 
 
 def _everything(query: Query, options: CommonOptions) -> Windowing:
-    """EMIT FINAL without a window."""
+    """EMIT FINAL without a WINDOW: the result is emitted when the source has ended."""
     if not isinstance(query.tree, exp.Select) or not has_aggregates(query.tree):
         raise UnsupportedError(
             "EMIT FINAL without a WINDOW needs an aggregate: rows that stay as they are have no other end",
@@ -117,7 +117,7 @@ def _everything(query: Query, options: CommonOptions) -> Windowing:
 
 
 def time_column(query: Query) -> str | None:
-    """The column of the source that the WINDOW itself names, without its alias."""
+    """The column that the WINDOW itself names, without its alias; None where it names none."""
     spec, called = query.window, _called(query)
     if called is not None:
         spec = spec_of(called)
@@ -129,9 +129,9 @@ def time_column(query: Query) -> str | None:
 
 
 def inner_windows(query: Query) -> Query | None:
-    """The part of a query that groups the rows of its source by windows, where that is not all of it.
+    """The inner query that groups a source by windows, where the statement contains more than that.
 
-    What is around it reads the windows as a table, as they are emitted.
+    The outer query reads the windows as a table, as they are emitted.
     """
     core = inner_select(query)
     if core is None:
@@ -141,7 +141,7 @@ def inner_windows(query: Query) -> Query | None:
 
 
 def inner_select(query: Query) -> exp.Select | None:
-    """The SELECT of `inner_windows` in the tree of the query."""
+    """The SELECT of `inner_windows` within the tree of the query; None where there is none."""
     if len(query.sources) != 1 or query.tables or query.window is not None:
         return None
     name = query.sources[0].id
@@ -154,7 +154,7 @@ def inner_select(query: Query) -> exp.Select | None:
 
 
 def timed_table(query: Query) -> str | None:
-    """The table whose column a window over tables names; None where nothing waits for the time of a table."""
+    """The table whose column a window over tables names; None where no table has an event time."""
     column = time_column(query)
     if column is None or query.sources:
         return None
@@ -174,7 +174,7 @@ def timed_table(query: Query) -> str | None:
 
 
 def closing(plan: Plan, windowing: Windowing | None, query: Query) -> Plan:
-    """The plan of a windowed query, which knows when its groups close."""
+    """The plan of a windowed query, completed with when its groups close."""
     if windowing is None:
         return plan
     if isinstance(plan, OverPlan):
@@ -192,7 +192,7 @@ def closing(plan: Plan, windowing: Windowing | None, query: Query) -> Plan:
 
 
 def _of_one(plan: Plan, query: Query) -> bool:
-    """Whether the rows that are grouped are rows of one relation, which can be named one by one."""
+    """Whether the grouped rows are rows of one relation, so that late ones can be listed one by one."""
     if plan.below is None:
         return True
     tree = query.tree
@@ -201,7 +201,7 @@ def _of_one(plan: Plan, query: Query) -> bool:
 
 
 def _detail(tree: exp.Expr, time: str) -> str:
-    """The rows that the query groups, each with its keys and its time."""
+    """SQL of the single rows that the query groups, each with its keys and its time."""
     assert isinstance(tree, exp.Select)
     alias = tree.args["from_"].this.alias_or_name
     place, row = f"`{alias}`.`{POSITION}`", f"to_json(struct(`{alias}`.*))"
@@ -215,9 +215,9 @@ def _step(windowing: Windowing) -> Step:
         "readers see a window when it has closed" if windowing.final else "readers see windows as they grow"
     )
     late = {
-        "dead_letter": "a row that comes later is kept in dead_letters",
-        "drop": "a row that comes later is counted and dropped",
-        "update": "a row that comes later corrects its window",
+        "dead_letter": "a late row is kept in dead_letters",
+        "drop": "a late row is counted and dropped",
+        "update": "a late row corrects its window",
     }[windowing.late]
     grace = timedelta(microseconds=windowing.grace - (1 if windowing.gap else 0))
     after = f" and {format_duration(grace)} more" if grace else ""
@@ -233,7 +233,7 @@ def _step(windowing: Windowing) -> Step:
 
 
 def _time(query: Query, tree: exp.Select, spec: WindowSpec) -> exp.Expr:
-    """The event time of a row: of the one source, or the column of a table."""
+    """The event time of a row: `_event_time` of the one source, or the named column of a table."""
     if query.sources:
         ids = {ref.id for ref in query.sources}
         tables = [table for table in tree.find_all(exp.Table) if table.name in ids]
@@ -260,7 +260,7 @@ def _time(query: Query, tree: exp.Select, spec: WindowSpec) -> exp.Expr:
 
 
 def _called(query: Query) -> Called | None:
-    """The window that GROUP BY calls for, of rows of a source or where windows close."""
+    """The window function in GROUP BY, where rows come from a source or windows close; None otherwise."""
     declared = {column.name.casefold() for ref in query.sources for column in ref.columns}
     if query.window is not None or not isinstance(query.tree, exp.Select):
         return None

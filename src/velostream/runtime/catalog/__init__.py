@@ -1,1 +1,1 @@
-"""The catalogue: what a data directory holds."""
+"""The catalogue: every table, stream, source, view and job of a data directory."""

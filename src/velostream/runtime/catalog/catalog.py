@@ -1,4 +1,4 @@
-"""The catalogue: every statement that made something, durable, and what was discovered for it."""
+"""The catalogue: durable record of every CREATE statement, and of the columns discovered for it."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ Made = CreateTable | CreateStream | CreateSource | CreateView | InsertIntoSink
 
 @dataclass(frozen=True)
 class Entry:
-    """One statement that the data directory remembers."""
+    """One catalogue entry: a statement that created something in the data directory."""
 
     name: str
     text: str
     statement: Made = field(compare=False)
     created_at: datetime
     columns: Mapping[str, pa.Schema] = field(default_factory=dict)
-    """What each source of the statement was discovered to have, by its id."""
+    """The discovered columns of each source of the statement, by the source's id."""
     result: pa.Schema | None = None
     paused: bool = False
     job: str | None = None
-    """Id of the job that runs it, which is also its folder; None for what does not run."""
+    """Id of the job that runs the statement, which is also its folder; None where nothing runs."""
     udfs: tuple[str, ...] = ()
-    """Python functions that it calls, and that a program must register before it can run."""
+    """Python functions that the statement calls, and that a program must register before the job can run."""
     edition: int = 0
-    """How often the name was replaced; a table's rows lie in the folder of this edition."""
+    """How often the name was replaced; a table's rows are stored in the folder of its edition."""
 
 
 class Catalog:
-    """All entries in the order of creation. Implements the SQL front end's view of it."""
+    """All entries in the order of creation. Implements the catalogue interface of the SQL front end."""
 
     def __init__(self, file: CatalogFile, *, read_only: bool = False) -> None:
         self._file = file
@@ -65,18 +65,18 @@ class Catalog:
         self.lifetime = Lifetime()
         self._entries: dict[str, Entry] = {}
         self._hidden: dict[str, str] = {}
-        """The statements as they stood in the file: those of an earlier version hold their secrets."""
+        """The statements as stored in the file; earlier versions wrote their secrets out."""
         self._done: list[str] = []
         self._jobs_made = 0
         self._making: set[str] = set()
         self.unfinished: frozenset[str] = frozenset()
-        """Folders that no entry speaks of any more, or yet: what a crash left of them may be deleted."""
+        """Folders that belong to no entry (any more, or yet): leftovers of a crash, which may be deleted."""
         self._lock = RLock()
 
     # --- keeping ------------------------------------------------------------------------------------
 
     def stored(self) -> Sequence[Mapping[str, object]]:
-        """The entries as they stand in the file, to be bound by the caller and given to `restore`."""
+        """The entries as stored in the file; the caller binds them and passes them to `restore`."""
         data = self._file.read()
         if data is None:
             return ()
@@ -86,7 +86,7 @@ class Catalog:
         return list(data["entries"])
 
     def restore(self, stored: Mapping[str, object], statement: Made) -> None:
-        """Put back one stored entry with its bound statement."""
+        """Add one stored entry with its bound statement."""
         columns = stored.get("columns") or {}
         result = stored.get("result")
         assert isinstance(columns, Mapping)
@@ -105,7 +105,7 @@ class Catalog:
         )
 
     def check_folders(self, there: Iterable[str]) -> None:
-        """Refuse a catalogue that does not know what is in the directory: it is another's, or too old."""
+        """Raise CorruptDataError where the catalogue lacks folders of the directory: foreign or old."""
         known = {folder for entry in self for folder in folders_of(entry)} | self.unfinished
         unknown = sorted(set(there) - known)
         if not unknown:
@@ -115,7 +115,7 @@ class Catalog:
         raise self._file.refusal(f"{missing}does not know {unknown[0]}{more}")
 
     def check_letters(self) -> None:
-        """Refuse a directory whose dead letters are gone: it has had a table of them since it was made."""
+        """Raise CorruptDataError where the dead-letter table is missing: every directory has one."""
         tables = self._file.root / "tables"
         if self._file.sealed and not any((tables / folder_name(DEAD_LETTERS, n)).is_dir() for n in (0, 1)):
             raise CorruptDataError(
@@ -125,7 +125,7 @@ class Catalog:
             )
 
     def establish(self) -> None:
-        """Once the directory is held: have a file with a checksum, and copies of it."""
+        """When the directory is locked: write a file with a checksum, and its copies, if they are missing."""
         texts = {entry.name: self.secrets.hide(entry.text) for entry in self}
         if self._file.sealed and self._hidden == texts:
             self._file.renew_copies()
@@ -134,18 +134,18 @@ class Catalog:
         self.secrets.forget_others(texts.values())
 
     def announce(self, entry: Entry) -> None:
-        """Say what is about to be made for an entry: until it is put, opening deletes what is left of it."""
+        """Record the folders about to be created for an entry; until `put`, opening deletes them."""
         with self._lock:
             self._making |= folders_of(entry)
             self._save()
 
     def retract(self, entry: Entry) -> None:
-        """What was announced has come to nothing, and nothing is left of it, or what is left may go."""
+        """Withdraw `announce`: the statement failed, and its folders are removed or may be removed."""
         with self._lock:
             self._making -= folders_of(entry)
 
     def _save(self, changed: dict[str, Entry] | None = None, *, done: list[str] | None = None) -> None:
-        """Make entries durable, then visible: when the disk refuses, everything is as it was."""
+        """Make entries durable, then visible; when the disk refuses, nothing changes."""
         self.lifetime.check()
         kept = self._entries if changed is None else changed
         done = self._done if done is None else done
@@ -167,7 +167,7 @@ class Catalog:
         self._making -= used
 
     def close(self) -> None:
-        """Write nothing any more, after what is being written."""
+        """Refuse all later writes, after the write in progress."""
         with self._lock:
             self.lifetime.end(f'"{self._file.path}" is closed', hint="open its database again")
 
@@ -177,13 +177,13 @@ class Catalog:
         return iter(list(self._entries.values()))
 
     def get(self, name: str) -> Entry | None:
-        """The entry of that name (any case), or None."""
+        """The entry of that name, in any case; None when there is none."""
         return self._entries.get(name) or next(
             (e for e in self._entries.values() if e.name.casefold() == name.casefold()), None
         )
 
     def require(self, name: str) -> Entry:
-        """The entry of that name; UnknownNameError names the nearest."""
+        """The entry of that name; UnknownNameError suggests the nearest."""
         entry = self.get(name)
         if entry is None:
             raise UnknownNameError(
@@ -196,7 +196,7 @@ class Catalog:
         return f"there is: {names}" if names else "nothing was created yet"
 
     def draft(self, statement: Made, name: str, *, job: str | None = None) -> Entry:
-        """An entry for a statement, to be remembered with `put` when what it needs is there."""
+        """A new entry for a statement; `put` records it once everything it needs exists."""
         query = getattr(statement, "query", None)
         udfs = query.udfs if isinstance(query, Query) else ()
         old = self.get(name)
@@ -204,7 +204,7 @@ class Catalog:
         return Entry(name, statement.text, statement, datetime.now(UTC), job=job, udfs=udfs, edition=edition)
 
     def put(self, entry: Entry) -> None:
-        """Remember an entry as the newest, in one step instead of what its name stood for."""
+        """Record an entry as the newest, replacing the entry of the same name in one step."""
         with self._lock:
             folded = entry.name.casefold()
             others = {name: e for name, e in self._entries.items() if name.casefold() != folded}
@@ -223,7 +223,7 @@ class Catalog:
             self._save({other: e for other, e in self._entries.items() if other != name})
 
     def new_job(self, name: str) -> str:
-        """A job id that was never used here: folders of dropped jobs are not taken over."""
+        """A new job id, never used in this directory, so that no job finds the folder of a dropped one."""
         with self._lock:
             self._jobs_made += 1
             return f"{self._jobs_made}-{name}"
@@ -231,22 +231,22 @@ class Catalog:
     # --- statements that run once -------------------------------------------------------------------
 
     def done(self, identity: str) -> bool:
-        """Whether a statement of a script was already carried out in this data directory."""
+        """Whether a statement of a script has already run in this data directory."""
         return identity in self._done
 
     def mark_done(self, identity: str) -> None:
-        """Remember that it was."""
+        """Record that it has."""
         with self._lock:
             self._save(done=[*self._done, identity])
 
     # --- the SQL front end's view ---------------------------------------------------------------------
 
     def names(self) -> tuple[str, ...]:
-        """Every name that a FROM may use."""
+        """Every name that can be used in FROM."""
         return tuple(e.name for e in self._entries.values() if not isinstance(e.statement, InsertIntoSink))
 
     def lookup(self, name: str) -> Relation | None:
-        """What `name` is, for binding."""
+        """The relation called `name`, for binding."""
         entry = self.get(name)
         if entry is None or isinstance(entry.statement, InsertIntoSink):
             return None
@@ -278,7 +278,7 @@ def _columns(entry: Entry) -> tuple[ColumnDef, ...] | None:
 
 
 def schema_text(schema: pa.Schema) -> str:
-    """A schema as readable text that `schema_from_text` reads back."""
+    """A schema as readable text; `schema_from_text` is the inverse."""
     return ", ".join(f"`{f.name.replace('`', '``')}` {spark_ddl(f.type)}" for f in schema)
 
 
@@ -288,7 +288,7 @@ def schema_from_text(text: str) -> pa.Schema:
 
 
 def folders_of(entry: Entry) -> set[str]:
-    """The folders of the data directory that are an entry's own."""
+    """The folders of the data directory that belong to an entry."""
     found = {f"jobs/{entry.job.partition('/')[0]}"} if entry.job is not None else set()
     if isinstance(entry.statement, CreateTable):
         found.add(f"tables/{folder_name(entry.name, entry.edition)}")
@@ -296,7 +296,7 @@ def folders_of(entry: Entry) -> set[str]:
 
 
 def _stored(entry: Entry, text: str) -> dict[str, object]:
-    """An entry as it stands in the file, its statement as `text`."""
+    """An entry in the form of the file, with `text` as its statement."""
     return {
         "name": entry.name,
         "text": text,
@@ -311,19 +311,19 @@ def _stored(entry: Entry, text: str) -> dict[str, object]:
 
 
 def udfs_of(stored: Mapping[str, object]) -> tuple[str, ...]:
-    """Python functions that a stored entry calls."""
+    """The Python functions that a stored entry calls."""
     names = stored.get("udfs")
     return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
 
 def bind_stored(catalog: Catalog, path: Path) -> None:
-    """Bind every stored statement again, in the order of creation, and put it into the catalogue."""
+    """Bind every stored statement again, in the order of creation, and add it to the catalogue."""
     for stored in catalog.stored():
         catalog.restore(stored, bound(catalog, stored, path))
 
 
 def bound(catalog: Catalog, stored: Mapping[str, object], path: Path) -> Made:
-    """The statement of a stored entry; raises what keeps it from being bound."""
+    """The bound statement of a stored entry; raises the error that prevents binding."""
     import os
 
     from velostream.connectors.registry import default_registry
@@ -346,8 +346,9 @@ def bound(catalog: Catalog, stored: Mapping[str, object], path: Path) -> Made:
 
 
 def open_catalog(directory: DataDirectory, *, read_only: bool) -> Catalog:
-    """What a data directory holds; raises when that cannot be told from its catalogue."""
-    # Listed first: what a process makes meanwhile is announced before it is there.
+    """Open the catalogue of a data directory; raises CorruptDataError when it cannot be trusted."""
+    # Listed before the catalogue is read: a process announces a folder before it creates it, so the
+    # catalogue that is read afterwards knows every folder of this list.
     there = directory.folders()
     catalog = Catalog(CatalogFile(directory.root), read_only=read_only)
     bind_stored(catalog, directory.catalog)
@@ -357,5 +358,5 @@ def open_catalog(directory: DataDirectory, *, read_only: bool) -> Catalog:
 
 
 def remembered(data_dir: Path) -> Catalog:
-    """What a data directory holds, for reading only; nothing is opened and nothing has to exist."""
+    """The catalogue of a data directory, read-only: nothing is locked, and nothing has to exist."""
     return open_catalog(DataDirectory(data_dir), read_only=True)

@@ -1,4 +1,4 @@
-"""`catalog.json` and its copies: what a data directory holds, and how it is known to be its own."""
+"""`catalog.json` and its copies, with checksums, and with the identity of their data directory."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("velostream.catalog")
 
 _KEPT = 3
-"""Copies that are kept: what the file said last, and before that."""
+"""The number of copies to keep."""
 _COPY = re.compile(r"catalog-(\d{10})\.json")
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of the catalogue that is as it was written."""
+    """A copy of the catalogue whose checksum is right."""
 
     path: Path
     content: Sealed
 
 
 class CatalogFile:
-    """Read once, then replaced as a whole for every change; each change is copied before the next.
+    """The catalogue file: read once, then replaced atomically for every change; each change is copied.
 
-    The file names the directory that it is of, and how often it was written. Copies tell one that belongs
-    elsewhere, or that is older than it was, from the one that was last here.
+    The file holds the id of its directory and a write counter. By these and the copies, a file of another
+    directory, or an older state of this one, is recognised.
     """
 
     def __init__(self, root: Path) -> None:
@@ -45,12 +45,12 @@ class CatalogFile:
         self.path = root / "catalog.json"
         self.copies = root / "copies"
         self.content: Sealed | None = None
-        """What was read or written last."""
+        """The content last read or written."""
 
     # --- reading --------------------------------------------------------------------------------------------
 
     def read(self) -> dict[str, Any] | None:
-        """What the file says, None when there is none; CorruptDataError names it and the last good copy."""
+        """The content of the file; None when there is none. CorruptDataError names the last good copy."""
         try:
             content = unseal(self.path.read_bytes())
         except FileNotFoundError:
@@ -84,7 +84,7 @@ class CatalogFile:
             raise self.refusal("is older than its own copies")
 
     def good_copies(self) -> list[Copy]:
-        """The copies that are as they were written, newest first."""
+        """The copies with a right checksum, newest first."""
         found = []
         for path in self._copy_paths():
             try:
@@ -96,13 +96,13 @@ class CatalogFile:
         return found
 
     def last_copy(self) -> Copy | None:
-        """The newest copy of this directory's own catalogue: most copies are."""
+        """The newest copy that belongs to this directory, which is the one most copies belong to."""
         copies = self.good_copies()
         names = [copy.content.of for copy in copies]
         return max(copies, key=lambda copy: (names.count(copy.content.of), copy.content.number), default=None)
 
     def refusal(self, why: str) -> CorruptDataError:
-        """The error for a catalogue that cannot be what was written here, with the way back."""
+        """The error for a catalogue that was not last written here, with instructions how to repair it."""
         last = self.last_copy()
         source = str(last.path) if last is not None else "the tables' own descriptions"
         return CorruptDataError(
@@ -114,7 +114,7 @@ class CatalogFile:
     # --- writing --------------------------------------------------------------------------------------------
 
     def write(self, value: dict[str, Any]) -> None:
-        """Replace the file, and copy it; when the disk refuses, StorageError, and the old one is there."""
+        """Replace the file and copy it; StorageError, with the old file in place, when the disk refuses."""
         before = self.content or Sealed({})
         content = Sealed({"format": FORMAT, **value}, before.of or uuid.uuid4().hex[:16], before.number + 1)
         text = seal(content.value, content.of, content.number)
@@ -124,14 +124,14 @@ class CatalogFile:
         self._keep_copy(text)
 
     def replace(self, value: dict[str, Any], before: Sealed | None) -> None:
-        """Write a catalogue that goes on from `before`, whatever the file says now."""
+        """Write a catalogue that continues from `before`, whatever the file contains now."""
         numbers = [copy.content.number for copy in self.good_copies()]
         before = before or Sealed({})
         self.content = Sealed({}, before.of, max([before.number, *numbers]))
         self.write(value)
 
     def _keep_copy(self, text: bytes) -> None:
-        """Nothing is lost without it but a way back, so what the disk refuses is only told."""
+        """Write a copy. It is only a means of recovery, so a refusal of the disk is logged and not raised."""
         assert self.content is not None
         try:
             make_folder(self.copies)
@@ -143,7 +143,7 @@ class CatalogFile:
             log.warning("%s has no copy: %s", self.path, exc)
 
     def renew_copies(self) -> None:
-        """After opening: have a good copy of what the file says; damaged copies, and those of others, go."""
+        """After opening: ensure a good copy of the current file; delete damaged copies and foreign ones."""
         own = self._own_copies()
         if own and own[0].content == self.content and len(own) == len(self._copy_paths()):
             return
@@ -156,7 +156,7 @@ class CatalogFile:
 
     @property
     def sealed(self) -> bool:
-        """Whether the file that was read has a checksum; one of an earlier version has none."""
+        """Whether the file that was read has a checksum; a file of an earlier version has none."""
         return self.content is not None and self.content.of is not None
 
     def _own_copies(self) -> list[Copy]:

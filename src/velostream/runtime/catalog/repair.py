@@ -1,4 +1,4 @@
-"""`velo doctor --repair`: put back what a data directory needs to be opened, and lose nothing on the way."""
+"""`velo doctor --repair`: restores a data directory so that it opens, without deleting anything."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Stored = dict[str, Any]
 
 
 def repair(data_dir: Path) -> list[str]:
-    """Make the catalogue again from its copies and from what the tables say; what was done, line by line.
+    """Rebuild the catalogue from its copies and from the tables' own descriptions; returns a report by lines.
 
-    Raises DataDirError when another process holds the directory. What cannot be explained, or is damaged, is
+    Raises DataDirError when another process holds the directory. Files that are damaged or unexplained are
     moved to the folder `aside`; nothing is deleted.
     """
     directory = DataDirectory(data_dir)
@@ -55,12 +55,12 @@ class _Repair:
         self.done: list[str] = []
 
     def catalogue(self) -> None:
-        """Have a catalogue that knows every table and every job that is there."""
+        """Ensure a catalogue that covers every table and every job in the directory."""
         before, trusted = self._basis()
         data = before.value if before is not None else {"entries": []}
         entries: list[Stored] = list(data["entries"])
         catalog = Catalog(self._file, read_only=True)
-        # What an older catalogue was about to make or to delete may be there for good by now.
+        # Folders that an older catalogue announced, or was about to delete, may be in use by now.
         unfinished = list(data.get("unfinished", ())) if trusted else []
         known = set(unfinished)
         for entry in entries:
@@ -87,7 +87,7 @@ class _Repair:
         self.done.append(f"{self._file.path} was written again; it holds {_counted(len(entries))}")
 
     def _basis(self) -> tuple[Sealed | None, bool]:
-        """The last catalogue that can be believed, and whether it is the one in place."""
+        """The newest trustworthy catalogue, and whether it is the one in place."""
         try:
             value = self._file.read()
         except CorruptDataError as exc:
@@ -103,22 +103,22 @@ class _Repair:
         return (last.content if last is not None else None), False
 
     def _restored(self, catalog: Catalog, entry: Stored) -> set[str]:
-        """Put an entry into the catalogue; the folders that are its own."""
+        """Add an entry to the catalogue; returns the folders that belong to it."""
         try:
             catalog.restore(entry, bound(catalog, entry, self._file.path))
         except VelostreamError:
-            # Perhaps a variable of the environment is not set here: it is kept as it is.
+            # Perhaps an environment variable is not set here: the entry is kept unbound.
             return {f"jobs/{entry['job']}", f"tables/{folder_name(entry['name'], entry.get('edition', 0))}"}
         return folders_of(catalog.require(str(entry["name"])))
 
     def _described(
         self, catalog: Catalog, entries: list[Stored], strangers: list[str]
     ) -> tuple[list[Stored], list[str]]:
-        """Add entries for tables that tell which statement made them; what is left to explain."""
+        """Add entries for tables whose description names their statement; returns the other folders."""
         found: list[Stored] = []
         waiting = {folder: entry for folder in strangers if (entry := self._entry(folder)) is not None}
         progress = True
-        # A statement that reads a table can be bound when that table's is.
+        # A statement that reads a table can be bound only after that table's statement, hence the rounds.
         while progress:
             progress = False
             for folder, entry in list(waiting.items()):
@@ -139,7 +139,7 @@ class _Repair:
         return found, strangers
 
     def _entry(self, folder: str) -> Stored | None:
-        """An entry of the catalogue from a table's own description; None where that does not tell."""
+        """A catalogue entry from a table's own description; None where the description is not enough."""
         kind, _, name = folder.partition("/")
         if kind != "tables":
             return None
@@ -161,7 +161,7 @@ class _Repair:
         }
 
     def letters(self) -> None:
-        """Have a table of dead letters."""
+        """Ensure a dead-letter table."""
         edition = letters_edition(self._directory.tables)
         with TableStore(self._directory.tables, editions={DEAD_LETTERS: edition}) as store:
             there = DEAD_LETTERS in store.names()
@@ -187,7 +187,7 @@ class _Repair:
 
 
 def _by_hand(spec: TableSpec) -> str:
-    """CREATE TABLE for a table that is filled by hand."""
+    """CREATE TABLE for a table that users fill with INSERT."""
     key = ", ".join(f"`{name.replace('`', '``')}`" for name in spec.key)
     primary = f", PRIMARY KEY ({key})" if key else ""
     name = spec.name.replace("`", "``")

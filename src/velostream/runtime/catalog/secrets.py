@@ -1,8 +1,8 @@
-"""Secrets that are written out in statements: in a file of their own, to which everything else refers.
+"""Secrets written out in statements, stored in a file of their own; statements refer to them.
 
-A job must resume with the password that its statement has. The catalogue, its copies and the tables' own
-descriptions hold the statement with a reference in the place of each secret; `secrets.json` holds the values.
-So a catalogue that is shown, copied or repaired gives nothing away.
+A job must resume with the password in its statement. The catalogue, its copies and the tables' own
+descriptions hold the statement with a reference in place of each secret; `secrets.json` holds the values. So
+a catalogue can be shown, copied or repaired without revealing a secret.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class KeptSecrets:
         self._lock = Lock()
 
     def hide(self, text: str) -> str:
-        """The statement with references in the place of its secrets, which are durable afterwards."""
+        """The statement with a reference in place of each secret; the secrets are made durable."""
         with self._lock:
             values = self._loaded()
             names = {value: name for name, value in values.items()}
@@ -49,7 +49,7 @@ class KeptSecrets:
             return hidden
 
     def show(self, text: str) -> str:
-        """The statement as it was written; CorruptDataError where the file lacks a secret of it."""
+        """The statement with its secrets restored; CorruptDataError where the file lacks one of them."""
         if _REFERENCE.search(text) is None:
             return text
         with self._lock:
@@ -66,7 +66,7 @@ class KeptSecrets:
         return _REFERENCE.sub(value, text)
 
     def forget_others(self, texts: Iterable[str]) -> None:
-        """Keep the secrets of these statements only, which are given as `hide` made them."""
+        """Delete all secrets except those of these statements, given in the form that `hide` returns."""
         used = {name for text in texts for name in _REFERENCE.findall(text)}
         with self._lock:
             values = self._loaded()

@@ -1,1 +1,1 @@
-"""Jobs: threads, micro-batches, figures."""
+"""Jobs: the running continuous statements, with their threads, micro-batches and statistics."""

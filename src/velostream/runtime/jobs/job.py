@@ -1,8 +1,8 @@
 """A job: one continuous statement, its state, its thread, and its Structured Streaming query.
 
 The thread opens the inputs, starts the query, and then watches: it asks the sources for their newest
-positions and has the next micro-batch take them in. What goes wrong outside makes the job `degraded` and is
-tried again with backoff; what goes wrong inside makes it `failed`.
+positions and has the next micro-batch process up to there. An external failure makes the job `degraded` and
+is retried with backoff; an internal one makes it `failed`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from velostream.engine.inputs.widened import ColumnsWidenedError
 from velostream.engine.realtime.work import RealtimeStream, RealtimeWork
-from velostream.engine.step import ColumnsWidenedError
 from velostream.errors import InternalError, SparkEndedError, VelostreamError
 from velostream.model.health import HEALTHY, WELL
 from velostream.model.jobs import BatchFigures, JobInfo, JobState, JobStats
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger("velostream.job")
 
 _STATE_SECONDS = 0.5
-"""How often a job looks at the size of what it remembers."""
+"""Seconds between two measurements of the state's size."""
 
 
 class Job:
-    """One running statement. All public methods may be called from any thread."""
+    """One running statement. Thread safe."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Job:
         spark: Callable[[], SparkSession],
         open_work: Callable[[Job], Work],
         *,
+        ready: Work | None = None,
         once: bool = False,
         on_change: Callable[[Job], None] = lambda _: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -65,7 +66,7 @@ class Job:
         self._clock = clock
         self._pace = pace.total_seconds() if pace is not None else None
         self.lifetime = lifetime or Lifetime()
-        """Of the database: a job cannot be started after it."""
+        """The lifetime of the database: no job starts after its end."""
         self.id = job_id
         self.name = name
         self.kind = kind
@@ -73,6 +74,8 @@ class Job:
         self._folder = folder
         self._spark = spark
         self._open_work = open_work
+        self._ready = ready
+        """Work for the first start, which was opened to find out whether the statement can be made."""
         self._once = once
         self._on_change = on_change
         self._state = JobState.STOPPED
@@ -82,42 +85,42 @@ class Job:
         self._stop = threading.Event()
         self._moved = threading.Condition()
         self._life = threading.RLock()
-        """Held while it is decided whether the thread goes on, and what the job is when it has ended."""
+        """Held while deciding whether the thread continues, and which state the job has when it has ended."""
         self._thread: threading.Thread | None = None
         self._again = False
         self._target: JobState | None = None
         self.error: VelostreamError | None = None
         self.stopping = self._stop
         self._widened: set[str | None] = set()
-        """Columns that the job was opened with again since its last batch."""
+        """Columns with which the job was reopened since its last batch."""
         self._in_a_row = 0
-        """Failures since something worked that are tried again only so often."""
+        """Consecutive failures of a kind that is retried only a limited number of times."""
         self._idle = False
         self._well = False
-        """Whether this start of the job has found its sources well."""
+        """Whether the sources were healthy since this start of the job."""
         self.questions = Questions()
-        """What the thread is to do between two batches, for others."""
+        """Requests of other threads, which the job's thread serves between two batches."""
         self.quiet_looks = 0
-        """How many looks at the sources, begun and ended, found everything taken in."""
+        """How many completed polls of the sources found everything processed."""
         self.health: Health = WELL
-        """How the sources are, and why the job has to try again, if it has to."""
+        """The health of the sources; the reason, where the job has to retry."""
         self._state_at = 0.0
 
     # --- life -----------------------------------------------------------------------------------------
 
     @property
     def state(self) -> JobState:
-        """Where the job is in its life."""
+        """The state of the job."""
         return self._state
 
     @property
     def idle(self) -> bool:
-        """Whether the job has looked at its sources and found nothing (more) to take in."""
+        """Whether the job has polled its sources and found nothing (more) to process."""
         return self._idle
 
     @property
     def info(self) -> JobInfo:
-        """Everything that `SHOW JOBS` tells."""
+        """The information of `SHOW JOBS`."""
         return JobInfo(
             self.id,
             self.name,
@@ -131,17 +134,17 @@ class Job:
 
     @property
     def stats(self) -> JobStats:
-        """Figures since the job was started in this process."""
+        """Statistics since the job was started in this process."""
         return self._statistics.figures()
 
     @property
     def errors_by_code(self) -> dict[str, int]:
-        """How often each kind of error occurred since the job was made."""
+        """How often each error code occurred since the job was created."""
         return self._statistics.errors_by_code()
 
     @while_open
     def start(self) -> None:
-        """Begin, or begin again after a stop, pause or failure: now, or when the batch in hand is done."""
+        """Start, or restart after a stop, pause or failure: now, or when the current batch is done."""
         with self._life:
             if self._thread is not None and self._thread.is_alive():
                 ended = not self._state.alive
@@ -157,9 +160,9 @@ class Job:
             self._thread.start()
 
     def stop(self, target: JobState = JobState.STOPPED, timeout: float = 30.0) -> None:
-        """End after the batch in hand; `target` is STOPPED or PAUSED.
+        """Stop after the current batch; `target` is STOPPED or PAUSED.
 
-        The state changes when the job has ended, which may be after this has given up waiting.
+        The state changes when the job has ended, which may be after this call has given up waiting.
         """
         with self._life:
             self._stop.set()
@@ -175,7 +178,7 @@ class Job:
 
     @property
     def ending(self) -> bool:
-        """Whether the job was stopped and has not ended yet."""
+        """Whether the job was told to stop and has not ended yet."""
         thread = self._thread
         return thread is not None and thread.is_alive() and self._stop.is_set()
 
@@ -185,14 +188,14 @@ class Job:
             self._become(target)
 
     def tell(self, state: JobState, reason: str | None) -> None:
-        """Say where the job is; used by what it opens, for example while it waits for a file."""
+        """Report the state of the job; called by what it opens, for example while it waits for a file."""
         if state is JobState.WAITING:
             self.health = ("degraded", reason)
         if state is not self._state or reason != self._reason:
             self._become(state, reason)
 
     def wait(self, condition: Callable[[Job], bool], timeout: float | None = None) -> bool:
-        """Until the condition holds; False when the time was up first."""
+        """Wait until the condition holds; False on timeout."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._moved:
             while not condition(self):
@@ -217,7 +220,7 @@ class Job:
     # --- the thread -----------------------------------------------------------------------------------
 
     def _live_on(self) -> None:
-        """Until stopped for good: a start that came while a stop had not ended begins again here."""
+        """Run until stopped for good; a start during a stop that has not ended runs the job again here."""
         while True:
             self._run()
             with self._life:
@@ -278,12 +281,12 @@ class Job:
 
     def _live(self, backoff: Backoff) -> None:
         self._idle = False
-        # What went wrong outside is over when a look at the sources succeeds, not when one is tried.
+        # An external failure is over when a poll of the sources succeeds, not when one is attempted.
         if self._state not in (JobState.STARTING, JobState.DEGRADED):
             self._become(JobState.STARTING)
         self._statistics.attempt()
         self._well = False
-        work = self._open_work(self)
+        work, self._ready = self._ready or self._open_work(self), None
         try:
             stream = self._stream(work)
             try:
@@ -304,7 +307,7 @@ class Job:
         return Stream(self.id, work, self._folder / "checkpoint", self.counted, self._clock)
 
     def _watch(self, work: Work, stream: Stream | RealtimeStream, backoff: Backoff) -> bool:
-        """Until the job is stopped, or finished: then True."""
+        """Poll and process until the job is stopped; True when it has finished."""
         self._statistics.begins()
         self._look_at_state(work, always=True)
         while not self._stop.is_set():
@@ -352,7 +355,7 @@ class Job:
             self.tell(JobState.DEGRADED, reason or health)
 
     def counted(self, figures: BatchFigures, seconds: float) -> None:
-        """One batch is done."""
+        """Record the statistics of one batch."""
         self._widened.clear()
         self._in_a_row = 0
         self._statistics.batch(figures, seconds)

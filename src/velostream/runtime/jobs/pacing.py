@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""Retries: how long to wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 
 class Backoff:
-    """Delays that grow by half each time, with some chance in them so that jobs do not retry in step."""
+    """Exponential backoff: delays grow by half each time, with jitter so that jobs do not retry in step."""
 
     def __init__(self, first: float = 0.5, most: float = 30.0, factor: float = 1.5) -> None:
         self._first = first
@@ -21,5 +21,5 @@ class Backoff:
         return delay * random.uniform(0.8, 1.2)
 
     def reset(self) -> None:
-        """Something worked: begin again with the first delay."""
+        """Start again with the first delay, after a success."""
         self._delay = self._first

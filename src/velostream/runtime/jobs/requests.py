@@ -1,4 +1,4 @@
-"""What others have the thread of a job do, between two batches."""
+"""Requests to a job's thread, served between two batches."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class _Question:
 
 
 class Questions:
-    """Tasks that wait for the thread of one job."""
+    """A queue of requests to the thread of one job."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Question] = deque()
 
     def ask(self, job: Job, task: Callable[[Work], T], patience: float = 30.0) -> T:
-        """Have the thread of the job do something with its work, and wait for the answer.
+        """Have the job's thread call a function with its work, and wait for the result.
 
-        A job that has read everything starts again for it. JobError when the job is not well for so long.
+        A job that has finished starts again for it. Raises JobError when the job is not running for too long.
         """
         question = _Question(task)
         self._waiting.append(question)
@@ -53,7 +53,7 @@ class Questions:
             try:
                 self._waiting.remove(question)
             except ValueError:
-                # It is being answered.
+                # The request is being served.
                 continue
             reason = job.info.reason
             raise JobError(
@@ -65,7 +65,7 @@ class Questions:
         return cast("T", question.answer)
 
     def answer(self, work: Work) -> None:
-        """Do what was asked for; what goes wrong is told to who asked, and here if the job must know."""
+        """Serve the requests; an error is raised to the caller, and here as well if the job must see it."""
         while self._waiting:
             question = self._waiting.popleft()
             try:

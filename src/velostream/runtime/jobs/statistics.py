@@ -1,4 +1,4 @@
-"""Figures of one job, counted batch by batch."""
+"""Statistics of one job, updated batch by batch."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 _COUNTED = ("records_in", "records_out", "bad_rows", "rows_looked_up", "lookup_misses", "late_rows")
 
 _WINDOW_SECONDS = 30.0
-"""Rates are over this much of the past."""
+"""Rates are averaged over this many seconds."""
 _GROWTH_SECONDS = 300.0
-"""The growth of state is over this much of the past,"""
+"""The growth of state is measured over this many seconds,"""
 _GROWTH_STEP = 5.0
-"""looked at no more often than this."""
+"""sampled no more often than this,"""
 _GROWTH_LEAST = 1.0
-"""Over less than this there is no growth to speak of."""
+"""and reported as none over a shorter time than this."""
 
 
 class Statistics:
-    """Counts since the start of the process; rates and latency over the last half minute."""
+    """Counters since the start of the process; rates and latency over the last half minute."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -43,7 +43,7 @@ class Statistics:
         self._grown: deque[tuple[float, int]] = deque()
 
     def batch(self, figures: BatchFigures, seconds: float) -> None:
-        """One batch is done."""
+        """Record one batch."""
         with self._lock:
             self._totals.update({name: getattr(figures, name) for name in _COUNTED})
             self._totals["batches"] += 1
@@ -54,11 +54,11 @@ class Statistics:
                 self._watermark, self._event_times = figures.watermark, figures.event_times
 
     def behind(self, lags: Mapping[str, int]) -> None:
-        """How many records each partition has that the job has not."""
+        """Record the lag: how many records of each partition are not processed yet."""
         self._lags = lags
 
     def holds(self, rows: int, size: int, at: float) -> None:
-        """How many rows the job has to remember at a time of the monotonic clock, and the bytes they take."""
+        """Record the size of the state, in rows and bytes, at a time of the monotonic clock."""
         with self._lock:
             self._state = (rows, size)
             if not self._grown or at - self._grown[-1][0] >= _GROWTH_STEP:
@@ -67,12 +67,12 @@ class Statistics:
                 self._grown.popleft()
 
     def begins(self) -> None:
-        """The job starts: what it remembers is compared with what it finds now."""
+        """Record the start of the job: growth of state is measured from here."""
         with self._lock:
             self._grown.clear()
 
     def _growth(self, now: float) -> float | None:
-        """Rows a minute."""
+        """Growth of state, in rows a minute."""
         if self._state is None or not self._grown:
             return None
         since, rows = self._grown[0]
@@ -80,7 +80,7 @@ class Statistics:
         return (self._state[0] - rows) * 60.0 / passed if passed >= _GROWTH_LEAST else None
 
     def error(self, code: str) -> None:
-        """Something failed; `code` is the kind of error."""
+        """Record a failure; `code` is the kind of error."""
         with self._lock:
             self._totals["errors"] += 1
             self._codes[code] += 1
@@ -91,29 +91,30 @@ class Statistics:
             return dict(self._codes)
 
     def attempt(self) -> None:
-        """The job sets out to open what it reads and writes."""
+        """Record an attempt to open the job's inputs and output."""
         with self._lock:
             self._totals["attempts"] += 1
 
     def success(self) -> None:
-        """It found all of it well."""
+        """Record that the attempt succeeded."""
         with self._lock:
             self._totals["successes"] += 1
 
     def restart(self) -> None:
-        """The job was started again by itself."""
+        """Record an automatic restart."""
         with self._lock:
             self._totals["restarts"] += 1
 
     def figures(self) -> JobStats:
-        """All of it as of now."""
+        """A snapshot of all statistics."""
         with self._lock:
             now = monotonic()
             while self._recent and self._recent[0][0] < now - _WINDOW_SECONDS:
                 self._recent.popleft()
             rows = sum(figures.records_in for _, figures, _ in self._recent)
             spent = [seconds for _, _, seconds in self._recent]
-            # The window begins where its first batch did, or one long batch would look like a fast one.
+            # The window starts where its first batch started;
+            # otherwise one long batch would look like a fast one.
             span = max(now - self._recent[0][0] + spent[0], 1.0) if self._recent else _WINDOW_SECONDS
             return JobStats(
                 **self._totals,
@@ -150,5 +151,5 @@ class Statistics:
 
 
 def _shown(at: int | None) -> datetime | None:
-    """A time that a calendar has; the end of all is none."""
+    """The time, or None beyond what a calendar can represent."""
     return moment(at) if at is not None and at < END_OF_TIME else None

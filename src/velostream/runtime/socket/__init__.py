@@ -1,1 +1,1 @@
-"""The socket through which other processes ask the one that holds the data directory."""
+"""The socket through which other processes use a data directory that is held by one process."""

@@ -1,4 +1,4 @@
-"""The other end of the socket: ask the process that holds a data directory."""
+"""Client of the socket: sends statements to the process that holds a data directory."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from velostream.runtime.statements.dml import Params
 
 START_SECONDS = 10.0
-"""How long the holder may take between locking the directory and listening."""
+"""Seconds that the holder may take between locking the directory and listening."""
 
 
 class Client:
-    """Talks to the process that holds a data directory; a connection per request, so it never goes stale."""
+    """Talks to the process that holds a data directory; one connection per request, so none goes stale."""
 
     def __init__(self, root: Path) -> None:
         self._directory = DataDirectory(root)
@@ -39,7 +39,7 @@ class Client:
     def answers(
         self, text: str, params: Params = None, *, follow: bool = False, stop: threading.Event | None = None
     ) -> Iterator[AnswerEvent]:
-        """Run statements there; see `answers.answers`. Closing the iterator ends what is followed."""
+        """Run statements there; see `events.answers`. Closing the iterator ends a followed SELECT."""
         header: dict[str, Any] = {"op": "sql", "text": text, "follow": follow}
         tables = []
         if params is not None:
@@ -58,7 +58,7 @@ class Client:
                     yield event
 
     def sql(self, text: str, params: Params = None) -> Result:
-        """Run statements there; the answer of the last one."""
+        """Run statements there; returns the result of the last one."""
         result, warnings = Result(), tuple[str, ...]()
         for event in self.answers(text, params):
             if isinstance(event, Answer):
@@ -67,7 +67,7 @@ class Client:
         return replace(result, warnings=warnings)
 
     def relations(self) -> dict[str, list[str]]:
-        """Every name that a FROM may use, with its known columns."""
+        """Every name that can be used in FROM, with its known columns."""
         found: dict[str, list[str]] = self._asked("relations").get("relations", {})
         return found
 
@@ -84,7 +84,7 @@ class Client:
         return {}
 
     def _connect(self) -> socket.socket:
-        """A connection; waits a little for a holder that is still starting."""
+        """Open a connection; waits a little for a holder that is still starting."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             path = socket_path(self._directory.root)
@@ -116,7 +116,7 @@ class Client:
 
 @contextlib.contextmanager
 def _closed_by(stop: threading.Event | None, connection: socket.socket) -> Iterator[None]:
-    """Make `stop` end a blocking read: the socket is shut down when it is set."""
+    """Let `stop` end a blocking read: when it is set, the socket is shut down."""
     if stop is None:
         yield
         return
@@ -166,7 +166,7 @@ def _event(reply: Mapping[str, Any], tables: list[pa.Table]) -> AnswerEvent | No
 
 
 def _raise(reply: Mapping[str, Any], text: str) -> None:
-    """Raise the error of a reply, as the class that it was there."""
+    """Raise the error of a reply, as the class that it had in the other process."""
     described = reply.get("error")
     if described is None:
         return

@@ -1,4 +1,4 @@
-"""The socket in the data directory, through which other processes ask the one that holds it.
+"""Server of the socket in the data directory, through which other processes use the one that holds it.
 
 One request per connection: a frame, and frames back until one says `end`. A frame is the length of a JSON
 header (4 bytes, big endian), the header, and the Arrow IPC streams whose sizes the header's `tables` lists.
@@ -43,7 +43,7 @@ _MOST_HEADER = 64 << 20
 
 
 def socket_path(root: Path) -> Path | None:
-    """Where the holder of a data directory listens, or None when it has not said so yet."""
+    """The path of the socket of a data directory's holder; None when it is not listening yet."""
     pointer = root / "socket.path"
     try:
         return Path(pointer.read_text(encoding="utf-8").strip())
@@ -104,7 +104,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes | None:
 
 
 class ControlServer:
-    """Listens for as long as the database is open; a thread per connection."""
+    """Listens while the database is open; one thread per connection."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -116,7 +116,7 @@ class ControlServer:
         threading.Thread(target=self._accept, name="control", daemon=True).start()
 
     def _listen(self) -> socket.socket:
-        """Bind the socket; the lock on the directory is ours, so what lies there is a dead process's."""
+        """Bind the socket. We hold the lock, so an existing socket file belongs to a dead process."""
         pointer = self._root / "socket.path"
         pointer.unlink(missing_ok=True)
         path = self._root / "socket"
@@ -126,7 +126,7 @@ class ControlServer:
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(path))
-        # The folder is closed to others already, so there is no moment in which they could connect.
+        # The folder is private already, so there is no moment in which another user could connect.
         path.chmod(0o600)
         listener.listen(32)
         self._path = path
@@ -150,7 +150,7 @@ class ControlServer:
                 if received is not None:
                     self._answer(connection, *received)
             except (OSError, ValueError, VelostreamError, pa.ArrowInvalid):
-                # The other side left or spoke nonsense; there is nobody to tell.
+                # The client has left or sent garbage; there is nobody to report it to.
                 log.debug("connection lost")
 
     def _answer(self, connection: socket.socket, request: dict[str, Any], tables: list[pa.Table]) -> None:
@@ -175,7 +175,7 @@ class ControlServer:
             error = translate(exc)
             if isinstance(error, InternalError):
                 log.exception("request failed", reason=error.message)
-            send(connection, {"end": True, "error": _described(error, text)})
+            send(connection, {"end": True, "error": described(error, text)})
         else:
             send(connection, {"end": True})
 
@@ -203,7 +203,7 @@ class ControlServer:
             done.close()
 
     def close(self) -> None:
-        """Stop listening, end what is being followed, remove the socket."""
+        """Stop listening, end followed SELECTs, remove the socket."""
         self._closing.set()
         for stop in list(self._stops):
             stop.set()
@@ -218,7 +218,7 @@ class ControlServer:
 
 
 def listen(database: Database) -> ControlServer | None:
-    """Serve the database to other processes; None, with a line in the log, where sockets cannot be made."""
+    """Serve the database to other processes; logs and returns None where sockets cannot be created."""
     try:
         return ControlServer(database)
     except OSError as exc:
@@ -240,7 +240,7 @@ def _runtime_folder() -> str | None:
 
 
 def _params(request: Mapping[str, Any], tables: list[pa.Table]) -> Params:
-    """Bound values travel as the one row of a table, so that none loses its type."""
+    """The bound parameters: they travel as the one row of a table, so that each keeps its type."""
     kind = request.get("params")
     if kind is None:
         return None
@@ -262,7 +262,7 @@ def _send_event(connection: socket.socket, event: AnswerEvent) -> None:
 
 
 def relations(database: Database) -> dict[str, list[str]]:
-    """Every name that a FROM may use, with its columns as far as they are known."""
+    """Every name that can be used in FROM, with its known columns."""
     found: dict[str, list[str]] = {name: [] for name in database.store.names()}
     for name in database.catalog.names():
         relation = database.catalog.lookup(name)
@@ -270,11 +270,12 @@ def relations(database: Database) -> dict[str, list[str]]:
     return found
 
 
-def _described(error: VelostreamError, text: str) -> dict[str, Any]:
-    described = dict(error.as_dict())
+def described(error: VelostreamError, text: str) -> dict[str, Any]:
+    """The error as it is sent: with the text that it points into, where that is not `text`."""
+    told = dict(error.as_dict())
     place = error.location
     if place is not None:
-        described |= {"start": place.start, "end": place.end, "name": place.source.name}
+        told |= {"start": place.start, "end": place.end, "name": place.source.name}
         if place.source.text != text:
-            described["text"] = place.source.shown
-    return described
+            told["text"] = place.source.shown
+    return told

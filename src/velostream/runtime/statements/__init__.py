@@ -1,1 +1,1 @@
-"""What statements do when they are run."""
+"""Execution of statements."""

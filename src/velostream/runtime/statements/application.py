@@ -1,4 +1,4 @@
-"""A file of statements, run as one: checked whole, started in dependency order, resumed if run again."""
+"""A file of statements, run as one: checked whole, started in dependency order, idempotent when run again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAKES = (model.CreateTable, model.CreateStream, model.CreateSource, model.Creat
 
 @dataclass(frozen=True)
 class Step:
-    """One statement of the file and what it gave."""
+    """One statement of the file and its result."""
 
     statement: model.Statement
     result: Result
@@ -47,10 +47,10 @@ class Application:
         narrate: Callable[[Step], None] = lambda _: None,
         begin: Callable[[model.Statement], None] = lambda _: None,
     ) -> None:
-        """Carry out every statement in dependency order; what ran before is resumed, not repeated.
+        """Run every statement in dependency order; a job that ran before is resumed, not created again.
 
-        `begin` is told of a statement before, `narrate` after it. Statements of `followed` are left out.
-        In a database that reads what is there and ends, every job has ended when this returns.
+        `begin` is called before a statement, `narrate` after it. Statements of `followed` are left out. In a
+        database that reads to the end (`once`), every job has ended when this returns.
         """
         ordered = self._checked_order()
         self._database.resume()
@@ -67,7 +67,7 @@ class Application:
 
     @property
     def followed(self) -> tuple[model.SelectStatement, ...]:
-        """SELECTs over sources, which go on for as long as somebody reads: the caller follows them."""
+        """SELECTs over sources, which run for as long as somebody reads: the caller follows them."""
         if self._once:
             return ()
         return tuple(
@@ -79,7 +79,7 @@ class Application:
         return self._database.jobs_by_name.site.once
 
     def _catch_up(self) -> None:
-        """Start what is built on tables once more: an INSERT of the file may stand behind it."""
+        """Start finished jobs over tables once more: a later INSERT of the file may have changed them."""
         jobs = self._database.jobs_by_name
         for entry in self._database.catalog:
             query = getattr(entry.statement, "query", None)
@@ -90,7 +90,7 @@ class Application:
                 self._executor.await_loaded(job)
 
     def _checked_order(self) -> Iterable[model.Statement]:
-        """Refuse what cannot be executed and what has changed before any statement has had an effect."""
+        """The dependency order; refuses statements that cannot run or were changed before any is run."""
         ordered = dependency_order(self.statements)
         for statement in ordered:
             refusal = obstacle(statement)
@@ -130,7 +130,7 @@ def _name(statement: model.Statement) -> str:
 
 
 def _identities(statements: Iterable[model.Statement]) -> dict[int, str]:
-    """What makes a change of the file itself: its text, and which of equal texts it is."""
+    """The identity of each DML statement: its text, and its number among equal texts."""
     seen: Counter[str] = Counter()
     identities = {}
     for statement in statements:

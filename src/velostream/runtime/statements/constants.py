@@ -1,4 +1,4 @@
-"""The rows of INSERT … VALUES: constants need no engine, everything else is one query."""
+"""Rows of INSERT … VALUES: constants are converted directly, everything else is computed by one query."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MOMENTS = (_T.TIMESTAMP, _T.TIMESTAMPTZ, _T.TIMESTAMPLTZ, _T.TIMESTAMPNTZ)
 
 
 class _NoConstantError(Exception):
-    """An engine has to say what the value is in its column."""
+    """The value is no constant: an engine has to compute it."""
 
 
 def bound(rows: Sequence[Values], params: Mapping[str, Any] | Sequence[Any]) -> list[Values]:
-    """The rows with literals in the place of parameters; SqlError when a value has no literal."""
+    """The rows with literals in place of parameters; SqlError when a value has no literal form."""
     names, values = numbered(value for row in rows for value in row), by_name(params)
 
     def of(placeholder: exp.Placeholder) -> exp.Expr:
@@ -51,7 +51,7 @@ def bound(rows: Sequence[Values], params: Mapping[str, Any] | Sequence[Any]) -> 
 
 
 def constant_row(row: Values, kinds: Sequence[pa.DataType]) -> tuple[Any, ...] | None:
-    """The values of a row in columns of these types; None when an engine has to compute one."""
+    """The values of a row, converted to these types; None when an engine has to compute one."""
     try:
         return tuple(_constant(value, kind) for value, kind in zip(row, kinds, strict=True))
     except _NoConstantError:
@@ -59,7 +59,7 @@ def constant_row(row: Values, kinds: Sequence[pa.DataType]) -> tuple[Any, ...] |
 
 
 def one_query(rows: Sequence[Values]) -> exp.Query:
-    """A query that gives these rows. Its depth is that of a balanced tree, so that any number will do."""
+    """A query that returns these rows. Its UNION ALLs form a balanced tree, so any number of rows will do."""
     queries: list[exp.Query] = [exp.Select(expressions=[value.copy() for value in row]) for row in rows]
     while len(queries) > 1:
         pairs = zip(queries[::2], queries[1::2], strict=False)
@@ -103,7 +103,7 @@ def _number(text: str, kind: pa.DataType) -> Any:
 
 
 def _typed(value: exp.Literal, wanted: exp.DType, kind: pa.DataType) -> Any:
-    """A literal with its type: DATE '2026-01-01', 1.5D."""
+    """A typed literal: DATE '2026-01-01', 1.5D."""
     if value.is_string and wanted is _T.DATE and pa.types.is_date(kind):
         return _moment(value.this, kind)
     if value.is_string and wanted in _MOMENTS and pa.types.is_timestamp(kind):
@@ -116,7 +116,7 @@ def _typed(value: exp.Literal, wanted: exp.DType, kind: pa.DataType) -> Any:
 
 
 def _moment(text: str, kind: pa.DataType) -> date | datetime:
-    """A date or an instant from a text in the one form that needs no knowledge of Spark's others."""
+    """A date or instant from its ISO text; other spellings are left to Spark."""
     try:
         if pa.types.is_date(kind) and _DATE.fullmatch(text):
             return date.fromisoformat(text)

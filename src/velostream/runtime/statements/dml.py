@@ -1,6 +1,6 @@
-"""INSERT, UPDATE and DELETE on tables filled by hand: each one durable commit.
+"""INSERT, UPDATE and DELETE on tables filled by hand: each is one durable commit.
 
-No other change comes between what a statement reads of its table and what it commits.
+Isolation: no other change happens between the read of a statement and its commit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from velostream.errors import SqlError, TableError
 from velostream.model.statements import Delete, InsertInto, Query, Update
 from velostream.runtime.statements.constants import Values, bound, constant_row, one_query
 from velostream.serving.table.rows import to_table
-from velostream.serving.table.store import STORAGE
 from velostream.sql.text.spark_text import SPARK
 from velostream.sql.types import spark_ddl
 
@@ -31,13 +30,13 @@ Params = Mapping[str, Any] | tuple[Any, ...] | None
 
 @dataclass(frozen=True)
 class Dml:
-    """Carries out statements that change tables filled by hand."""
+    """Executes statements that change tables filled by hand."""
 
     store: TableStore
     adhoc: AdHoc
 
     def insert(self, statement: InsertInto, params: Params, identity: str | None = None) -> int:
-        """Insert rows; an existing key is an error without OR REPLACE. Returns how many."""
+        """Insert rows; a duplicate key is an error without OR REPLACE. Returns the number of rows."""
         table = self.store.open(statement.table)
         with table.exclusive():
             rows = self._inserted(statement, table, params)
@@ -58,7 +57,7 @@ class Dml:
             try:
                 rows, params = bound(rows, params), None
             except SqlError:
-                # A value without a literal, such as a list: an engine takes it as it is.
+                # A value without a literal form, such as a list, is passed to the engine as a parameter.
                 return self._computed(Query(one_query(rows)), params, names, table)
         kinds = [table.spec.schema.field(name).type for name in names]
         known = [constant_row(row, kinds) if len(row) == len(names) else None for row in rows]
@@ -80,7 +79,7 @@ class Dml:
         return _fitted(found.rename_columns(list(names)), table)
 
     def update(self, statement: Update, params: Params, identity: str | None = None) -> int:
-        """Change rows where the condition holds. Returns how many."""
+        """Update rows where the condition holds. Returns the number of rows."""
         table = self.store.open(statement.table)
         spec = table.spec
         assigned = dict(statement.assignments)
@@ -104,10 +103,10 @@ class Dml:
         return int(new.num_rows)
 
     def delete(self, statement: Delete, params: Params, identity: str | None = None) -> int:
-        """Delete rows where the condition holds. Returns how many."""
+        """Delete rows where the condition holds. Returns the number of rows."""
         table = self.store.open(statement.table)
         with table.exclusive():
-            if statement.where is None and table.spec.options.get(STORAGE) is not None:
+            if statement.where is None and not table.traits.in_memory:
                 # A table that may not fit into memory, and nothing to choose from it.
                 count = len(table)
                 table.truncate(table.manual_commit(identity))
@@ -128,7 +127,7 @@ class Dml:
 
 
 def _fitted(rows: pa.Table, table: Table) -> pa.Table:
-    """Rows in the table's columns and types; what does not fit names column and type."""
+    """Rows cast to the table's columns and types; the error names the column and type that do not fit."""
     arrays = []
     for field in table.spec.schema:
         if field.name not in rows.schema.names:

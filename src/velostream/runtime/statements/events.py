@@ -1,4 +1,4 @@
-"""What statements answer, one event after the other: the same from this process and over the socket."""
+"""Results of statements as a sequence of events: the same in this process and over the socket."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """A statement is done."""
+    """A statement has finished."""
 
     result: Result
 
 
 @dataclass(frozen=True)
 class Following:
-    """A SELECT over a source begins; `Changes` follow until it ends or nobody listens."""
+    """A followed SELECT over a source begins; `Changes` follow until it ends or its reader leaves."""
 
     schema: pa.Schema
     key: tuple[str, ...]
     grouped: bool
-    """Whether rows replace earlier ones, so that a reader keeps a table rather than a list."""
+    """Whether later rows replace earlier ones, so that a reader keeps a table rather than a list."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Rows that came, and rows that went."""
+    """Changes of a followed SELECT: rows added and rows retracted."""
 
     added: pa.Table
     removed: pa.Table | None
@@ -50,7 +50,7 @@ AnswerEvent = Answer | Following | Changes
 def answers(
     database: Database, text: str, params: Params = None, *, follow: bool, stop: Event
 ) -> Generator[AnswerEvent]:
-    """Run the statements of a text. With `follow` a SELECT over a source goes on until `stop` is set."""
+    """Run the statements of a text. With `follow`, a SELECT over a source runs until `stop` is set."""
     for statement in database.check(text, params=params):
         if follow and isinstance(statement, SelectStatement) and statement.query.continuous:
             yield from followed(database, statement, stop, params)
@@ -61,7 +61,7 @@ def answers(
 def followed(
     database: Database, statement: SelectStatement, stop: Event, params: Params = None
 ) -> Generator[AnswerEvent]:
-    """A SELECT over a source, row by row as they come."""
+    """A SELECT over a source, its rows as they arrive."""
     site = database.jobs_by_name.site
     with LiveSelect(site, statement, params, once=site.once) as live:
         table = live.table

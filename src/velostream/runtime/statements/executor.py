@@ -1,4 +1,4 @@
-"""One bound statement, carried out."""
+"""Executes one bound statement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import structlog
 
-from velostream.engine.kept.properties import retention_of, stored
+from velostream.engine.opening.retention import retention_of, stored
 from velostream.errors import (
     ChangedStatementError,
     CycleError,
@@ -27,6 +27,7 @@ from velostream.model import statements as model
 from velostream.model.jobs import JobState
 from velostream.model.lifetime import while_open
 from velostream.model.options import common_options
+from velostream.model.table_storage import STORAGES
 from velostream.model.tables import TableSpec
 from velostream.runtime.expiry_thread import LEAVING
 from velostream.runtime.statements import show as listing
@@ -42,7 +43,6 @@ from velostream.runtime.statements.identity import (
 from velostream.runtime.statements.live_select import LiveSelect
 from velostream.runtime.statements.result import Result
 from velostream.secrets import redact_statement
-from velostream.serving.table.store import STORAGE
 from velostream.spark.failures import translated
 from velostream.sql.dependencies import used_names
 from velostream.sql.text.generator import generate
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from velostream.model.lifetime import Lifetime
     from velostream.runtime.catalog.catalog import Catalog, Entry
     from velostream.runtime.jobs.job import Job
-    from velostream.runtime.jobs.registry import Continuous, Jobs
+    from velostream.runtime.jobs.registry import Continuous, Draft, Jobs
     from velostream.runtime.statements.query import AdHoc
     from velostream.runtime.statements.replay import Replays
     from velostream.serving.table.store import TableStore
@@ -69,11 +69,11 @@ _MAKERS = (
     model.InsertIntoSink,
 )
 DONE_BEFORE = "done before in this data directory"
-"""The message of a change of a file that ran in an earlier start."""
+"""The result message of a statement that ran in an earlier start of the same file."""
 
 
 class Executor:
-    """Carries out statements; `tell` narrates what takes long."""
+    """Executes statements; `tell` reports progress of slow ones."""
 
     def __init__(
         self,
@@ -103,12 +103,12 @@ class Executor:
     def run(
         self, statement: model.Statement, params: Params = None, *, identity: str | None = None
     ) -> Result:
-        """The statement's answer. `identity` marks a change that runs once per data directory."""
+        """The result of a statement. `identity` marks DML that runs once per data directory."""
         try:
             with translated():
                 return self._run(statement, params, identity)
         except UnknownNameError as error:
-            # Some columns are known to their source alone.
+            # Some columns are known only after their source is opened.
             what, _, name = error.message.partition(' "')
             if what == "unknown column":
                 error.at(column_place(name.rstrip('"'), statement))
@@ -132,9 +132,9 @@ class Executor:
     # --- what makes something ---------------------------------------------------------------------------
 
     def made_before(self, statement: model.Statement, name: str) -> Entry | None:
-        """The entry that the statement would make again; raises when it differs from the statement.
+        """The entry that the statement would create again; raises when the existing one differs.
 
-        None when the statement has to be carried out (new, or OR REPLACE of something else).
+        None when the statement has to be executed (new, or OR REPLACE with a different statement).
         """
         entry = self._catalog.get(name)
         if entry is None:
@@ -154,7 +154,7 @@ class Executor:
         )
 
     def _exists(self, statement: model.Statement, name: str) -> bool:
-        """Whether IF NOT EXISTS finds nothing to do; raises when the name may not be taken."""
+        """Whether IF NOT EXISTS finds nothing to do; raises when the name is taken."""
         entry = self._catalog.get(name)
         if entry is None:
             return False
@@ -171,7 +171,7 @@ class Executor:
 
     @contextmanager
     def _room(self, name: str) -> Iterator[None]:
-        """What the name stands for goes when the block has ended well; if it fails, everything is as before.
+        """Replaces the entity of that name: dropped when the block succeeds, kept unchanged when it fails.
 
         The block puts the new entry into the catalogue, as its last step that can fail.
         """
@@ -196,7 +196,7 @@ class Executor:
 
     @contextmanager
     def _claimed(self, name: str, statement: model.Statement) -> Iterator[None]:
-        """Keep another thread from making the same name until the block has ended."""
+        """Reserve the name until the block has ended, so that no other thread creates it."""
         folded = name.casefold()
         with self._making_lock:
             if folded in self._making:
@@ -217,9 +217,10 @@ class Executor:
         if self._exists(statement, statement.name):
             return Result(message=f'table "{statement.name}" exists already')
         leaving = sorted(LEAVING & statement.properties.keys())
-        if statement.properties.get(STORAGE) == "delta" and leaving:
+        storage = STORAGES[common_options(statement.properties).table_storage]
+        if leaving and not storage.expires:
             raise UnsupportedError(
-                f'rows of table "{statement.name}" cannot age out: a table in Delta Lake keeps its rows',
+                f'rows of table "{statement.name}" cannot age out: a table in {storage.title} keeps its rows',
                 hint=f'leave out "{leaving[0]}", or keep the table in memory: leave out "table.storage"',
                 location=statement.location,
             )
@@ -228,9 +229,7 @@ class Executor:
         schema = pa.schema([pa.field(column.name, column.type) for column in statement.columns])
         entry = replace(self._catalog.draft(statement, statement.name), result=schema)
         retention = retention_of(common_options(statement.properties), schema)
-        options = retention.options() if retention is not None else {}
-        if statement.properties.get(STORAGE) == "delta":
-            options[STORAGE] = "delta"
+        options = storage.options() | (retention.options() if retention is not None else {})
         spec = TableSpec(
             statement.name, stored(schema, retention), statement.key, options, statement=entry.text
         )
@@ -277,18 +276,21 @@ class Executor:
         old = self._catalog.get(name)
         if old is not None and isinstance(statement, model.CreateTable):
             return self._replace_table(statement, name, what)
-        job = self._jobs.create(statement, name, self._tell, self.stopping, self._room(name))
+        draft = self._jobs.draft(statement, name, self._tell, self.stopping)
+        with self._jobs.undone(draft), self._room(name):
+            output = self._jobs.create(draft)
+        job = self._jobs.start(draft, output)
         try:
             self.await_loaded(job)
         except VelostreamError as error:
-            # What it took the place of is gone: better a failed job that says why than nothing at all.
+            # The replaced entity is gone already: a failed job that shows its reason is better than nothing.
             if old is None:
                 self._undo(name, error)
             raise
-        return Result(message=f"{what} created", warnings=self._warned(statement, job))
+        return Result(message=f"{what} created", warnings=self._warned(draft))
 
     def _undo(self, name: str, error: VelostreamError) -> None:
-        """Leave nothing of what was made; where there is no room even for that, it stays and is told."""
+        """Remove everything that was created; leftovers that the disk does not let us remove are logged."""
         try:
             self.drop(name)
         except StorageError:
@@ -296,13 +298,16 @@ class Executor:
 
     def _replace_table(self, statement: model.CreateTable, name: str, what: str) -> Result:
         """Fill the new table beside the old one, which is served and kept up to date until it is loaded."""
-        job = self._jobs.build_beside(statement, name, self._tell, self.stopping)
+        draft = self._jobs.draft(statement, name, self._tell, self.stopping)
+        with self._jobs.undone(draft):
+            output = self._jobs.create_beside(draft)
+        job = self._jobs.start(draft, output)
         try:
             self.await_loaded(job)
             if job.state is JobState.FINISHED or _loaded(job):
                 with self._room(name):
                     self._jobs.adopt(job)
-                return Result(message=f"{what} replaced", warnings=self._warned(statement, job))
+                return Result(message=f"{what} replaced", warnings=self._warned(draft))
             if not self.stopping.is_set():
                 raise JobError(f"{what} stays as it was: the new one was stopped before it had loaded")
         except BaseException:
@@ -311,21 +316,17 @@ class Executor:
         self._jobs.discard(job)
         return Result(message=f"{what} stays as it was: the new one had not loaded before the end")
 
-    def _warned(self, statement: Continuous, job: Job) -> tuple[str, ...]:
-        entry = self._catalog.get(job.name)
-        columns = entry.columns if entry is not None else {}
-        query = getattr(statement, "query", None)
-        tables = query.tables if isinstance(query, model.Query) else ()
-        found = warned(statement, self._jobs.site.known(tables, columns))
+    def _warned(self, draft: Draft) -> tuple[str, ...]:
+        found = warned(draft.opened.strategy)
         for warning in found:
-            log.warning("job", job=job.name, reason=warning)
+            log.warning("job", job=draft.entry.name, reason=warning)
         return found
 
     def await_loaded(self, job: Job) -> None:
-        """Until the job has taken in what its sources had when it started, or cannot.
+        """Wait until the job has processed what its sources had when it started, or has failed.
 
-        A job that reads what is there and ends is waited for to its end, so that what is built on its
-        table sees all of it.
+        A job that reads to the end is waited for until it has ended, so that jobs over its table see all
+        rows.
         """
         once = self._jobs.site.once
         job.wait(
@@ -352,8 +353,9 @@ class Executor:
         return Result(message=f'{count} row{"" if count == 1 else "s"} {verb} "{statement.table}"')
 
     def _done(self, table: str, identity: str) -> bool:
-        # The commit is durable before the catalogue knows of it: a crash between the two shows here. Commits
-        # by hand carry the mark on, and another statement replaces it only after this.
+        # The commit is durable before the catalogue records it, so a crash in
+        # between is detected here, by the statement's mark in the commit. Later
+        # commits by hand carry the mark on, until another statement sets its own.
         last = self._store.open(table).last_commit
         mark = last.extra.get("statement") if last is not None else None
         if mark is not None and not self._catalog.done(mark):
@@ -407,7 +409,7 @@ class Executor:
         return Result(message=f'job "{job.name}" {"paused" if pause else "stopped"}')
 
     def _control_asleep(self, entry: Entry, action: model.JobAction) -> Result:
-        """A job that this process did not resume: remember what was asked for its next start."""
+        """Record pause, resume or stop for a job that this process did not start."""
         resume = action is model.JobAction.RESUME
         self._catalog.update(entry.name, paused=not resume)
         return Result(
@@ -427,11 +429,11 @@ class Executor:
         return Result(message=f'{statement.kind} "{statement.name}" dropped')
 
     def drop(self, name: str) -> None:
-        """Drop what a name stands for, unless something is built on it."""
+        """Drop the entity of a name, unless others depend on it."""
         self._check_unused(name)
         entry = self._catalog.require(name)
         self._jobs.end(name)
-        # What a crash leaves behind after this is removed when the directory is opened again.
+        # Leftovers of a crash after this point are removed when the directory is opened again.
         self._catalog.remove(name)
         self._jobs.remove(entry)
 
@@ -451,7 +453,7 @@ class Executor:
 
 
 def _written_out(name: str, statement: model.Statement) -> tuple[str, ...]:
-    """What to say of a secret that is written out, and kept so that the job can resume."""
+    """The warning for a secret written out in the statement, which is stored so that the job can resume."""
     if redact_statement(statement.text) == statement.text:
         return ()
     return (
@@ -461,11 +463,11 @@ def _written_out(name: str, statement: model.Statement) -> tuple[str, ...]:
 
 
 def _unkept(job: Job) -> bool:
-    """Whether the disk does not take what the job reads, which would be waited for without end."""
+    """Whether the disk refuses the job's data, so that waiting for it would never end."""
     return job.state is JobState.DEGRADED and isinstance(job.error, StorageError) and not _loaded(job)
 
 
 def _loaded(job: Job) -> bool:
-    """Whether rows came, or there are none. A first batch may be empty because a file was being written."""
+    """Whether rows were read, or there are none: a first batch may be empty while a file is being written."""
     stats = job.stats
     return job.idle or stats.batches > 1 or (stats.batches > 0 and stats.records_in > 0)

@@ -1,4 +1,4 @@
-"""EXPLAIN: how a statement is kept right, told without starting anything."""
+"""EXPLAIN: how a statement is maintained incrementally, without starting anything."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from velostream.connectors.registry import connector_for, traits_of
-from velostream.engine.kept.properties import told
+from velostream.engine.opening.retention import told
 from velostream.errors import UnsupportedError
 from velostream.model import statements as model
 from velostream.model.durations import format_duration
 from velostream.model.options import common_options
+from velostream.model.table_storage import STORAGES
 from velostream.plan.planner import LAST_PER_KEY, NeedsColumns
 from velostream.plan.plans import RecomputePlan
 from velostream.plan.realtime_rules import told as realtime
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def explain(statement: model.Statement, known: Known | None = None) -> list[str]:
-    """Lines of text: inputs, steps with kind, reason and state, emission, output; without secrets."""
+    """The lines of EXPLAIN: inputs, steps with kind, reason and state, emission, output; without secrets."""
     return [redact_statement(line) for line in _explained(statement, known or Known())]
 
 
@@ -38,14 +39,14 @@ def _explained(statement: model.Statement, known: Known) -> list[str]:
     lines = [*_inputs(query, known)]
     if isinstance(statement, (model.SelectStatement, model.InsertInto)) and not query.continuous:
         lines.append("answer: now, over the newest version of each table")
-        elsewhere = any(name in known.in_delta for name in query.tables)
+        elsewhere = not all(known.storage(name).in_memory for name in query.tables)
         duckdb = "duckdb where it is proven to agree with Spark, else spark"
         lines.append(f"  engine: {'spark' if elsewhere else duckdb}")
         return lines
     try:
         strategy = decide(statement, known)
     except NeedsColumns:
-        return [*lines, "step: the kind is chosen once every input has told its columns"]
+        return [*lines, "step: chosen once the columns of every input are known"]
     except UnsupportedError as exc:
         return [
             *lines,
@@ -59,18 +60,13 @@ def _explained(statement: model.Statement, known: Known) -> list[str]:
     return [*lines, *_output(statement, strategy)]
 
 
-def warned(statement: model.Statement, known: Known) -> tuple[str, ...]:
-    """What has to be said when the statement is made: rows that are kept, and only become more."""
-    if not isinstance(getattr(statement, "query", None), model.Query):
-        return ()
-    try:
-        return warnings([held for _, held in decide(statement, known).steps()])
-    except (NeedsColumns, UnsupportedError):
-        return ()
+def warned(strategy: Strategy | None) -> tuple[str, ...]:
+    """What has to be said when a statement is made: rows that are kept, and only become more."""
+    return warnings([held for _, held in strategy.steps()]) if strategy is not None else ()
 
 
 def _spreading(strategy: Strategy) -> list[str]:
-    """How the rows of sources are spread over tasks."""
+    """The lines about the partitioning of sources."""
     query, by_message = strategy.query, LAST_PER_KEY in strategy.plan.steps
     found: dict[str, None] = {}
     for ref in query.sources:
@@ -85,7 +81,7 @@ def _spreading(strategy: Strategy) -> list[str]:
 
 
 def _times(strategy: Strategy) -> list[str]:
-    """Where rows have their event time, where something waits for it."""
+    """The lines about event times, where something waits for them."""
     query, timing = strategy.query, strategy.timing
     waits = timing.windowing is not None and timing.windowing.bounded
     if not waits and not joins_streams(query):
@@ -95,11 +91,11 @@ def _times(strategy: Strategy) -> list[str]:
     for name, time in timing.times.items():
         column = time.column or "_timestamp, when a row entered its source"
         lines.append(f"event time of {names.get(name, name)}: {column}")
-        delay = format_duration(timedelta(microseconds=time.delay)) if time.delay else "nothing"
+        delay = f" minus {format_duration(timedelta(microseconds=time.delay))}" if time.delay else ""
         idle = format_duration(timedelta(seconds=time.idle))
         lines.append(
-            f"  watermark: the latest of each partition less {delay}; the slowest decides, "
-            f"but those silent for {idle}"
+            f"  watermark: the latest time of each partition{delay}; the earliest of these, "
+            f"without partitions idle for {idle}"
         )
     return lines
 
@@ -112,22 +108,20 @@ def _inputs(query: model.Query, known: Known) -> list[str]:
         shrinks = (
             "rows only grow"
             if traits_of(ref, known.settings, table=True).only_grows
-            else "rows can be taken back"
+            else "rows can be retracted"
         )
         lines.append(f"  changes: everything that is there, then what is new; {shrinks}")
     how = (
         "looked up as it is when a batch is processed"
         if query.sources
-        else "its rows, then its changes; rows can be taken back"
+        else "its rows, then its changes; rows can be retracted"
     )
     for name in query.tables:
         lines.append(f"table {name}: {how}")
-        if name in known.in_delta:
-            lines.append(f"  storage: delta; {_LOOKUPS}")
+        storage = known.storage(name)
+        if storage.lookups is not None:
+            lines.append(f"  storage: {storage.name}; {storage.lookups}")
     return lines
-
-
-_LOOKUPS = "a lookup is a Spark job of up to a second, and more as the table grows"
 
 
 def _step(number: int, step: Step, held: Remembered | None) -> list[str]:
@@ -146,12 +140,10 @@ def _output(statement: model.Statement, strategy: Strategy) -> list[str]:
     lines = [f"emission: {query.emit.mode}{every}"]
     if isinstance(statement, model.CreateTable):
         options = common_options(statement.properties)
-        if options.table_storage == "delta":
-            lines.append(f"output: table {statement.name}, delta, durable by Delta Lake's own log")
-            lines.append(f"  lookups: {_LOOKUPS}")
-            lines.append("  commits: one append or MERGE for each micro-batch, some seconds")
-        else:
-            lines.append(f"output: table {statement.name}, memory, durable by snapshot and log")
+        storage = STORAGES[options.table_storage]
+        lines.append(f"output: table {statement.name}, {storage.name}, durable by {storage.durable}")
+        lines += [f"  lookups: {storage.lookups}"] if storage.lookups else []
+        lines += [f"  commits: {storage.commits}"] if storage.commits else []
         lines.append("  guarantee: exactly once")
         leaving = told(options)
         lines += [f"  retention: {leaving}"] if leaving else []

@@ -1,4 +1,4 @@
-"""When two statements are the same, what one without a name is called, and where one names a column."""
+"""Identity of statements: equality, names of unnamed jobs, and the place of a column in the text."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 def sink_name(statement: model.InsertIntoSink) -> str:
-    """The name of a job that has none: what it writes to; a few digits tell places of equal name apart."""
+    """The name of an unnamed job: that of its sink, with a few digits of a hash to make it unique."""
     tail = Uri(str(statement.uri)).rest.rstrip("/").rsplit("/", 1)[-1] or statement.uri.scheme
     digits = blake2b(statement.uri.text.encode(), digest_size=3).hexdigest()
     return f"insert-{''.join(c if c.isalnum() or c in '_-.' else '-' for c in tail)}-{digits}"
 
 
 def kind_of(statement: model.Statement) -> str:
-    """The word after CREATE."""
+    """The keyword after CREATE."""
     return type(statement).__name__.removeprefix("Create").upper()
 
 
 def same_but_replace(one: model.Statement, other: model.Statement) -> bool:
-    """Whether two statements make the same, OR REPLACE or not."""
+    """Whether two statements create the same, apart from OR REPLACE."""
     return _without_replace(one) == _without_replace(other)
 
 
 def difference(before: str, after: str) -> str:
-    """Two texts compared line by line."""
+    """The line-by-line difference of two texts."""
     from difflib import unified_diff
 
     lines = unified_diff(before.splitlines(), after.splitlines(), "remembered", "now", lineterm="", n=1)
@@ -47,7 +47,7 @@ def _without_replace(statement: model.Statement) -> str:
 
 
 def column_place(name: str, statement: model.Statement) -> Location | None:
-    """Where a statement names a column, as far as it is its own text and not that of a view."""
+    """The place where a statement names a column, within its own text and not in a view it reads."""
     for query in queries_of(statement):
         for column in query.tree.find_all(exp.Column):
             place = locate(column, statement.location.source) if statement.location is not None else None

@@ -1,4 +1,4 @@
-"""A bare SELECT over a source: rows as they come, for as long as somebody reads."""
+"""A SELECT over a source outside CREATE: its rows as they arrive, for as long as somebody reads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.engine.bad_rows.dead_letters import DeadLetters
-from velostream.engine.build import continuous_work, whole_work
-from velostream.engine.open import open_query
+from velostream.engine.build import Building
+from velostream.engine.opening.open import open_statement
 from velostream.engine.outputs.outputs import JobOutput, ReaderOutput, TableOutput
 from velostream.errors import JobError
 from velostream.model.jobs import JobState
@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from threading import Event
     from types import TracebackType
 
-    from velostream.engine.opened import Opened
     from velostream.engine.site import Site
-    from velostream.engine.stages import LiveInput
-    from velostream.engine.step import ContinuousWork
     from velostream.engine.work import Work
     from velostream.model.statements import SelectStatement
     from velostream.runtime.statements.dml import Params
@@ -45,14 +42,14 @@ if TYPE_CHECKING:
 
 NAME = "select"
 FOLDER = "select-"
-"""How the names of folders begin in which SELECTs keep what they read."""
+"""Prefix of the temporary folders of SELECTs."""
 
 
 class LiveSelect:
-    """Runs a continuous SELECT in a folder that vanishes with it.
+    """Runs a continuous SELECT in a folder that is deleted with it.
 
-    Rows of a stateless query are handed over and forgotten; a grouped one keeps a table, `table`, that is
-    the live view.
+    Rows of a stateless query are passed on and not kept; a grouped query maintains a table, `table`, as its
+    live view.
     """
 
     def __init__(
@@ -89,18 +86,14 @@ class LiveSelect:
 
     def _open(self, job: Job) -> Work:
         options = common_options(self._statement.properties)
-        opened = open_query(
+        opened = open_statement(
             self._site,
-            self._query,
-            (),
+            replace(self._statement, query=self._query),
             self._folder / "job",
             known=self._known,
-            table=True,
-            materialized=False,
             reader=f"select-{self._folder.name}",
             stop=job.stopping,
             tell=lambda reason: job.tell(JobState.WAITING, reason),
-            options=options,
         )
         self.schema = opened.shape.visible
         if self._output is None:
@@ -113,20 +106,19 @@ class LiveSelect:
                 )
         elif isinstance(self._output, TableOutput):
             self._output.table.evolve(opened.shape.physical)
-        letters, widen = DeadLetters(self._store), self._known.__setitem__
-        clock, every = self._site.clock, self._query.emit.every
-        watched = [each.inputs for each in opened.live]
-
-        def continuous(part: Opened | LiveInput, output: JobOutput) -> ContinuousWork:
-            return continuous_work(
-                NAME, part, output, options, letters, widen, clock=clock, watched=watched, every=every
-            )
-
-        return whole_work(opened, self._output, options, clock, continuous)
+        building = Building(
+            NAME,
+            options,
+            DeadLetters(self._store),
+            self._known.__setitem__,
+            self._site.clock,
+            every=self._query.emit.every,
+        )
+        return building.work(opened, self._output)
 
     @property
     def table(self) -> Table | None:
-        """The live view of a grouped query; None for rows that just pass by."""
+        """The live view of a grouped query; None for a stateless one."""
         return self._output.table if isinstance(self._output, TableOutput) else None
 
     def __enter__(self) -> LiveSelect:
@@ -137,7 +129,7 @@ class LiveSelect:
             self.job.wait(lambda job: job.state not in {JobState.STARTING, JobState.WAITING})
             self._raise_failure()
         except BaseException:
-            # An interrupt does not wait for Spark to come up: the job sees that it is stopped when it has.
+            # An interrupt does not wait until Spark has started: the job sees the stop when it has.
             self._end(timeout=1.0)
             raise
         return self
@@ -148,7 +140,7 @@ class LiveSelect:
         self._end()
 
     def interrupt(self, timeout: float = 30.0) -> None:
-        """End the job, and with it what its reader gets; leaving the `with` does the rest."""
+        """Stop the job and end its reader's iteration; leaving the `with` cleans up."""
         self._drain()
         self.job.stop(timeout=timeout)
 
@@ -160,15 +152,15 @@ class LiveSelect:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _drain(self) -> None:
-        """Make room, so that a batch that waits for its reader can end."""
+        """Empty the queue, so that a batch blocked on its reader (backpressure) can end."""
         self.job.stopping.set()
         if isinstance(self._output, ReaderOutput):
             self._output.abandon()
 
     def batches(self, stop: Event | None = None) -> Iterator[tuple[pa.Table, pa.Table | None]]:
-        """Rows that came and rows that went, until the job ends or `stop` is set.
+        """Rows added and rows retracted, until the job ends or `stop` is set.
 
-        ClosedError when the database was closed meanwhile, or the `with` was left.
+        Raises ClosedError when the database was closed meanwhile, or the `with` was left.
         """
         self.lifetime.check()
         if isinstance(self._output, ReaderOutput):

@@ -1,11 +1,11 @@
-"""SELECT over tables, answered now: on DuckDB where it means the same, else on Spark."""
+"""SELECT over tables: answered by DuckDB where it gives the same result, else by Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from velostream.engine.delta.version import DeltaVersion
+from velostream.engine.on_spark import SparkVersion
 from velostream.plan.time.asof import asof_tables
 from velostream.runtime.statements.result import Result
 from velostream.serving.sql.engine import NeedsSpark
@@ -22,28 +22,25 @@ if TYPE_CHECKING:
     from velostream.model.statements import Query
     from velostream.serving.table.store import TableStore
     from velostream.serving.table.version import TableVersion
-    from velostream.spark.delta import DeltaEngine
 
 
 class AdHoc:
     """Answers queries over the newest versions of tables."""
 
-    def __init__(self, store: TableStore, spark: Callable[[], SparkSession], delta: DeltaEngine) -> None:
+    def __init__(self, store: TableStore, spark: Callable[[], SparkSession]) -> None:
         self._store = store
         self._spark = spark
-        self._delta = delta
         self._running: set[SparkSession] = set()
         self._engine = store.questions.engine
         store.questions.spark = self.on_spark
 
     def answer(self, query: Query, params: Mapping[str, Any] | tuple[Any, ...] | None = None) -> Result:
-        """One consistent answer."""
+        """The result over one consistent set of table versions."""
         versions = self._store.versions(query.tables)
-        if not query.udfs and not any(isinstance(each, DeltaVersion) for each in versions.values()):
-            try:
-                return Result(self._engine.answer(query, versions, params), engine="duckdb")
-            except NeedsSpark:
-                pass
+        try:
+            return Result(self._engine.answer(query, versions, params), engine="duckdb")
+        except NeedsSpark:
+            pass
         return Result(self.on_spark(query, versions, params), engine="spark")
 
     def on_spark(
@@ -53,14 +50,12 @@ class AdHoc:
         params: Mapping[str, Any] | tuple[Any, ...] | None,
     ) -> pa.Table:
         """The answer by Spark itself, over the given versions."""
-        if any(isinstance(version, DeltaVersion) for version in versions.values()):
-            spark = self._delta.session()
-        else:
-            spark = private_session(self._spark())
+        outside = [version for version in versions.values() if isinstance(version, SparkVersion)]
+        spark = outside[0].session() if outside else private_session(self._spark())
         self._running.add(spark)
         try:
             for name, version in versions.items():
-                if isinstance(version, DeltaVersion):
+                if isinstance(version, SparkVersion):
                     frame = version.frame(spark)
                 else:
                     frame = arrow_frame(spark, version.snapshot())
@@ -73,13 +68,13 @@ class AdHoc:
             bound = dict(params) if isinstance(params, Mapping) else list(params)
             return answer_of(spark, sql, bound)
         except (KeyboardInterrupt, SystemExit):
-            # Nobody waits for it any more, but Spark would go on.
+            # The caller has left, but Spark would continue the query.
             interrupt(spark)
             raise
         finally:
             self._running.discard(spark)
 
     def interrupt(self) -> None:
-        """End the queries that Spark works on now; those who asked are told that they failed."""
+        """Cancel Spark's current queries; their callers get an error."""
         for spark in list(self._running):
             interrupt(spark)

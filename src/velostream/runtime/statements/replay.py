@@ -1,4 +1,4 @@
-"""REPLAY DEAD LETTERS: which letters, of which jobs, and what became of them."""
+"""REPLAY DEAD LETTERS: selects letters, has their jobs process them again, and reports the outcome."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.engine.bad_rows.letter import KEY, NAME, Letter
-from velostream.engine.bad_rows.replay.intent import Pending
-from velostream.engine.bad_rows.replay.step import Outcome, replay
+from velostream.engine.replay.intent import Pending
+from velostream.engine.replay.step import Outcome, replay
 from velostream.errors import JobError, ReplayError, VelostreamError
 from velostream.model.jobs import JobState
 from velostream.model.statements import Query
@@ -38,7 +38,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Replays:
-    """Carries out REPLAY DEAD LETTERS."""
+    """Executes REPLAY DEAD LETTERS."""
 
     catalog: Catalog
     jobs: Jobs
@@ -46,7 +46,7 @@ class Replays:
     adhoc: AdHoc
 
     def run(self, statement: ReplayDeadLetters, params: Params) -> Result:
-        """A row for each job; an error where no letter could be tried at all."""
+        """A row for each job; raises an error where no letter could be tried at all."""
         if self.letters is None:
             raise ReplayError("dead letters are replayed by the process that runs their jobs")
         by_job: dict[str, list[Letter]] = {}

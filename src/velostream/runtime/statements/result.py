@@ -1,4 +1,4 @@
-"""Answers: rows that can be had as Arrow, tuples or a dataframe."""
+"""Results: rows as Arrow, tuples or a dataframe."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """The answer of one statement; `message` says what a statement without rows did."""
+    """The result of one statement; `message` describes what a statement without rows did."""
 
     table: pa.Table = field(default_factory=lambda: pa.table({}))
     message: str | None = None
     engine: str = ""
-    """Who answered: duckdb, spark or velostream itself."""
+    """The engine that computed it: duckdb, spark or velostream itself."""
     warnings: tuple[str, ...] = ()
-    """What the user should know of what was made, such as state that grows without bound."""
+    """Warnings about what was created, such as state that grows without bound."""
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table."""

@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: what there is, as rows."""
+"""SHOW and DESCRIBE: the contents of the database, as rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def show(statement: model.Show, catalog: Catalog, store: TableStore, jobs: Jobs 
 
 
 def tables(store: TableStore) -> pa.Table:
-    """One row per table, with its figures; of one whose files are damaged, the name alone."""
+    """One row per table, with its statistics; only the name of a table whose files are damaged."""
     figures = store.figures()
     stats = [each[1] if each is not None else None for each in figures.values()]
     keys = [", ".join(each[0].lookup_key) or None if each is not None else None for each in figures.values()]
@@ -85,7 +85,7 @@ _PARTITIONS = pa.list_(
 
 
 def job_rows(jobs: Jobs | None, catalog: Catalog, store: TableStore | None = None) -> pa.Table:
-    """One row per job, with its figures; jobs that are known but not started here are stopped or paused."""
+    """One row per job, with its statistics; jobs that this process did not start are stopped or paused."""
     letters = _letters_by_job(store)
     infos = [job.info for job in jobs] if jobs is not None else []
     started = {info.id for info in infos}
@@ -125,7 +125,7 @@ def _rounded(figure: float | None) -> float | None:
 
 
 def _letters_by_job(store: TableStore | None) -> dict[str, int]:
-    """How many dead letters each job has; a directory that is read only may have no table of them."""
+    """The number of dead letters of each job; a directory opened read-only may lack that table."""
     table = store.readable(NAME) if store is not None and NAME in store.names() else None
     if table is None:
         return {}

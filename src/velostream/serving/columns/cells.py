@@ -1,4 +1,4 @@
-"""Single values out of Arrow columns, from their buffers.
+"""Single values of Arrow columns, read from their buffers.
 
 Slicing an Arrow array and converting the slice costs 3 µs a value; reading the buffer costs a tenth of it.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CodedTexts:
-    """The texts of a column that is held as codes, each made once; one object for all segments."""
+    """The texts of a dictionary-encoded column, each made once; one object for all segments."""
 
     def __init__(self, texts: pa.Array) -> None:
         self._read = _text(texts)
@@ -49,7 +49,7 @@ class CodedTexts:
 
 
 def cell_reader(array: pa.Array, texts: CodedTexts | None = None) -> Cell:
-    """A function from place to value. It keeps the array alive; `texts` are those of an array of codes."""
+    """A function from place to value. It keeps the array alive; `texts` are those of a dictionary array."""
     if texts is not None:
         return _coded_text(array, texts)
     kind = array.type
@@ -80,7 +80,7 @@ def _maker(array: pa.Array) -> Cell | None:
 
 def _number(array: pa.Array) -> Cell:
     values = np.frombuffer(array.buffers()[1], dtype=array.type.to_pandas_dtype())
-    # Plain Python numbers come from a memoryview at a third of what they cost from the numpy array.
+    # A memoryview returns Python numbers at a third of the cost of the numpy array.
     cells: Cell = values[array.offset : array.offset + len(array)].data.__getitem__
     return cells
 

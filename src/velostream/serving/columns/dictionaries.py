@@ -1,9 +1,9 @@
-"""Texts that repeat are stored once: a column of few different texts is held as codes.
+"""Dictionary encoding: a column of few different texts is stored as codes.
 
 A code takes two bytes, a text its letters and four more. Copying, comparing and grouping codes costs a tenth
-to a half of what it costs with texts, in DuckDB too. Only the writer gives codes out, and it never takes one
-back: the texts of every segment are a beginning of the newest list. So segments merge, and the pieces of a
-column go together, without looking at a row. Codes stay inside the serving layer; readers get texts.
+to a half of what it costs with texts, in DuckDB too. Only the writer assigns codes, and it never reassigns
+one: the texts of every segment are a prefix of the newest list. So segments merge, and the pieces of a column
+are concatenated, without looking at a row. Codes stay inside the serving layer; readers get texts.
 """
 
 from __future__ import annotations
@@ -21,43 +21,47 @@ if TYPE_CHECKING:
     from velostream.model.tables import TableSpec
 
 CODES = pa.dictionary(pa.int16(), pa.string())
-"""The type of a column that is held as codes."""
+"""The type of a dictionary-encoded column."""
 
-_MOST = 1 << 15
-"""Different texts that two bytes tell apart. A column with more of them is held as texts."""
-_ALWAYS = 1024
+MOST = 1 << 15
+"""Different texts that two bytes can encode. A column with more of them is stored as texts."""
+ALWAYS = 1024
 _REPEATED = 4
-"""Up to so many texts codes always pay: the list stays small beside the segments. With more, each has to
-occur so often on average: then codes and texts together take less than half."""
-_SAMPLE = 4096
+"""Up to `ALWAYS` texts, codes always pay: the list is small beside the segments.
+
+Above, each text must occur `_REPEATED` times on average: then codes and texts together take less than half.
+"""
+SAMPLE = 4096
 _DIFFERENT = 0.95
-"""Of so many rows taken at random, the part that is different in a column of 40,000 texts. A column with more
-than that need not be hashed as a whole, which takes 0.1 µs a row, to be found unfit."""
-_LONGEST = (1 << 31) - 1
+"""The share of different values in a sample of a column of 40,000 texts.
+
+A column above it is rejected without hashing it as a whole, which takes 0.1 µs a row.
+"""
+LONGEST = (1 << 31) - 1
 """Bytes of text that fit in one Arrow array."""
 
 Codes = npt.NDArray[np.int16]
 
 
 class Dictionaries:
-    """What codes the texts of one table have. The writer's alone: it is not thread safe."""
+    """The codes of the texts of one table. Not thread safe: only the writer uses it."""
 
     def __init__(self, spec: TableSpec) -> None:
-        # No two rows share a key of one column.
+        # A single key column is unique, so it never repeats.
         alone = spec.key if len(spec.key) == 1 else ()
         texts = [field.name for field in spec.schema if field.type == pa.string() and field.name not in alone]
         self._columns = {name: _Texts() for name in texts}
 
     def encode(self, rows: pa.Table) -> pa.Table:
-        """The rows with their repeating columns as codes; a column that turns out not to repeat stays texts.
+        """The rows with repeating columns as codes; a column that turns out not to repeat stays text.
 
-        Columns that are codes already, of another list, change to ours.
+        Columns that are codes of another list are recoded.
         """
         for name, texts in list(self._columns.items()):
             place = rows.schema.get_field_index(name)
             coded = texts.encode(rows.column(place))
             if coded is None:
-                # For good: what was coded so far is turned back into texts as it is merged.
+                # For good: segments encoded so far are decoded when they are merged.
                 del self._columns[name]
             else:
                 rows = rows.set_column(place, rows.schema.field(place).with_type(CODES), coded)
@@ -90,11 +94,11 @@ class _Texts:
         return pa.chunked_array([_coded(piece, self._texts) for piece in pieces], type=CODES)
 
     def _own(self, texts: list[str]) -> Codes | None:
-        """Our code of each of these different texts; new ones get one. None when there are too many."""
+        """Our code of each of these distinct texts, new ones included; None when there are too many."""
         known = self._codes
         fresh = [text for text in texts if text not in known]
         total = len(known) + len(fresh)
-        if total > _MOST or (total > _ALWAYS and total * _REPEATED > self._rows):
+        if total > MOST or (total > ALWAYS and total * _REPEATED > self._rows):
             return None
         if fresh:
             known.update(zip(fresh, range(len(known), total), strict=True))
@@ -103,10 +107,10 @@ class _Texts:
 
 
 def _hopeless(column: pa.ChunkedArray) -> bool:
-    if pa.types.is_dictionary(column.type) or len(column) <= 4 * _SAMPLE:
+    if pa.types.is_dictionary(column.type) or len(column) <= 4 * SAMPLE:
         return False
-    rows = np.random.default_rng(0).choice(len(column), _SAMPLE, replace=False, shuffle=False)
-    return bool(pc.count_distinct(column.take(pa.array(np.sort(rows)))).as_py() > _DIFFERENT * _SAMPLE)
+    rows = np.random.default_rng(0).choice(len(column), SAMPLE, replace=False, shuffle=False)
+    return bool(pc.count_distinct(column.take(pa.array(np.sort(rows)))).as_py() > _DIFFERENT * SAMPLE)
 
 
 def _recoded(codes: pa.Array, own: Codes) -> pa.Array:
@@ -128,7 +132,7 @@ def _coded(codes: pa.Array, texts: pa.Array) -> pa.DictionaryArray:
 
 
 def together(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """The rows one after the other, in columns that are codes with one list of texts, or texts."""
+    """The rows concatenated; a column is codes of one list of texts, or texts."""
     fields, columns = [], []
     for place, stored in enumerate(schema):
         field = stored.with_type(stored.type.value_type) if pa.types.is_dictionary(stored.type) else stored
@@ -146,7 +150,7 @@ def together(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 
 
 def _one_list(pieces: Sequence[pa.Array]) -> pa.Array | None:
-    """The list of texts that the codes of all pieces can be read with; None when there is none."""
+    """The list of texts that decodes the codes of all pieces; None when there is none."""
     if not all(pa.types.is_dictionary(piece.type) for piece in pieces):
         return None
     lists = [piece.dictionary for piece in pieces]
@@ -155,12 +159,12 @@ def _one_list(pieces: Sequence[pa.Array]) -> pa.Array | None:
 
 
 def begins(texts: pa.Array, shorter: pa.Array) -> bool:
-    """Whether one list of texts is the beginning of another, so that its codes mean the same there."""
+    """Whether one list of texts is a prefix of another, so that its codes mean the same there."""
     return bool(texts.slice(0, len(shorter)).equals(shorter))
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows one after the other in one batch, which has to have room for them."""
+    """The rows concatenated into one batch, in which they must fit."""
     if len(batches) == 1:
         return batches[0]
     rows = together(batches, batches[0].schema)
@@ -191,24 +195,24 @@ def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _decoded(piece: pa.Array) -> list[pa.Array]:
-    """The texts in as many arrays as they need: two billion bytes is the most that one holds."""
+    """The texts in as many arrays as they need: one array holds at most two gigabytes."""
     if not pa.types.is_dictionary(piece.type):
         return [piece]
     lengths = np.asarray(pc.binary_length(piece.dictionary))
-    if len(piece) * int(lengths.max(initial=0)) <= _LONGEST or len(piece) < 2:
+    if len(piece) * int(lengths.max(initial=0)) <= LONGEST or len(piece) < 2:
         return [piece.dictionary_decode()]
     half = len(piece) // 2
     return _decoded(piece.slice(0, half)) + _decoded(piece.slice(half))
 
 
 def text_bytes(piece: pa.Array) -> int:
-    """Bytes that the texts of a piece would take by themselves, at most."""
+    """An upper bound of the bytes that the texts of a piece would take decoded."""
     lengths = np.append(np.asarray(pc.binary_length(piece.dictionary)), 0).astype(np.int64)
     return int(lengths[np.asarray(piece.indices.fill_null(0))].sum()) + 4 * len(piece)
 
 
 def for_disk(rows: pa.Table) -> pa.Table:
-    """The rows with as texts those columns whose list of texts would weigh more than it saves."""
+    """The rows, with columns decoded whose list of texts would take more space than it saves."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
             column = rows.column(place)
@@ -218,7 +222,7 @@ def for_disk(rows: pa.Table) -> pa.Table:
 
 
 def comparable(left: pa.ChunkedArray, right: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Two columns as codes of one list of texts, else as texts: equal where the texts are equal."""
+    """Two columns as codes of one list, else as texts, so that they can be compared."""
     pieces = [*left.chunks, *right.chunks]
     if pieces and _one_list(pieces) is not None:
         left, right = (
@@ -233,7 +237,7 @@ def comparable(left: pa.ChunkedArray, right: pa.ChunkedArray) -> tuple[pa.Chunke
 
 
 def code_of(texts: pa.Array, text: str) -> int:
-    """The code of a text, -1 when it has none."""
+    """The code of a text; -1 when it has none."""
     return int(pc.index(texts, text).as_py())
 
 

@@ -1,7 +1,7 @@
 """64-bit hashes of whole columns, equal for values that SQL calls equal.
 
-Computed from the Arrow buffers with numpy: a text of a dozen bytes costs about 60 ns, a number 3 ns. They
-live in memory only and never decide alone: whoever finds rows by hash compares the values as well.
+Computed from the Arrow buffers with numpy: a text of a dozen bytes costs about 60 ns, a number 3 ns. Hashes
+exist in memory only and never decide alone: values found by hash are compared as well.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _SHIFT = np.uint64(32)
 _OF_NULL = np.uint64(0x5BD1E9955BD1E995)
 _ALL = 0xFFFFFFFFFFFFFFFF
 _FEW = 16
-"""Texts that are hashed one by one: up to so many that is faster than all at once."""
+"""Up to this many texts, hashing one by one is faster than all at once."""
 _LONG = 256
-"""Bytes from which Python's own hash of one text is faster than eight bytes at a time."""
+"""From this many bytes on, Python's own hash of a text is faster than eight bytes at a time."""
 
 
 def hash_rows(rows: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> Hashes:
-    """One hash per row over these columns, in this order; nulls have one like any other value."""
+    """One hash per row over these columns, in this order; null has a hash like any other value."""
     total = _hash_column(rows.column(columns[0]))
     for name in columns[1:]:
-        # Times a number, so that equal values in two columns do not cancel each other out.
+        # Multiplied, so that equal values in two columns do not cancel each other out.
         total = _mixed(total * _BETWEEN, _hash_column(rows.column(name)))
     return total
 
@@ -106,7 +106,7 @@ def _texts(kind: pa.DataType) -> bool:
 
 
 def _hash_texts(array: pa.Array) -> Hashes:
-    """Eight bytes at a time, for all rows that are long enough; texts past `_LONG` bytes one by one."""
+    """Eight bytes at a time, for all rows that are long enough; texts above `_LONG` bytes one by one."""
     large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     _, places, data = array.buffers()
     width = np.int64 if large else np.int32
@@ -117,7 +117,7 @@ def _hash_texts(array: pa.Array) -> Hashes:
         bounds = [at - first for at in offsets.tolist()]
         texts = (used[start:stop] for start, stop in pairwise(bounds))
         return np.fromiter(map(_hash_text, texts), np.uint64, count=len(array))
-    # A copy, so that eight bytes may be read from any place of it.
+    # A padded copy, so that eight bytes can be read from any offset.
     padded = np.frombuffer(bytes(used) + bytes(8), dtype=np.uint8)
     words = np.ndarray(shape=(len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
     starts = offsets[:-1].astype(np.int64) - first
@@ -140,7 +140,7 @@ def _hash_texts(array: pa.Array) -> Hashes:
 
 
 def _hash_text(text: memoryview) -> int:
-    """The same for one text."""
+    """The same hash for one text."""
     if len(text) > _LONG:
         return hash(bytes(text)) & _ALL
     state = len(text) * _NUMBER & _ALL

@@ -1,4 +1,4 @@
-"""Merging large segments beside the commits: a million rows take a tenth of a second."""
+"""Background merging of large segments: a million rows take a tenth of a second."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("velostream.serving")
 
-_AT_ONCE = 1 << 15
-"""Rows up to which segments are merged in the commit itself: about five milliseconds, indexes included."""
+AT_ONCE = 1 << 15
+"""Up to this many rows, segments are merged in the commit itself: about 5 ms, indexes included."""
 _PATIENCE = 0.05
-"""Seconds between two looks whether the table is closing, while the writer is busy."""
+"""Seconds between checks whether the table is closing, while the writer holds the lock."""
 
 
 class Merger:
-    """Keeps the segments of one table few: small ones in the commit, large ones in a thread of its own.
+    """Keeps the segments of one table few: small ones merge in the commit, large ones in a thread.
 
-    Merging only reads, so the writer goes on meanwhile; it must leave alone the segments that are being
-    merged. Rows that go in the meantime are gone from the result before anybody sees it.
+    Upserts of 10,000 rows into a million cost the writer 25 to 40 ms, and 95 to 127 ms if segments merge
+    inside. Merging only reads immutable segments, so the writer continues meanwhile; it must not merge the
+    same segments itself. Rows deleted meanwhile are removed from the result before it is published.
     """
 
     def __init__(self, lock: RLock, newest: Callable[[], Views], install: Callable[[Views], None]) -> None:
@@ -34,9 +35,9 @@ class Merger:
         self._newest = newest
         self._install = install
         self._group: Views = ()
-        """What is being merged. This and what follows changes under the writer's lock only."""
+        """The segments being merged. This and what follows change under the writer's lock only."""
         self._unfit: frozenset[Segment] = frozenset()
-        """Segments that could not be merged, to be left as they are."""
+        """Segments that failed to merge, and are left as they are."""
         self._state = Condition()
         self._running = False
         self._closing = False
@@ -45,10 +46,10 @@ class Merger:
 
     def at_once(self, views: Views) -> Views:
         """The views with small segments merged."""
-        return compact(views, most=_AT_ONCE, leave=self._left_alone)
+        return compact(views, most=AT_ONCE, leave=self._left_alone)
 
     def after_commit(self) -> None:
-        """Start merging where large segments are worth it."""
+        """Start merging in the background where large segments are worth it."""
         with self._state:
             if self._running or self._closing:
                 return
@@ -59,7 +60,7 @@ class Merger:
         Thread(target=self._merge_all, args=(self._group,), name="table-merge", daemon=True).start()
 
     def forget(self) -> None:
-        """The segments are about to be replaced by others: do not install what is being made of them."""
+        """The segments are about to be replaced: do not install the merge in progress."""
         self._group = ()
         self._unfit = frozenset()
 
@@ -68,17 +69,17 @@ class Merger:
         return self._unfit.union(view.segment for view in self._group)
 
     def _next_group(self) -> Views:
-        return large_group(self._newest(), _AT_ONCE, self._unfit)
+        return large_group(self._newest(), AT_ONCE, self._unfit)
 
     # --- anybody's side -----------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Wait until nothing is being merged any more."""
+        """Wait until no merge is in progress."""
         with self._state:
             self._state.wait_for(lambda: not self._running)
 
     def stop(self) -> None:
-        """Start nothing any more, and wait until what runs has noticed."""
+        """Start no more merges, and wait for the one in progress."""
         self._closing = True
         self.settle()
 
@@ -97,7 +98,7 @@ class Merger:
             return None
 
     def _installed(self, group: Views, merged: SegmentView | None) -> Views:
-        """Put the result in place; returns what is to be merged next."""
+        """Publish the result; returns the segments to merge next."""
         while not self._writer_lock.acquire(timeout=_PATIENCE):
             if self._closing:
                 self._stopped()
@@ -126,7 +127,7 @@ class Merger:
 
 
 def _replaced(views: Views, group: Views, merged: SegmentView) -> Views:
-    """The views with those of the group's segments replaced by what the group merged into."""
+    """The views with the group's segments replaced by the merged one."""
     segments = {view.segment for view in group}
     at = next((place for place, view in enumerate(views) if view.segment in segments), None)
     if at is None:

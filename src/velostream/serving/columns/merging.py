@@ -1,7 +1,7 @@
-"""Fewer, fuller segments with the same rows.
+"""Compaction in memory: fewer, fuller segments with the same rows.
 
 Neighbours merge while the newer has at least half the rows of the older, so a table of n rows has about
-log2(n) segments and each row is copied about as often; a segment that is mostly dead is written afresh.
+log2(n) segments and each row is copied about as often. A segment in which most rows are deleted is rewritten.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from velostream.serving.columns.segments import Counts, Views
 
 _MERGE_BYTES = 1 << 30
-"""Segments are not merged past this, so that text columns keep 32-bit offsets."""
+"""Segments are not merged above this size, so that text columns keep 32-bit offsets."""
 
 
 def compact(views: Views, *, most: int | None = None, leave: Container[Segment] = ()) -> Views:
-    """The same rows in fewer segments: what is worth merging, but nothing of more than `most` rows, nor
-    any of the segments in `leave`."""
+    """The same rows in fewer segments.
+
+    Merges groups that are worth it, of at most `most` rows, and none of the segments in `leave`.
+    """
     after: list[SegmentView] = []
     for group in _groups(views, leave):
         if group.worth_merging and (most is None or group.live <= most):
@@ -38,7 +40,7 @@ def compact(views: Views, *, most: int | None = None, leave: Container[Segment] 
 
 
 def large_group(views: Views, most: int, leave: Container[Segment] = ()) -> Views:
-    """The oldest neighbours that are worth merging and have more than `most` rows; empty when none are."""
+    """The oldest neighbours that are worth merging and have more than `most` rows; empty without any."""
     for group in _groups(views, leave):
         if group.worth_merging and group.live > most:
             return group.views
@@ -62,7 +64,7 @@ class _Group:
     live: int
     nbytes: int
     fixed: bool
-    """To be left as it is."""
+    """Must not be merged."""
 
     @staticmethod
     def of(view: SegmentView, *, fixed: bool) -> _Group:
@@ -70,7 +72,7 @@ class _Group:
 
     @property
     def worth_merging(self) -> bool:
-        """Whether it has several segments, or one that is mostly dead."""
+        """Whether it has several segments, or one in which most rows are deleted."""
         if self.fixed:
             return False
         return len(self.views) > 1 or 2 * self.live < self.views[0].segment.batch.num_rows
@@ -81,7 +83,7 @@ class _Group:
         return self.nbytes + newer.nbytes + self._texts_with(newer) < _MERGE_BYTES
 
     def _texts_with(self, newer: _Group) -> int:
-        """Bytes of texts for codes, of columns that turned out not to repeat and become texts again."""
+        """Bytes needed to decode columns that are codes in some of the segments and texts in others."""
         schemas = [view.segment.batch.schema for view in self.views + newer.views]
         mixed = [
             place
@@ -98,7 +100,7 @@ class _Group:
 
 
 def merge(views: Views) -> SegmentView:
-    """One segment with the rows of several that follow each other."""
+    """One segment with the rows of several neighbours."""
     ids = np.concatenate([view.live_ids() for view in views])
     first = int(ids[0])
     dense = int(ids[-1]) - first + 1 == len(ids)
@@ -113,9 +115,9 @@ def _live_counts(view: SegmentView) -> Counts:
 
 
 def brought_up_to_date(merged: SegmentView, then: Views, now: Views) -> SegmentView:
-    """What `then` merged into, as a version sees it in which `now` stand for the same segments.
+    """The merged view as of now, where `now` are the current views of the segments that `then` were merged.
 
-    Rows can only have gone meanwhile; a segment that lost all of them is not there any more.
+    Rows can only have been deleted meanwhile; a segment that lost all of its rows is no longer in `now`.
     """
     held = {view.segment: view for view in now}
     counts: list[Counts] = []
@@ -131,7 +133,7 @@ def brought_up_to_date(merged: SegmentView, then: Views, now: Views) -> SegmentV
 
 
 def _carry_indexes(views: Views, segment: Segment) -> None:
-    """Index the segment that `views` merged into like the largest of them, without hashing it again."""
+    """Give the merged segment the indexes of the largest of `views`, without hashing its rows again."""
     kept = [None if view.counts is None else view.counts != 0 for view in views]
     largest = max(views, key=lambda view: view.live)
     for columns in list(largest.segment.indexes):

@@ -1,8 +1,8 @@
-"""Immutable pieces of a table's rows.
+"""Segments: immutable batches of a table's rows.
 
-Every row gets a number when it is written (its row id), which it keeps for life, through compaction,
-snapshots and recovery. So indexes and caches name rows by id and need no update when segments merge,
-and the log can say which row was taken back without a search.
+Every row gets a number when it is written (its row id), which it keeps through compaction, snapshots and
+recovery. So indexes and caches refer to rows by id and need no update when segments merge, and the log names
+a retracted row by its id, without a search.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.integer[Any]]
-"""How often rows count. One byte each where that is enough: every commit copies those it touches."""
+"""How often each row counts. One byte each where that suffices: every commit copies those it touches."""
 
 BLOCK = 1024
-_OFTEN = 256
-"""Rows of a block made one by one, at 2 to 3 µs, before the whole block is made, at 0.7 µs a row: whatever is
-asked for, making rows costs at most twice what it has to."""
+OFTEN = 256
+"""So many rows of a block are made singly, at 2 to 3 µs, before the whole block is, at 0.7 µs a row.
+
+By then single rows have cost as much as the block, so making rows costs at most twice the minimum.
+"""
 
 _EQUALITIES = 8192
-"""Constants whose places a segment remembers."""
+"""The most constants whose matching rows a segment caches."""
 
 
 class Segment:
-    """Rows with ascending ids; never changed after it is made. Texts that repeat are held as codes."""
+    """Rows with ascending ids; immutable. Repeating texts are dictionary-encoded."""
 
     __slots__ = (
         "_asked",
@@ -68,23 +70,23 @@ class Segment:
         self.batch = batch
         self.first = first
         self.ids = ids
-        """Row ids where they have gaps; None when they run on from `first`."""
+        """Row ids where they have gaps; None when they are consecutive from `first`."""
         self.last = first + batch.num_rows - 1 if ids is None else int(ids[-1])
         self.nbytes = int(batch.nbytes)
         """Bytes of its rows; asking Arrow for them takes milliseconds."""
         self.indexes: dict[tuple[str, ...], Postings] = {}
-        """Equality indexes that someone asked for."""
+        """The equality indexes built so far."""
         self._lock = Lock()
         self._cells: dict[str, Cell] | None = None
         self._asked: dict[int, int] = {}
         self._equal: dict[tuple[str, Any], Places] = {}
         self._integers: dict[str, Integers] = {}
         self._texts: dict[str, CodedTexts] = {}
-        # Searching it takes a third of the time that numpy takes for a single number.
+        # Bisecting a memoryview takes a third of the time of numpy for a single number.
         self._places = None if ids is None else ids.data
 
     def postings(self, columns: tuple[str, ...]) -> Postings:
-        """The equality index over these columns, made on first use."""
+        """The equality index over these columns, built on first use."""
         known = self.indexes.get(columns)
         if known is not None:
             return known
@@ -102,7 +104,7 @@ class Segment:
         return self._cells
 
     def _texts_of(self, column: str) -> CodedTexts | None:
-        """The texts of a column that is codes."""
+        """The texts of a dictionary-encoded column; None for other columns."""
         known = self._texts.get(column)
         if known is None and pa.types.is_dictionary(self.batch.schema.field(column).type):
             known = self._texts[column] = CodedTexts(self.batch.column(column).dictionary)
@@ -114,7 +116,7 @@ class Segment:
         return to_python(piece) if texts is None else texts.texts(piece.indices)
 
     def where_equal(self, wanted: Comparison) -> Places:
-        """Places of the rows whose column equals a constant, ascending, through the index."""
+        """Places of the rows whose column equals a constant, ascending, found by the index."""
         key = (wanted.column, wanted.value)
         known = self._equal.get(key)
         if known is None:
@@ -129,7 +131,7 @@ class Segment:
         return known
 
     def integers(self, column: str) -> Integers:
-        """A column of integers or decimals as 64-bit integers, unscaled, and where it is not null.
+        """A column of integers or decimals as unscaled 64-bit integers, and where it is not null.
 
         The integers are None when they do not fit; the second is None when there are no nulls.
         """
@@ -141,18 +143,18 @@ class Segment:
         return known
 
     def asked(self, place: int) -> bool:
-        """Note that a row was made by itself; true, once, when that happened often in its block."""
+        """Count that a row was made singly; true, once, when that happened `_OFTEN` times in its block."""
         block = place // BLOCK
         times = self._asked.get(block, 0) + 1
         self._asked[block] = times
-        return times == _OFTEN
+        return times == OFTEN
 
     def positions(self, ids: Ids) -> Ids:
-        """Where rows with these ids stand; all must be in this segment."""
+        """The places of rows with these ids; all must be in this segment."""
         return ids - self.first if self.ids is None else np.searchsorted(self.ids, ids).astype(np.int64)
 
     def place(self, row_id: int) -> int:
-        """Where one row stands."""
+        """The place of one row."""
         return row_id - self.first if self._places is None else bisect_left(self._places, row_id)
 
     def ids_at(self, places: Places) -> Ids:
@@ -167,7 +169,7 @@ class Segment:
 
 
 class SegmentView:
-    """A segment as one version sees it: how often each row counts, 0 meaning deleted."""
+    """A segment as one version sees it: how often each row counts; 0 means deleted."""
 
     def __init__(self, segment: Segment, counts: Counts | None = None) -> None:
         self.segment = segment
@@ -181,12 +183,12 @@ class SegmentView:
 
     @cached_property
     def total(self) -> int:
-        """Number of rows, equal ones counted as often as they are there."""
+        """Number of rows, duplicates counted."""
         return self.segment.batch.num_rows if self.counts is None else int(self.counts.sum())
 
     @cached_property
     def physical(self) -> pa.RecordBatch:
-        """All rows, hidden columns and rows included."""
+        """All rows, including hidden columns and hidden rows."""
         if self.counts is None:
             return self.segment.batch
         if self.total == self.live:
@@ -216,19 +218,19 @@ class SegmentView:
         return ids if self.counts is None else ids[self.counts != 0]
 
     def block(self, place: int) -> pa.RecordBatch:
-        """The rows that count in the block of `BLOCK` rows around this place, as stored."""
+        """The live rows in the block of `BLOCK` rows around this place, as stored."""
         start = place // BLOCK * BLOCK
         rows = self.segment.batch.slice(start, BLOCK)
         return rows if self.counts is None else rows.filter(pa.array(self.counts[start : start + BLOCK] != 0))
 
     def live_batch(self) -> pa.RecordBatch:
-        """Rows that count, each once, in the order of `live_ids`."""
+        """The live rows, each once, in the order of `live_ids`."""
         if self.counts is None:
             return self.segment.batch
         return self.segment.batch.filter(pa.array(self.counts != 0))
 
     def live_counts(self) -> Counts | None:
-        """How often the rows of `live_ids` count; None when all once."""
+        """How often the rows of `live_ids` count; None when all count once."""
         if self.counts is None or self.total == self.live:
             return None
         live: Counts = self.counts[self.counts != 0]
@@ -239,7 +241,7 @@ class SegmentView:
         return SegmentView(Segment(batch, self.segment.first, self.segment.ids), self.counts)
 
     def minus(self, positions: Ids, amounts: Counts) -> SegmentView:
-        """The view after rows were taken back."""
+        """The view after rows were retracted."""
         size = self.segment.batch.num_rows
         counts = np.ones(size, dtype=np.int8) if self.counts is None else self.counts.copy()
         np.subtract.at(counts, positions, amounts.astype(counts.dtype))
@@ -252,7 +254,7 @@ Views = tuple[SegmentView, ...]
 
 
 def compared(column: pa.Array, wanted: Comparison) -> npt.NDArray[np.bool_]:
-    """For each value whether the comparison holds; for null it never does."""
+    """For each value whether the comparison holds; false for null."""
     if pa.types.is_dictionary(column.type):
         if wanted.op == "equal":
             return equal_to(column, wanted.value)
@@ -261,7 +263,7 @@ def compared(column: pa.Array, wanted: Comparison) -> npt.NDArray[np.bool_]:
 
 
 def locate(views: Views, ids: Ids) -> Ids:
-    """For each row id the number of the view that holds it."""
+    """For each row id the index of the view that holds it."""
     starts = np.fromiter((view.segment.first for view in views), dtype=np.int64, count=len(views))
     return np.searchsorted(starts, ids, side="right") - 1
 
@@ -300,7 +302,7 @@ def counts_of(views: Views, ids: Ids) -> Counts:
 
 
 def subtract(views: Views, ids: Ids, amounts: Counts) -> Views:
-    """The views after rows were taken back; segments that are not touched keep their view."""
+    """The views after rows were retracted; untouched segments keep their view."""
     if not len(ids):
         return views
     holders = locate(views, ids)
@@ -324,7 +326,7 @@ def make_views(batches: Sequence[pa.RecordBatch], first: int, counts: Counts | N
 
 
 def index_by(columns: tuple[str, ...], hashes: Hashes, views: Views) -> None:
-    """Index new segments by columns whose hashes are known, those of all their rows one after the other."""
+    """Index new segments by columns whose hashes are known, in the order of their rows."""
     start = 0
     for view in views:
         size = view.segment.batch.num_rows

@@ -1,8 +1,8 @@
-"""How long a thread keeps the interpreter while others want it.
+"""Switch interval of the interpreter: how long a thread may run while others wait.
 
-Python gives a busy thread 5 ms before another gets its turn, and does not queue them: of four readers and a
-writer one was seen to wait 90 ms for a single row. While a commit is applied turns are 1 ms, and the longest
-wait about 50 ms. Threads lose speed by it, which is why turns are not always as short.
+Python gives a busy thread 5 ms before another can run, and does not queue the waiting ones: with four readers
+and a writer, one was seen to wait 90 ms for a single row. While a commit is applied the interval is 1 ms, and
+the longest wait about 50 ms. Short intervals cost throughput, which is why they are not permanent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHORT = 0.001
 
 
 class _Turns:
-    """How many writers of this process want short turns, and what turns were before the first."""
+    """How many writers of this process want short intervals, and the interval before the first."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -45,7 +45,7 @@ _TURNS = _Turns()
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Let other threads in more often, until the last writer has left."""
+    """Switch threads more often, until the last writer has left."""
     _TURNS.shorten()
     try:
         yield

@@ -1,9 +1,9 @@
-"""Values on both sides of the border between Arrow columns and Python.
+"""Conversion of values between Arrow columns and Python.
 
-Columns are converted from their buffers, whole: a timestamp costs about 0.2 µs that way and 8-15 µs
-through `to_pylist`. Two forms exist: *readable* values, which readers see (Decimal, aware datetime, ...),
-and *canonical* values, which are hashable and equal exactly when SQL's grouping calls two values equal
-(NaN = NaN, -0.0 = 0.0, maps without order, null = null).
+Columns are converted whole, from their buffers: a timestamp costs about 0.2 µs that way and 8-15 µs through
+`to_pylist`. There are two forms: *readable* values, which readers see (Decimal, aware datetime, ...), and
+*canonical* values, which are hashable and equal exactly when SQL's grouping calls two values equal (NaN =
+NaN, -0.0 = 0.0, maps without order, null = null).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
 def _coded_texts(array: pa.DictionaryArray) -> list[str | None]:
     codes, texts = array.indices, array.dictionary
     if len(texts) > len(codes):
-        # Only those that occur.
+        # Only the texts that occur.
         used = codes.dictionary_encode()
         codes, texts = used.indices, texts.take(used.dictionary)
     shared: list[str | None] = [*map(intern, texts.to_pylist()), None]
@@ -305,15 +305,15 @@ def _date_encoder(field: pa.Field) -> Callable[[Any], Hashable]:
 
 
 class KeyCodec:
-    """From key columns, or key values given by a caller, to the one hashable that the index holds."""
+    """Encodes key columns, or key values given by a caller, as the hashable that the key index holds."""
 
     def __init__(self, schema: pa.Schema, key: Sequence[str]) -> None:
         self.columns = tuple(key)
         self._encoders = [encoder(schema.field(name)) for name in self.columns]
         self.plain = all(encodes_itself(schema.field(name)) for name in self.columns)
-        """Whether the canonical key is the key as a caller writes it; a tuple for several columns."""
+        """Whether the canonical key equals the key as a caller writes it; a tuple for several columns."""
         self.alone = self.plain and len(self.columns) == 1
-        """Whether it is one value as a caller writes it."""
+        """Whether that is a single value."""
 
     def encode(self, values: Sequence[Any]) -> Hashable:
         """The key of one row from its key values, in the order of the key columns."""

@@ -1,1 +1,1 @@
-"""The durable form of a table: snapshots and a log."""
+"""Durability of a table: snapshots and a log."""

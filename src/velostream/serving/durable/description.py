@@ -1,6 +1,6 @@
-"""The small files beside a table's log: its description, its readers, the last record at closing.
+"""The small files beside a table's log: its description, its readers, its state at the last close.
 
-Each is JSON that carries its own checksum, says of which table it is, and is replaced as a whole.
+Each is JSON with a checksum and the id of its table, and is replaced atomically.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = 3
-"""Of a table's folder. Format 1 had no checksums in these files and made its first log file late; in format 2
-files did not tell of which table they are, and the description not which statement made it."""
+"""Format of a table's folder.
+
+Format 1 had no checksums in these files and created its first log file late; in format 2 files did not name
+their table, and the description did not name the statement that made it.
+"""
 
 DESCRIPTION = "table.json"
 READERS = "readers.json"
 CLOSED = "closed.json"
-"""The newest record when the table was last closed in good order: the log may be longer, never shorter."""
+"""The newest record when the table was last closed properly: the log may be longer, never shorter."""
 
 _KEYS = frozenset({"format", "name", "key", "options", "datasource_type", "owner", "schema"})
 _MADE_BY = frozenset({"statement", "job"})
@@ -36,21 +39,21 @@ _MADE_BY = frozenset({"statement", "job"})
 
 @dataclass(frozen=True)
 class Description:
-    """What `table.json` says."""
+    """The content of `table.json`."""
 
     spec: TableSpec
     form: int
     """Format of the folder."""
     id: str | None
-    """Tells this table from all others, also of the same name; None in earlier formats."""
+    """The unique id of this table, also among tables of the same name; None in earlier formats."""
     number: int
-    """How often the description was written: the log says which one its records were written under."""
+    """How often the description was written; each log record names the number it was written under."""
 
 
 def read(path: Path, of: str | None = None) -> dict[str, Any] | None:
-    """The content, None when there is no such file; raises CorruptDataError when a byte is not as written.
+    """The content of a file; None when it does not exist. CorruptDataError when it is damaged.
 
-    `of`: whose it must be, unless it is of an earlier format.
+    `of`: the id of the table that it must belong to, unless it is of an earlier format.
     """
     found = _read(path)
     if found is not None and None not in (of, found.of) and found.of != of:
@@ -70,7 +73,7 @@ def _read(path: Path) -> Sealed | None:
 
 
 def write(path: Path, data: dict[str, Any], *, of: str | None = None, durable: bool = True) -> None:
-    """Replace the file; a crash leaves the old or the new one."""
+    """Replace the file atomically; a crash leaves the old or the new one."""
     with storing(path):
         replace_file(path, seal(data, of), durable=durable)
 
@@ -79,7 +82,7 @@ def write(path: Path, data: dict[str, Any], *, of: str | None = None, durable: b
 
 
 def write_spec(folder: Path, spec: TableSpec, before: Description | None = None) -> Description:
-    """Make the description durable, for a new table or instead of the one before."""
+    """Make the description durable, for a new table or in place of `before`."""
     found = before.id if before is not None else None
     made = Description(
         spec, FORMAT, found or uuid.uuid4().hex[:16], before.number + 1 if before is not None else 1
@@ -101,7 +104,7 @@ def write_spec(folder: Path, spec: TableSpec, before: Description | None = None)
 
 
 def read_spec(folder: Path) -> Description:
-    """The description."""
+    """The description; CorruptDataError when it is missing or damaged."""
     path = folder / DESCRIPTION
     found = _read(path)
     if found is None:
@@ -133,7 +136,7 @@ def read_spec(folder: Path) -> Description:
 
 
 def read_readers(folder: Path, of: str | None = None) -> dict[str, int]:
-    """Who still reads the log, and from which version on; raises CorruptDataError."""
+    """The registered readers of the log, and the version that each has; raises CorruptDataError."""
     data = read(folder / READERS, of)
     if data is None:
         return {}
@@ -144,7 +147,7 @@ def read_readers(folder: Path, of: str | None = None) -> dict[str, int]:
 
 
 def read_closed(folder: Path, of: str | None = None) -> Closed:
-    """How far the table was when it was last closed; raises CorruptDataError."""
+    """The state at the last close; raises CorruptDataError."""
     data = read(folder / CLOSED, of)
     if data is None:
         return Closed()
@@ -155,7 +158,7 @@ def read_closed(folder: Path, of: str | None = None) -> Closed:
 
 @dataclass(frozen=True)
 class Closed:
-    """What closing notes: a log, and a description, may be newer, never older."""
+    """State recorded at closing: afterwards the log, and the description, may be newer, never older."""
 
     seq: int = 0
     """The newest record."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from urllib.parse import quote, unquote
 
 ASIDE = "."
-"""Folders being made or removed start with it; table folders never do."""
+"""Prefix of folders being created or removed; no table folder has it."""
 _EDITION = "@"
-"""Stands in a folder's name between the table's name, where it would be escaped, and the edition."""
+"""Separates the table's name, in which it is escaped, from the edition."""
 
 
 def folder_name(name: str, edition: int = 0) -> str:
@@ -19,6 +19,6 @@ def folder_name(name: str, edition: int = 0) -> str:
 
 
 def name_and_edition(folder: str) -> tuple[str, int]:
-    """What `folder_name` was given."""
+    """The arguments of `folder_name`."""
     name, _, edition = folder.partition(_EDITION)
     return unquote(name), int(edition or 0)

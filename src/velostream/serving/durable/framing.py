@@ -3,9 +3,8 @@
     magic 4 | header length u32 | body length u64 | crc32 of header and body | crc32 of these 20 bytes
 
 then the header (JSON, padded so that the body starts on a 64-byte boundary of the file) and the body
-(Arrow IPC, padded likewise). The prefix has a checksum of its own, so that a file which ends too early
-can be told from one whose lengths were damaged: the first is a crash in mid-write, the second must not
-be believed.
+(Arrow IPC, padded likewise). The prefix has a checksum of its own, which distinguishes a file that
+ends too early from one whose lengths were damaged: the first is a crash in mid-write, the second is corrupt.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ REMEDY = "restore the table's folder from a copy, or drop the table and create i
 
 @dataclass(frozen=True)
 class Frame:
-    """One record as read: where it stood, what it says."""
+    """One record as read, with its place in the file."""
 
     offset: int
     end: int
@@ -67,7 +66,7 @@ def encode(header: dict[str, Any], rows: pa.Table | None, offset: int) -> list[b
 
 
 def _serialized(rows: pa.Table) -> pa.Buffer:
-    """Arrow IPC, written once into memory of the right size: growing it would copy half of it."""
+    """Arrow IPC, written once into a buffer of the right size: growing a buffer would copy half of it."""
     size = pa.MockOutputStream()
     with pa.ipc.new_stream(size, rows.schema) as writer:
         writer.write_table(rows)
@@ -79,16 +78,16 @@ def _serialized(rows: pa.Table) -> pa.Buffer:
 
 @dataclass
 class FrameFile:
-    """A file of frames, checked as it is read; the rows of what was good are mapped, not copied."""
+    """A file of frames, verified as it is read; rows of good frames are memory-mapped, not copied."""
 
     path: Path
     size: int | None = None
-    """How much of the file counts; None for all of it."""
+    """How many bytes of the file count; None for all of it."""
     torn_at: int | None = None
-    """Where an unfinished last frame starts; set once reading got there."""
+    """The offset of an incomplete last frame; set once reading got there."""
 
     def frames(self, start: int = 0) -> Iterator[Frame]:
-        """The frames in order. Ends at an unfinished last frame; raises CorruptDataError at a damaged one."""
+        """The frames in order. Ends at an incomplete last frame; raises CorruptDataError at a damaged one."""
         descriptor = self._open()
         try:
             there = os.fstat(descriptor).st_size
@@ -122,7 +121,7 @@ class FrameFile:
         prefix = self._read(descriptor, offset, _PREFIX.size)
         magic, header_size, body_size, crc, prefix_crc = _PREFIX.unpack(prefix)
         if magic != _MAGIC or zlib.crc32(prefix[:-4]) != prefix_crc:
-            # Blocks that the file system allocated but never wrote read as zeros up to the end.
+            # Blocks that the file system allocated but never wrote are zeros up to the end of the file.
             if self._only_zeros(descriptor, offset, data.size):
                 return None
             raise self._corrupt(offset, "the record's prefix is damaged")
@@ -143,7 +142,7 @@ class FrameFile:
         return Frame(offset, end, json.loads(header), data.slice(body_at, body_size))
 
     def _read(self, descriptor: int, offset: int, size: int) -> bytes:
-        """Read, not mapped: where the disk fails, a mapped page would end the process without a word."""
+        """Read, not mapped: a disk error on a mapped page would kill the process (SIGBUS)."""
         try:
             piece = os.pread(descriptor, size, offset)
         except OSError as exc:
@@ -163,9 +162,9 @@ class FrameFile:
 
 
 def corrupt(message: str, detail: str | None = None) -> CorruptDataError:
-    """The error for a file that is not as it was written, with what to do about it."""
+    """The CorruptDataError for a file, with what to do about it."""
     return CorruptDataError(
         message,
         detail=detail,
-        hint=f"velo tables --verify tells what is left; {REMEDY}",
+        hint=f"velo tables --verify shows what is left; {REMEDY}",
     )

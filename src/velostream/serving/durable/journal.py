@@ -1,4 +1,4 @@
-"""The durable form of a table: its description, snapshots, log, and who still reads the log."""
+"""The durable form of a table: its description, snapshots, log, and the registered readers of the log."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from velostream.serving.columns.segments import Counts, Ids
     from velostream.serving.durable.description import Description
     from velostream.serving.durable.recovery import Recovered
-    from velostream.serving.table.version import TableVersion
+    from velostream.serving.memory.version import MemoryVersion
 
 log = logging.getLogger("velostream.serving")
 
 
-_SNAPSHOT_BYTES = 16 << 20
+SNAPSHOT_BYTES = 16 << 20
 """A log that weighs less than this is not worth a snapshot."""
-_OVERRUN = 4
-"""So many times what calls for a snapshot may the log weigh before the writer waits for one that is on."""
+OVERRUN = 4
+"""Backpressure: above so many times the weight that calls for a snapshot, the writer waits for it."""
 _KEEP_VERSIONS = 100
 _KEEP_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class Change:
-    """One commit's effect: rows taken back, by id, and rows added after them."""
+    """The effect of one commit: rows retracted, by id, and rows added after them."""
 
     removed: pa.Table
     removed_ids: Ids
@@ -72,16 +72,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Cut:
-    """A version that a snapshot is to hold, and the record that made it; the log goes on in a new file."""
+    """The version that a snapshot is to hold, and its log record; later records are in a new file."""
 
     seq: int
     written: int
     """Weight of all records up to it."""
-    version: TableVersion
+    version: MemoryVersion
 
 
 class Journal:
-    """The folder of one table. One writer; a read-only journal never writes anything."""
+    """The folder of one table. One writer; a read-only journal never writes."""
 
     def __init__(self, folder: Path, *, read_only: bool) -> None:
         self.folder = folder
@@ -93,12 +93,14 @@ class Journal:
         self._repair = False
         self._written = 0
         self._covered = 0
-        """Weight of all records so far, and of those that the newest snapshot holds; the writer counts the
-        first, whoever writes snapshots the second, so that neither waits for the other."""
+        """Weight of all records so far, and of those that the newest snapshot holds.
+
+        The writer counts the first, the snapshot thread the second, so that neither waits for the other.
+        """
         self._not_below = 0
         """Weight at which a snapshot is tried again after one failed."""
         self._noted = description.Closed()
-        """What `closed.json` says."""
+        """The content of `closed.json`."""
         self._readers: dict[str, int] = {}
         self._readers_lock = Lock()
         try:
@@ -107,18 +109,18 @@ class Journal:
             log.warning("%s; its readers register again, or start afresh from a snapshot", exc.message)
             self._save_readers()
         if not read_only:
-            # A crash while a file was written aside leaves it behind.
+            # Leftovers of a crash while a file was written aside.
             for left in folder.glob(f"*{ASIDE}"):
                 left.unlink()
 
     @property
     def spec(self) -> TableSpec:
-        """What the table is."""
+        """The table's specification."""
         return self._description.spec
 
     @staticmethod
     def create(folder: Path, spec: TableSpec) -> None:
-        """Make the folder of a new, empty table; it exists whole or not at all."""
+        """Create the folder of a new, empty table, atomically."""
         aside = folder.with_name(f".new-{folder.name}")
         shutil.rmtree(aside, ignore_errors=True)
         with storing(folder):
@@ -137,7 +139,7 @@ class Journal:
         recovered = recovery.recover(self.folder, self._description, dictionaries)
         self._log.resume(recovered.replay, writing=not self.read_only)
         if self._description.id is None and not self.read_only:
-            # Of an earlier format: from now on its files say that they are its own.
+            # A folder of an earlier format: from now on its files carry the table's id.
             self.write_spec(self.spec)
         self._noted = recovered.closed
         self._written = recovered.weight
@@ -152,7 +154,7 @@ class Journal:
     # --- writing ------------------------------------------------------------------------------------
 
     def record(self, change: Change, version: int, limit: int, commit: Commit, base: int) -> None:
-        """Make one commit durable; raises StorageError and keeps nothing of it when the disk refuses."""
+        """Make one commit durable; raises StorageError, and keeps nothing of it, when the disk refuses."""
         body = None if change.empty else change.body(limit)
         header = {
             **_origin(self._description),
@@ -168,7 +170,7 @@ class Journal:
         self._log.of = self._description.id
 
     def close(self, *, dropped: bool = False) -> None:
-        """Let go of files, and note how far the log goes."""
+        """Close the files, and record how far the log reaches."""
         now = description.Closed(self._log.last, self._description.number)
         if not self.read_only and not dropped and now != self._noted:
             try:
@@ -185,18 +187,18 @@ class Journal:
         """Whether replaying the log costs more than reading the table, or a snapshot has to be replaced."""
         if self.read_only:
             return False
-        return self._repair or self._weight > max(_SNAPSHOT_BYTES, nbytes, self._not_below)
+        return self._repair or self._weight > max(SNAPSHOT_BYTES, nbytes, self._not_below)
 
     def overrun(self, nbytes: int) -> bool:
-        """Whether the log outgrew what was meant to call for a snapshot several times."""
-        return self._weight > _OVERRUN * max(_SNAPSHOT_BYTES, nbytes)
+        """Whether the log weighs several times what should have triggered a snapshot."""
+        return self._weight > OVERRUN * max(SNAPSHOT_BYTES, nbytes)
 
     @property
     def _weight(self) -> int:
-        """Of the records since the newest snapshot."""
+        """Weight of the records since the newest snapshot."""
         return self._written - self._covered
 
-    def cut(self, version: TableVersion) -> Cut | None:
+    def cut(self, version: MemoryVersion) -> Cut | None:
         """Let the log go on in a new file after `version`, the newest; None when a snapshot holds it already.
 
         Quick, and the only part of a snapshot that the writer has to wait for.
@@ -208,10 +210,10 @@ class Journal:
         return Cut(seq, self._written, version)
 
     def snapshot(self, cut: Cut, stopped: Callable[[], bool]) -> None:
-        """Write all rows, then let go of snapshots and log files that nothing needs any more.
+        """Write all rows, then delete snapshots and log files that are no longer needed.
 
-        Commits may go on meanwhile, in another thread. A crash anywhere leaves the snapshots that were there
-        and the whole log since.
+        Commits may continue meanwhile, in another thread. A crash anywhere leaves the previous snapshots and
+        the whole log since.
         """
         at = cut.version
         header: dict[str, Any] = {
@@ -234,10 +236,11 @@ class Journal:
         self._trim(at.number)
 
     def _check_the_one_before(self, seq: int, stopped: Callable[[], bool]) -> None:
-        """Read back the snapshot that is to stand in for this one, before an older one is let go for it.
+        """Read back the previous snapshot, the fallback for this one, before an older one is deleted.
 
-        Nobody reads it otherwise, unless the newest is damaged. It costs less than writing one, and nobody
-        waits. One that is damaged goes; those around it and the log since stay, so that two ways are left.
+        It is read by nobody unless the newest is damaged, so damage would go unnoticed. Reading costs less
+        than writing one, and nobody waits. If it is damaged it is deleted, and the older one with the log
+        since is kept, so that there are always two ways to recover.
         """
         before = [each for each in self._snapshot_seqs if each < seq]
         if not before:
@@ -252,7 +255,7 @@ class Journal:
 
     def snapshot_failed(self, nbytes: int) -> None:
         """Try again when the log has grown by a quarter of what calls for a snapshot."""
-        self._not_below = self._weight + max(_SNAPSHOT_BYTES, nbytes) // 4
+        self._not_below = self._weight + max(SNAPSHOT_BYTES, nbytes) // 4
         self._repair = False
 
     def _trim(self, version: int) -> None:
@@ -271,13 +274,13 @@ class Journal:
     # --- readers of changes -------------------------------------------------------------------------
 
     def register(self, reader: str, version: int) -> None:
-        """Keep changes after `version` for `reader`, until it moves on or is released."""
+        """Keep changes after `version` for `reader`, until it advances or is released."""
         with self._readers_lock:
             self._readers = {**self._readers, reader: version}
             self._save_readers()
 
     def release(self, reader: str) -> None:
-        """Stop keeping changes for `reader`, and for its parts, which are named `reader#…`."""
+        """Stop keeping changes for `reader` and for its parts, which are named `reader#…`."""
         with self._readers_lock:
             self._readers = {n: at for n, at in self._readers.items() if n.partition("#")[0] != reader}
             self._save_readers()
@@ -294,7 +297,7 @@ class Journal:
 
     @property
     def readers(self) -> dict[str, int]:
-        """Registered readers and the version that each has."""
+        """The registered readers and the version that each has."""
         return dict(self._readers)
 
     def changes(self, after: int, upto: int, *, forgotten: bool = True) -> pa.Table:
@@ -308,7 +311,7 @@ class Journal:
     def changes_by_version(
         self, after: int, upto: int, *, forgotten: bool = True
     ) -> Iterator[tuple[int, pa.Table]]:
-        """The same, one version after the other."""
+        """Like `changes`, one version at a time."""
         for frame in self._log.between(after, upto, self.spec.name):
             if not forgotten and FORGETS in frame.header["commit"]["extra"]:
                 continue
@@ -318,7 +321,7 @@ class Journal:
                 yield frame.header["version"], align(physical, self._change_schema, self.spec.name)
 
     def only_forgot(self, after: int, upto: int) -> bool:
-        """Whether all changes between two versions are rows that were only forgotten."""
+        """Whether all commits between two versions only forgot rows."""
         frames = self._log.between(after, upto, self.spec.name)
         return all(FORGETS in frame.header["commit"]["extra"] for frame in frames)
 
@@ -345,12 +348,12 @@ class Journal:
             with os.scandir(self.folder) as entries:
                 return sum(entry.stat().st_size for entry in entries)
         except FileNotFoundError:
-            # The writer removed a file in between, or the table was dropped.
+            # The writer deleted a file meanwhile, or the table was dropped.
             return sum(size for _, size in self._log.sizes()) if self.folder.is_dir() else 0
 
 
 def _origin(of: Description) -> dict[str, Any]:
-    """What a record says of where it belongs: the table, and the description that it was written under."""
+    """The identity of a record: its table, and the description it was written under."""
     return {"of": of.id, "description": of.number}
 
 

@@ -1,4 +1,4 @@
-"""The log of a table: every commit as one framed record, in files that are only ever appended to."""
+"""Write-ahead log of a table: every commit is one framed record, in append-only files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LogFile:
 
 @dataclass(frozen=True)
 class Mark:
-    """Where a record stands in its file."""
+    """The place of a record in its file."""
 
     version: int
     seq: int
@@ -54,7 +54,7 @@ class Log:
         self._files = files_in(folder)
         self._files_lock = Lock()
         self._marks: dict[Path, list[Mark]] = {}
-        """By file, without gaps up to its end: readers of changes need not start at the first record."""
+        """By file, complete up to its end: readers of changes need not scan from the first record."""
         self._descriptor: int | None = None
         self._position = 0
         self._broken: OSError | None = None
@@ -64,7 +64,7 @@ class Log:
     # --- writing ------------------------------------------------------------------------------------
 
     def resume(self, replay: Replay, *, writing: bool) -> None:
-        """Go on where the replay ended; to write, after removing what is left of an unfinished record."""
+        """Continue where the replay ended; for writing, an incomplete last record is cut off first."""
         self.last = replay.last
         if self._files:
             self._marks[self._files[-1].path] = replay.marks
@@ -76,9 +76,9 @@ class Log:
                 os.truncate(*replay.torn)
 
     def append(self, header: dict[str, Any], rows: pa.Table | None, base: int) -> int:
-        """Write one record and wait until it is on the disk; its size.
+        """Write one record and sync it to disk; returns its size.
 
-        When that fails the file is cut back to what it was, and StorageError names it; the log stays usable.
+        On failure the file is truncated to its former length and StorageError names it; the log stays usable.
         """
         if self._broken is not None:
             raise TableError(f'the log in "{self._folder}" failed earlier', detail=str(self._broken))
@@ -116,7 +116,7 @@ class Log:
         return descriptor
 
     def rotate(self, base: int) -> None:
-        """Let the next record start a new file, so that the older ones can be removed whole."""
+        """Start a new file with the next record, so that older files can be deleted whole."""
         if self._files and self._files[-1].first == self.last + 1:
             return
         path = first_file(self._folder, self.last + 1, base)
@@ -132,9 +132,9 @@ class Log:
             self._files = (*self._files, LogFile(path, self.last + 1, base))
 
     def trim(self, seq: int, version: int, keep_bytes: int) -> None:
-        """Remove files in which all records are at most number `seq` and of versions at most `version`.
+        """Delete files in which all records are at most number `seq` and of versions at most `version`.
 
-        Past `keep_bytes` in all, the oldest go whatever their versions.
+        Above `keep_bytes` in all, the oldest are deleted whatever their versions.
         """
         with self._files_lock:
             sizes = dict(self.sizes())
@@ -147,7 +147,7 @@ class Log:
                 gone.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -158,7 +158,7 @@ class Log:
         """Records that changed rows, of versions above `after` up to `upto`.
 
         Raises LaggingReaderError when the log no longer reaches back to `after`, also where it is damaged:
-        the table itself is whole, so that whoever follows it can start afresh from its rows.
+        the table itself is complete, so a follower can start again from a snapshot of its rows.
         """
         end = self.end
         files = self._files
@@ -168,7 +168,7 @@ class Log:
             raise LaggingReaderError(
                 f'table "{table}" is at version {upto}, and version {after} of it was read before',
                 detail="it was put back as it had been",
-                hint="read a snapshot and go on from its version",
+                hint="read a snapshot and continue from its version",
             )
         seq: int | None = None
         for number, file in enumerate(files):
@@ -194,11 +194,11 @@ class Log:
                 raise LaggingReaderError(
                     f'changes of table "{table}" after version {after} cannot be read: {exc.message}',
                     detail=exc.detail,
-                    hint="read a snapshot and go on from its version",
+                    hint="read a snapshot and continue from its version",
                 ) from exc
 
     def _start(self, file: LogFile, after: int) -> Mark:
-        """The last record that is known not to be later than version `after`, or the file's first."""
+        """The last record known not to be later than version `after`, or the file's first."""
         marks = self._marks.get(file.path, ())
         place = bisect_right(marks, after, key=lambda mark: mark.version)
         return marks[place - 1] if place else Mark(file.base, file.first, 0)
@@ -225,7 +225,7 @@ class Log:
 
 
 class Replay:
-    """The records after number `after`, each checked, then where the log ends."""
+    """Reads the log after record `after`, verifying each record, and finds where the log ends."""
 
     def __init__(self, folder: Path, of: str | None, after: int, end: tuple[Path, int] | None = None) -> None:
         self._files = files_in(folder)
@@ -239,7 +239,7 @@ class Replay:
         self.marks: list[Mark] = []
         """The records of the newest file."""
         self.torn: tuple[Path, int] | None = None
-        """File and place of an unfinished record at the very end, which nobody was told about."""
+        """File and offset of an incomplete record at the very end: its commit was never acknowledged."""
 
     def frames(self) -> Iterator[Frame]:
         """The records in order; raises CorruptDataError when one is damaged or missing."""
@@ -302,15 +302,15 @@ def first_file(folder: Path, first: int = 1, base: int = 0) -> Path:
 
 
 def foreign(header: dict[str, Any], of: str | None) -> bool:
-    """Whether a record or a snapshot is of another table; those of earlier formats do not tell."""
+    """Whether a record or snapshot belongs to another table; unknown for those of earlier formats."""
     return of is not None and header.get("of", of) != of
 
 
 def lagging(table: str, after: int, oldest: int) -> LaggingReaderError:
-    """The error for a reader whose place in the log is gone."""
+    """The error for a reader whose version is no longer in the log."""
     return LaggingReaderError(
         f'changes of table "{table}" after version {after} are no longer kept; the oldest kept is {oldest}',
-        hint="read a snapshot and go on from its version",
+        hint="read a snapshot and continue from its version",
     )
 
 

@@ -1,4 +1,4 @@
-"""Reading a table back: the newest good snapshot, then the log since. Nothing is written here."""
+"""Recovery of a table: the newest good snapshot, then the log since. Nothing is written here."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("velostream.serving")
 
 RECORD_WEIGHT = 32 << 10
-"""What replaying a record costs beside its bytes, in bytes: about 0.1 ms, where a megabyte takes 1 ms."""
+"""The cost of replaying a record besides its bytes, in bytes: about 0.1 ms; a megabyte takes 1 ms."""
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """What the disk holds: the newest version."""
+    """The newest version on disk."""
 
     version: int
     limit: int
@@ -44,11 +44,11 @@ class Recovered:
     views: Views
     replay: Replay
     weight: int
-    """Of the records since the snapshot, see `weight_of`."""
+    """Weight of the records since the snapshot, see `weight_of`."""
     closed: description.Closed
-    """What closing noted."""
+    """The state recorded at the last close."""
     damaged: tuple[Path, ...]
-    """Snapshots that could not be read; an older one and the log stood in for them."""
+    """Snapshots that could not be read; an older one and the log replaced them."""
 
 
 def weight_of(size: int) -> int:
@@ -62,9 +62,9 @@ def recover(
     dictionaries: Dictionaries,
     end: tuple[Path, int] | None = None,
 ) -> Recovered:
-    """The newest version; raises CorruptDataError when what is on the disk does not lead to it.
+    """The newest version; raises CorruptDataError when the files on disk do not yield it.
 
-    `end` tells, of a log that is being written, the newest file and how much of it counts.
+    `end`: for a log that is being written, the newest file and how much of it counts.
     """
     damage: CorruptDataError | None = None
     damaged = []
@@ -89,7 +89,7 @@ def since(
     end: tuple[Path, int] | None = None,
     damaged: tuple[Path, ...] = (),
 ) -> Recovered:
-    """The newest version from this snapshot (None: from nothing) and the log."""
+    """The newest version from this snapshot (None: from an empty table) and the log."""
     spec = of.spec
     views: Views = ()
     written_under = 0
@@ -124,7 +124,7 @@ def since(
 
 
 def _check_description(folder: Path, of: Description, written_under: int) -> None:
-    """Records and notes say under which description they were written: it may be newer, never older."""
+    """Raise CorruptDataError if the description is older than one that records were written under."""
     if of.id is not None and written_under > of.number:
         path = folder / description.DESCRIPTION
         raise corrupt(f'file "{path}" is older than the table', "its columns may be others since")
@@ -136,7 +136,7 @@ def _from_the_start(folder: Path) -> bool:
 
 
 def _check_end(folder: Path, of: Description, replay: Replay) -> description.Closed:
-    """A log that lost its end looks like one that never had it, but for what closing noted."""
+    """Detect a log that lost its end, by the state recorded at the last close; returns that state."""
     try:
         closed = description.read_closed(folder, of.id)
     except CorruptDataError as exc:
@@ -153,7 +153,7 @@ def _check_end(folder: Path, of: Description, replay: Replay) -> description.Clo
 
 
 def _applied(views: Views, bodies: list[pa.Table], spec: TableSpec, dictionaries: Dictionaries) -> Views:
-    """All records at once: every added row, less every removal; row ids make the order irrelevant."""
+    """Apply all records at once: every added row, minus every retraction. Row ids make order irrelevant."""
     if not bodies:
         return views
     runs = _runs(bodies)
@@ -162,6 +162,8 @@ def _applied(views: Views, bodies: list[pa.Table], spec: TableSpec, dictionaries
     grown = weights > 0
     fresh, counts = ids[grown], weights[grown]
     gone, amounts = ids[~grown], -weights[~grown]
+    # New row ids are consecutive from `first` on, so a retraction of a row added in the same records is
+    # subtracted by position; only older rows have to be found in the snapshot's segments.
     first = int(fresh[0]) if len(fresh) else int(ids.max()) + 1
     recent = gone >= first
     np.subtract.at(counts, gone[recent] - first, amounts[recent])
@@ -180,11 +182,11 @@ def _applied(views: Views, bodies: list[pa.Table], spec: TableSpec, dictionaries
 
 
 def _runs(bodies: list[pa.Table]) -> list[pa.Table]:
-    """The records joined where they have the same columns, which all have unless the schema widened."""
+    """The records concatenated; in several runs where the schema widened in between."""
     try:
         return [pa.concat_tables(bodies).combine_chunks()]
     except pa.ArrowInvalid:
-        # Or unless some hold codes where others hold texts.
+        # Or where some are dictionary-encoded and others are texts.
         runs = groupby(map(plain, bodies), key=lambda body: body.schema)
         return [pa.concat_tables(list(run)).combine_chunks() for _, run in runs]
 

@@ -27,18 +27,18 @@ COUNT = WEIGHT
 
 _NAME = re.compile(r"snapshot-(\d{16})\.frames")
 _FRAME_BYTES = 128 << 20
-"""Rows are written in frames of about this size, so that memory for them is bounded."""
-_SYNC_BYTES = 8 << 20
-"""What may wait to be written: commits that sync meanwhile would have to wait for all of it."""
+"""Rows are written in frames of about this size, which bounds memory."""
+SYNC_BYTES = 8 << 20
+"""The most bytes waiting to be synced: a commit that syncs meanwhile has to wait for all of them."""
 
 
 class StoppedError(Exception):
-    """The table is closing: the snapshot was given up."""
+    """The table is closing: the snapshot was aborted."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a snapshot file says: the rows, and the record of the log that it contains last."""
+    """The content of a snapshot file: the rows, and the newest log record that they contain."""
 
     seq: int
     header: dict[str, Any]
@@ -48,9 +48,9 @@ class Snapshot:
 def write(
     folder: Path, header: dict[str, Any], views: Views, stopped: Callable[[], bool] = lambda: False
 ) -> Path:
-    """Write the rows durably; `header["seq"]` names the newest log record that they contain.
+    """Write the rows durably; `header["seq"]` is the newest log record that they contain.
 
-    Raises StoppedError soon after `stopped` says so. Whatever is raised, nothing is left of the file.
+    Raises StoppedError soon after `stopped` returns true. Whatever is raised, no file is left behind.
     """
     path = path_of(folder, header["seq"])
     aside = path.with_suffix(".new")
@@ -80,11 +80,11 @@ def _write(descriptor: int, parts: list[bytes | pa.Buffer], stopped: Callable[[]
         while view.nbytes:
             if stopped():
                 raise StoppedError
-            written = os.write(descriptor, view[:_SYNC_BYTES])
+            written = os.write(descriptor, view[:SYNC_BYTES])
             view = view[written:]
             total += written
             waiting += written
-            if waiting >= _SYNC_BYTES:
+            if waiting >= SYNC_BYTES:
                 os.fdatasync(descriptor)
                 waiting = 0
     return total
@@ -119,14 +119,14 @@ def _pieces(view: SegmentView) -> Iterator[pa.Table]:
 
 
 def check(path: Path, stopped: Callable[[], bool]) -> None:
-    """Raise CorruptDataError when a snapshot is damaged; StoppedError soon after `stopped` says so."""
+    """Raise CorruptDataError when a snapshot is damaged; StoppedError soon after `stopped` returns true."""
     read(path, stopped)
 
 
 def read(path: Path, stopped: Callable[[], bool] = lambda: False, of: str | None = None) -> Snapshot:
-    """Read and check a snapshot; raises CorruptDataError naming the file and the byte.
+    """Read and verify a snapshot; raises CorruptDataError naming the file and the byte.
 
-    `of`: the id of the table that it must be of.
+    `of`: the id of the table that it must belong to.
     """
     header: dict[str, Any] | None = None
     batches: list[pa.RecordBatch] = []
@@ -153,7 +153,7 @@ def read(path: Path, stopped: Callable[[], bool] = lambda: False, of: str | None
 
 
 def path_of(folder: Path, seq: int) -> Path:
-    """The file of the snapshot that contains record `seq` last."""
+    """The path of the snapshot whose newest record is `seq`."""
     return folder / f"snapshot-{seq:016d}.frames"
 
 
@@ -172,7 +172,7 @@ def seq_of(path: Path) -> int:
 
 
 def to_views(snapshot: Snapshot, batches: list[pa.RecordBatch]) -> Views:
-    """The rows of a snapshot as segments; `batches` are its rows in the table's present schema."""
+    """The rows of a snapshot as segments; `batches` are its rows in the table's current schema."""
     views = []
     for stored, batch in zip(snapshot.batches, batches, strict=True):
         ids = stored.column(ROW_ID).to_numpy()

@@ -1,4 +1,4 @@
-"""Checking the durable files of a table: every byte of each, and whether together they make the table."""
+"""Verification of a table's durable files: every byte of each, and whether they agree."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 class FileState(StrEnum):
-    """What was found of a file."""
+    """The state of a verified file."""
 
     GOOD = "good"
     UNFINISHED = "unfinished"
-    """Ends with a record that nobody was told about: a crash in mid-write, which opening cuts off."""
+    """Ends with a record whose commit was never acknowledged: a crash in mid-write, cut off on opening."""
     LEFT_OVER = "left over"
-    """Written aside when a process died; opening removes it."""
+    """Written aside when a process died; deleted on opening."""
     DAMAGED = "damaged"
 
 
@@ -63,7 +63,7 @@ class TableReport:
     """The version that it opens at; None when it does not open."""
     rows: int | None = None
     problem: str | None = None
-    """Why the files do not make the table, or what is lost with the damaged ones; None when all is well."""
+    """Why the files do not yield the table, or what is lost with damaged ones; None when all is well."""
     hint: str | None = None
 
     @property
@@ -77,15 +77,15 @@ class TableReport:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> TableReport:
-        """What `as_dict` gave."""
+        """The inverse of `as_dict`."""
         files = (FileReport(**{**file, "state": FileState(file["state"])}) for file in data["files"])
         return TableReport(**{**data, "files": tuple(files)})
 
 
 def verify(folder: Path, end: tuple[Path, int] | None = None) -> TableReport:
-    """Read everything; raises nothing: what fails is in the report.
+    """Read everything; raises nothing: failures are in the report.
 
-    `end` tells, of a table that is being written, the newest log file and how much of it counts.
+    `end`: for a table that is being written, the newest log file and how much of it counts.
     """
     files = tuple(_files(folder, end))
     name = folder.name
@@ -111,7 +111,7 @@ def verify(folder: Path, end: tuple[Path, int] | None = None) -> TableReport:
 
 
 def _files(folder: Path, end: tuple[Path, int] | None) -> Iterator[FileReport]:
-    """Each file by itself."""
+    """Verify each file by itself."""
     logs = files_in(folder)
     checks: dict[Path, Check] = {
         folder / description.DESCRIPTION: partial(_small, description.read_spec, folder),
@@ -175,7 +175,7 @@ def _compare(
     newest: recovery.Recovered,
     end: tuple[Path, int] | None,
 ) -> None:
-    """Every good snapshot and the log since it lead to the same rows, or one of them is wrong."""
+    """Raise CorruptDataError unless every good snapshot, with the log since, yields the same rows."""
     spec = of.spec
     expected = _rows(newest.views, spec)
     for path in snapshots.paths(folder)[1:]:
@@ -195,7 +195,7 @@ def _compare(
 
 
 def _rows(views: Views, spec: TableSpec) -> pa.Table:
-    """All rows with their ids and counts, in one piece so that they can be compared."""
+    """All rows with their ids and counts, in one table, for comparison."""
     if not views:
         empty = pa.array([], pa.int64())
         return spec.schema.empty_table().append_column("_id", empty).append_column("_count", empty)
@@ -210,7 +210,7 @@ def _rows(views: Views, spec: TableSpec) -> pa.Table:
 
 
 def _equal(left: pa.Table, right: pa.Table) -> bool:
-    """Whether all rows are the same; Arrow's own comparison takes NaN for different from itself."""
+    """Whether all rows are equal; Arrow's own comparison treats NaN as different from itself."""
     return left.num_rows == right.num_rows and all(
         one.equals(other) or canonical(one) == canonical(other)
         for one, other in zip(left.columns, right.columns, strict=True)

@@ -1,1 +1,1 @@
-"""Finding rows by key and by value."""
+"""Indexes of a table: rows by key, and rows by the values of any columns."""

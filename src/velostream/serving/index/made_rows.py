@@ -1,8 +1,8 @@
-"""Rows that were already made for readers, by key, for the newest version.
+"""Cache of rows already made for readers, by key, for the newest version.
 
-Making a row out of columns costs a microsecond or two, finding one in a dict a tenth of it. Rows are kept
-here as they are asked for, block by block once a block is asked for often, and dropped when a commit
-replaces them. Readers never wait here: one that finds the lock taken does without keeping its row.
+Making a row out of columns costs 2 to 3 µs, finding one in a dict a tenth of that. Rows are cached as they
+are asked for, whole blocks once a block is asked for often, and invalidated when a commit replaces them.
+Readers never wait here: one that finds the lock taken does not cache its row.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ _STEP = 5_000
 
 
 class ReadyRows:
-    """The made rows of one table. A row is kept only while the version that it came from is the newest."""
+    """The cached rows of one table. A row is cached only while the version it came from is the newest."""
 
     def __init__(self) -> None:
         self.by_key: dict[Hashable, Row | None] = {}
-        """By canonical key. None stands for a row that was replaced: in place, since a dict of millions from
-        which keys come and go has to be laid out afresh now and then, while nobody else runs."""
+        """By canonical key; None stands for a row that was replaced.
+
+        Replaced keys are kept, since a dict of millions with keys added and removed must be resized now and
+        then, while no other thread can run.
+        """
         self._lock = Lock()
 
     def keep(self, link: Link, key: Hashable, row: Row | None) -> None:
-        """Keep one row of the version with this link."""
+        """Cache one row of the version with this link."""
         if self._lock.acquire(blocking=False):
             try:
                 if link.newest:
@@ -38,7 +41,7 @@ class ReadyRows:
                 self._lock.release()
 
     def keep_many(self, link: Link, keys: list[Hashable], rows: list[Row | None]) -> None:
-        """The same for several, a few thousand at a time, so that nobody else is kept out for long."""
+        """Cache several rows, a few thousand at a time, so that no other thread has to wait long."""
         for start in range(0, len(keys), _STEP):
             if not self._lock.acquire(blocking=False):
                 return
@@ -51,12 +54,12 @@ class ReadyRows:
                 self._lock.release()
 
     def give_up(self) -> None:
-        """Let go of all rows, to have the memory."""
+        """Drop all rows, to free the memory."""
         with self._lock:
             self.by_key.clear()
 
     def retire(self, link: Link, changed: Mapping[Hashable, int], deleted: Iterable[Hashable]) -> None:
-        """The version with this link is about to be followed by one in which these keys are other rows."""
+        """Invalidate rows of these keys: the version with this link is about to get a successor."""
         with self._lock:
             link.newest = False
             held = self.by_key

@@ -1,4 +1,4 @@
-"""Finding the rows of a version by the values of some of its columns."""
+"""Finds the rows of a version by the values of some of its columns."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from velostream.serving.columns.hashing import Hashes
     from velostream.serving.columns.segments import Ids, Segment, Views
     from velostream.serving.index.equality import Places
-    from velostream.serving.table.version import TableVersion
+    from velostream.serving.memory.version import MemoryVersion
 
 
-def matching_ids(version: TableVersion, columns: Sequence[str], keys: pa.Table) -> Ids:
+def matching_ids(version: MemoryVersion, columns: Sequence[str], keys: pa.Table) -> Ids:
     """Ids of the live rows whose `columns` equal a row of `keys`, ascending, each once."""
     wanted = _distinct(_comparable(keys, columns, version.spec))
     index = version.index
@@ -35,7 +35,7 @@ def matching_ids(version: TableVersion, columns: Sequence[str], keys: pa.Table) 
 
 
 def _comparable(keys: pa.Table, columns: Sequence[str], spec: TableSpec) -> pa.Table:
-    """The key columns in the table's types."""
+    """The key columns, cast to the table's types."""
     unknown = [name for name in columns if name not in spec.schema.names]
     if unknown:
         raise UnknownNameError(
@@ -43,21 +43,21 @@ def _comparable(keys: pa.Table, columns: Sequence[str], spec: TableSpec) -> pa.T
         )
     if not columns:
         raise TableError(f'rows of table "{spec.name}" are found by at least one column')
-    # A key may be null where the column may not: it matches nothing.
+    # A key may be null even where the column may not: it matches nothing.
     schema = pa.schema([spec.schema.field(name).with_nullable(True) for name in columns])
     return align(keys.select(list(columns)), schema, spec.name)
 
 
 def _distinct(keys: pa.Table) -> pa.Table:
-    """The keys that can match, each once."""
+    """The keys that can match (without nulls), each once."""
     keys = keys.drop_null()
     return grouped(keys, keys.schema.names).select(keys.schema.names)
 
 
 def ids_with_hashes(views: Views, columns: tuple[str, ...], hashes: Hashes) -> tuple[Places, Ids]:
-    """Numbers of hashes and ids of live rows whose `columns` have them: ascending numbers, for each its ids.
+    """Numbers of hashes, ascending, and for each the ids of live rows whose `columns` have that hash.
 
-    Found through equality indexes, which are made on the first use and kept up to date from then on.
+    Uses equality indexes, which are built on first use and maintained from then on.
     """
     found = [
         (numbers, segment.ids_at(places)) for segment, numbers, places in _live_pairs(views, columns, hashes)
@@ -72,7 +72,7 @@ def ids_with_hashes(views: Views, columns: tuple[str, ...], hashes: Hashes) -> t
 def _live_pairs(
     views: Views, columns: tuple[str, ...], hashes: Hashes
 ) -> Iterator[tuple[Segment, Places, Places]]:
-    """Per segment that has any: numbers of hashes, and places of live rows with them."""
+    """For each segment with matches: numbers of hashes, and places of live rows with them."""
     for view in views:
         numbers, places = view.segment.postings(columns).find(hashes)
         if view.counts is not None and len(places):
@@ -85,6 +85,7 @@ def _live_pairs(
 def _through_postings(views: Views, columns: tuple[str, ...], keys: pa.Table) -> Ids:
     found = []
     for segment, numbers, places in _live_pairs(views, columns, hash_rows(keys, columns)):
+        # Different values may have the same hash, so the values themselves are compared.
         held = plain(pa.Table.from_batches([segment.batch.select(columns).take(pa.array(places))]))
         places = places[equal_rows(held, keys.take(pa.array(numbers)))]
         found.append(np.unique(segment.ids_at(places)))

@@ -1,8 +1,7 @@
-"""Questions to one table: remembered per version, answered from the columns where that is enough.
+"""Caches of queries over one table: answers per version, parsed queries per table.
 
-A text is asked far more often than the table changes, so an answer is kept with its version, and what a
-text means with the table. Parsing costs a millisecond, a simple question a few microseconds, a remembered
-one two dict accesses.
+The same text is queried far more often than the table changes. Parsing costs a millisecond, a simple query
+without an engine a few microseconds, a cached answer two dict accesses.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from velostream.model.tables import TableSpec
+    from velostream.serving.memory.version import MemoryVersion
     from velostream.serving.sql.questions import Questions
-    from velostream.serving.table.version import TableVersion
 
 _TEXTS = 4096
 _ANSWERS = 20_000
 _LISTS = 4096
 _LONGEST_LIST = 4096
 _INDEX_AFTER = 2
-"""Equalities on a column that are answered by a scan; from then on an index pays."""
+"""After this many equality queries that scan a column, the next one builds an index, which pays by then."""
 
 
 class Asker:
-    """Answers questions about one table. Thread safe: races cost a computation, never an answer."""
+    """Answers queries over one table. Thread safe: a race costs a second computation, not the answer."""
 
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
@@ -42,12 +41,12 @@ class Asker:
         self._known: OrderedDict[tuple[str, str | None], SimpleQuestion | None] = OrderedDict()
         self._equalities: Counter[str] = Counter()
         self.remembered = count()
-        """Counts answers that were found ready; `next` is atomic."""
+        """Counts cache hits; `next` is atomic."""
         self._asked = count()
         self._planned = count()
 
-    def scalar(self, version: TableVersion, expression: str, where: str | None) -> Any:
-        """One value; remembered."""
+    def scalar(self, version: MemoryVersion, expression: str, where: str | None) -> Any:
+        """One value; cached."""
         simple = self._simple(version.spec, expression, where)
         if simple is not None and simple.kind != "column":
             try:
@@ -61,15 +60,15 @@ class Asker:
         version.answers[expression, where] = answer
         return answer
 
-    def column(self, version: TableVersion, column: str, where: str) -> pa.ChunkedArray:
+    def column(self, version: MemoryVersion, column: str, where: str) -> pa.ChunkedArray:
         """A column as Arrow."""
         simple = self._simple(version.spec, quote(column), where)
         if simple is None:
             return self._questions.ask(version, quote(column), where).column(0)
         return column_of(version, simple, indexed=self._indexed(simple))
 
-    def values(self, version: TableVersion, column: str, where: str) -> list[Any]:
-        """A column as Python values; remembered unless it is long."""
+    def values(self, version: MemoryVersion, column: str, where: str) -> list[Any]:
+        """A column as Python values; cached unless it is long."""
         simple = self._simple(version.spec, quote(column), where)
         if simple is None:
             found = to_python(self._questions.ask(version, quote(column), where).column(0))
@@ -82,7 +81,7 @@ class Asker:
             return found.copy()
         return found
 
-    def _one_value(self, version: TableVersion, expression: str, where: str | None) -> Any:
+    def _one_value(self, version: MemoryVersion, expression: str, where: str | None) -> Any:
         return one_value(expression, self._questions.ask(version, expression, where))
 
     # --- plans --------------------------------------------------------------------------------------
@@ -115,14 +114,14 @@ class Asker:
             self._known.move_to_end(key)
 
     def _indexed(self, simple: SimpleQuestion) -> bool:
-        """Whether enough questions compared this column to pay for an index."""
+        """Whether enough queries compared this column to pay for an index."""
         if simple.equality is None:
             return False
         self._equalities[simple.equality.column] += 1
         return self._equalities[simple.equality.column] > _INDEX_AFTER
 
     def counts(self, name: str) -> tuple[int, int]:
-        """Questions about the table, and how many of them found their answer or plan ready."""
+        """The number of queries over the table, and of those that found their answer or plan in a cache."""
         queries, hits = self._questions.counts(name)
         ready = _so_far(self.remembered) + _so_far(self._planned)
         return queries + ready + _so_far(self._asked), hits + ready
@@ -133,7 +132,7 @@ def _so_far(counter: count[int]) -> int:
 
 
 def one_value(expression: str, answer: pa.Table) -> Any:
-    """The one value of an expression, of what it gave; TableError when it gave more."""
+    """The only value in the answer to an expression; raises TableError when there are more."""
     if answer.num_rows > 1 or answer.num_columns != 1:
         raise TableError(
             f'"{expression}" gives {answer.num_rows} rows of {answer.num_columns} columns, not one value',

@@ -1,4 +1,4 @@
-"""SQL over tables on DuckDB, where it means the same as on Spark."""
+"""SQL over tables on DuckDB, for queries that give the same result as on Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import duckdb
 import pyarrow as pa
 
 from velostream.serving.sql.duckdb.translation import Translation, Translator
-from velostream.serving.sql.duckdb.typed import NeedsSpark, decimal_type
+from velostream.serving.sql.duckdb.typed import NeedsSpark, parameter_kind
+from velostream.serving.table.version import Columnar
 from velostream.sql.names.usage import resolved
 from velostream.sql.parse.dialect import Velostream
 
@@ -30,9 +31,9 @@ _LARGE = 8 << 20
 class QueryEngine:
     """Answers queries over versions of tables; thread safe.
 
-    Plans are kept by query text, table schemas and the types of the parameters, the least recently used
-    dropped first. Every thread has a DuckDB cursor of its own. DuckDB sees Arrow memory and nothing else:
-    no files, no extensions, no names of ours or of Python's.
+    Plans are cached by query text, table schemas and parameter types (LRU). Every thread has its own DuckDB
+    cursor. DuckDB can read registered Arrow memory and nothing else: no files, no extensions, no variables of
+    Python.
     """
 
     def __init__(self, *, plans: int = _PLANS) -> None:
@@ -53,23 +54,26 @@ class QueryEngine:
         """The result with Spark's names, types and values; raises NeedsSpark when that is not certain."""
         if query.continuous or query.udfs:
             raise NeedsSpark("a source, a stream or a Python function")
+        here = {name: version for name, version in versions.items() if isinstance(version, Columnar)}
+        if len(here) < len(versions):
+            raise NeedsSpark("a table whose rows are not in memory")
         values = _named(params)
         plan = self._plan(query, versions, values)
         cursor = self._cursor()
         for internal, name in plan.tables.items():
-            self._show(cursor, internal, versions[name])
+            self._show(cursor, internal, here[name])
         bound = {internal: values[name] for internal, name in plan.parameters.items()}
         try:
             found = cursor.sql(plan.sql, params=bound).to_arrow_table()
         except duckdb.Error as exc:
-            # Overflow, division by zero, a guard: Spark decides what is to be said.
+            # Overflow, division by zero, or a guard of the translation: Spark gives the result or the error.
             raise NeedsSpark(str(exc).partition("\n")[0]) from exc
         finally:
             self._hide_large(cursor)
         return _shaped(found, plan)
 
     def counts(self, table: str) -> tuple[int, int]:
-        """How many queries used a table, and how many of them found their plan ready."""
+        """The number of queries over a table, and of those that found their plan in the cache."""
         queries, hits = self._asked.get(table, (0, 0))
         return queries, hits
 
@@ -81,7 +85,7 @@ class QueryEngine:
         key = (
             self._text(query),
             tuple((name, version.spec.visible_schema) for name, version in sorted(versions.items())),
-            tuple((name, _kind(value)) for name, value in sorted(values.items())),
+            tuple((name, parameter_kind(value)) for name, value in sorted(values.items())),
         )
         with self._lock:
             plan = self._plans.get(key)
@@ -100,7 +104,7 @@ class QueryEngine:
         return plan
 
     def _text(self, query: Query) -> str:
-        """The query as text. Writing it takes longer than many a query, so it is kept per tree."""
+        """The query as text, cached per tree: generating it takes longer than many queries."""
         known = self._texts.get(id(query.tree))
         if known is not None and known[0] is query.tree:
             return known[1]
@@ -132,7 +136,7 @@ class QueryEngine:
             self._local.shown = {}
         return cursor
 
-    def _show(self, cursor: duckdb.DuckDBPyConnection, internal: str, version: TableVersion) -> None:
+    def _show(self, cursor: duckdb.DuckDBPyConnection, internal: str, version: Columnar) -> None:
         rows = version.encoded
         shown = self._local.shown
         if shown.get(internal) is rows:
@@ -142,7 +146,7 @@ class QueryEngine:
         shown[internal] = rows
 
     def _hide_large(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Small tables stay registered, which saves half a millisecond; large ones would be kept alive."""
+        """Unregister large tables, which would be kept alive; keeping small ones saves half a millisecond."""
         shown = self._local.shown
         for internal in [name for name, rows in shown.items() if rows.nbytes > _LARGE]:
             cursor.unregister(internal)
@@ -164,17 +168,8 @@ def _named(params: Mapping[str, Any] | Sequence[Any] | None) -> Mapping[str, Any
     return {str(place): value for place, value in enumerate(params, start=1)}
 
 
-def _kind(value: Any) -> Any:
-    """What of a parameter's value the plan depends on."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return "int", value.bit_length() > 31, value.bit_length() > 63
-    if type(value).__name__ == "Decimal":
-        return decimal_type(value)
-    return type(value)
-
-
 def _with_micros(rows: pa.Table) -> pa.Table:
-    """Intervals as their microseconds: DuckDB's own have months, and come back as something else."""
+    """The rows with intervals as microseconds: DuckDB's intervals have months and return another type."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_duration(field.type):
             rows = rows.set_column(place, field.name, rows.column(place).cast(pa.int64()))

@@ -1,4 +1,4 @@
-"""SQL conditions and expressions over one table, as the Python API takes them."""
+"""SQL conditions and expressions over one table, for the Python API."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ SparkAnswer = Callable[[Query, "Mapping[str, TableVersion]", "Mapping[str, Any]"
 
 
 class Questions:
-    """Answers SQL: on the fast engine where it agrees with Spark, otherwise on Spark if there is one."""
+    """Answers SQL: on DuckDB where it agrees with Spark, otherwise on Spark if there is one."""
 
     def __init__(self) -> None:
         self.engine = QueryEngine()
         self.spark: SparkAnswer | None = None
-        """Lent by the runtime; without it, what needs Spark is refused."""
+        """Set by the runtime; without it, queries that need Spark are refused."""
 
     def answer(
         self, query: Query, versions: Mapping[str, TableVersion], params: Mapping[str, Any] | None = None
     ) -> pa.Table:
-        """The result of a query over versions that belong together."""
+        """The result of a query over versions of one moment."""
         try:
             return self.engine.answer(query, versions, params or {})
         except NeedsSpark as exc:
@@ -56,25 +56,18 @@ class Questions:
         name = version.spec.name
         return self.answer(_question(name, version.spec.visible, projection, where), {name: version})
 
-    def ask_spark(self, version: TableVersion, projection: str, where: str | None) -> pa.Table:
-        """The same of rows that only Spark reaches."""
-        name = version.spec.name
-        if self.spark is None:
-            raise UnsupportedError(f'table "{name}" is read by Spark, which is not running here')
-        return self.spark(_question(name, version.spec.visible, projection, where), {name: version}, {})
-
     def bound(self, spec: TableSpec, projection: str, where: str | None) -> exp.Expr:
-        """What the same question means: its tree, names and functions checked."""
+        """The bound query of the same projection and condition, its names and functions checked."""
         return _question(spec.name, spec.visible, projection, where).tree
 
     def counts(self, name: str) -> tuple[int, int]:
-        """Queries of one table, and how many found their plan ready."""
+        """The number of queries over one table, and of those that found their plan in the cache."""
         return self.engine.counts(name)
 
 
 @lru_cache(maxsize=_TEXTS)
 def _question(table: str, columns: tuple[str, ...], projection: str, where: str | None) -> Query:
-    """The query, bound: unknown columns and functions are named, unsafe ones refused."""
+    """The bound query; raises for unknown columns and functions, and for unsafe ones."""
     condition = "" if where is None else f"\nWHERE {where}"
     statement = bind_one(
         f"SELECT {projection}\nFROM {quote(table)}{condition}", _OneTable(table, columns), environment={}
@@ -91,7 +84,7 @@ def _plain(tree: exp.Expr, where: str | None) -> bool:
 
 @dataclass(frozen=True)
 class _OneTable:
-    """The catalogue that a question may use."""
+    """A catalogue with one table."""
 
     table: str
     columns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Answering simple questions from segments: which rows, then their values or one aggregate of them."""
+"""Answers simple queries from segments: selects rows, then returns their values or one aggregate."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from velostream.serving.columns.values import EXACT, to_python
 
 if TYPE_CHECKING:
     from velostream.serving.columns.segments import Segment, SegmentView
+    from velostream.serving.memory.version import MemoryVersion
     from velostream.serving.sql.simple import Comparison, SimpleQuestion
-    from velostream.serving.table.version import TableVersion
 
 Places = npt.NDArray[np.integer[Any]]
 
@@ -27,7 +27,7 @@ class TooLarge(Exception):  # noqa: N818 - a verdict, not a failure
 
 
 def select(view: SegmentView, question: SimpleQuestion, *, indexed: bool) -> Places | None:
-    """The places of the rows that the question is about, ascending; None means all of the segment's."""
+    """The places of the rows that the query selects, ascending; None means all rows of the segment."""
     equality = question.equality
     rest = question.where
     places: Places | None = None
@@ -67,7 +67,7 @@ def _filtered(segment: Segment, places: Places | None, where: tuple[Comparison, 
 # --- answers ----------------------------------------------------------------------------------------
 
 
-def column_of(version: TableVersion, question: SimpleQuestion, *, indexed: bool) -> pa.ChunkedArray:
+def column_of(version: MemoryVersion, question: SimpleQuestion, *, indexed: bool) -> pa.ChunkedArray:
     """The values of a column as Arrow."""
     assert question.column is not None
     pieces = []
@@ -81,8 +81,8 @@ def column_of(version: TableVersion, question: SimpleQuestion, *, indexed: bool)
     return pa.chunked_array(texts, type=kind)
 
 
-def values_of(version: TableVersion, question: SimpleQuestion, *, indexed: bool) -> list[Any]:
-    """The values of a column as Python has them; numbers without a detour through Arrow."""
+def values_of(version: MemoryVersion, question: SimpleQuestion, *, indexed: bool) -> list[Any]:
+    """The values of a column as Python objects; numbers without a detour through Arrow."""
     assert question.column is not None
     kind = version.spec.schema.field(question.column).type
     exact = pa.types.is_integer(kind) or pa.types.is_decimal128(kind)
@@ -102,8 +102,8 @@ def values_of(version: TableVersion, question: SimpleQuestion, *, indexed: bool)
     return values
 
 
-def aggregate_of(version: TableVersion, question: SimpleQuestion, *, indexed: bool) -> Any:
-    """COUNT, SUM, MIN or MAX as Python has it; raises TooLarge where 64 bits may not do."""
+def aggregate_of(version: MemoryVersion, question: SimpleQuestion, *, indexed: bool) -> Any:
+    """COUNT, SUM, MIN or MAX as a Python object; raises TooLarge where 64 bits may not suffice."""
     if question.kind == "count" and question.column is None and not question.where:
         return version.physical_count
     found = [(view.segment, select(view, question, indexed=indexed)) for view in version.views]

@@ -1,7 +1,7 @@
-"""Questions so simple that no engine is needed: one column or aggregate, and comparisons with constants.
+"""Queries so simple that no engine is needed: one column or aggregate, and comparisons with constants.
 
-Recognised once per text. What is recognised means on our columns exactly what it means in Spark: equal
-types on both sides of a comparison, exact numbers only. Everything else goes to the engines.
+Recognised once per text, and only where the result is exactly Spark's: equal types on both sides of a
+comparison, exact numbers only. Everything else goes to DuckDB or Spark.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Comparison:
 
     @cached_property
     def hash(self) -> Any:
-        """The constant's hash, as equality indexes have it."""
+        """The constant's hash, as in equality indexes."""
         return hash_rows(pa.table({"c": pa.array([self.value], self.type)}), ("c",))[0]
 
 
 @dataclass(frozen=True)
 class SimpleQuestion:
-    """What to compute (`column`, `count`, `sum`, `min`, `max`), of which column, of which rows."""
+    """What to compute (`column`, `count`, `sum`, `min`, `max`), over which column and which rows."""
 
     kind: str
     column: str | None
@@ -91,7 +91,7 @@ _SIGNS: dict[str, type[exp.Expr]] = {
 def read_plainly(projection: str, where: str | None, spec: TableSpec) -> exp.Select | None:
     """The tree of a text in the plainest form, `SUM(a)` and `b = 'x' AND c > 5`, without the parser.
 
-    A hundred times faster, for texts that come with ever new constants. None for every other form.
+    A hundred times faster, for texts whose constants are always new. None for every other form.
     """
     names = {name.casefold() for name in spec.visible if name.upper() not in Velostream.Tokenizer.KEYWORDS}
     call = _CALL.fullmatch(projection)
@@ -131,7 +131,7 @@ _CALLS: dict[str, type[exp.Expr]] = {"COUNT": exp.Count, "SUM": exp.Sum, "MIN": 
 
 
 def recognise(tree: exp.Expr, spec: TableSpec) -> SimpleQuestion | None:
-    """The question, when it is a simple one."""
+    """The simple query that a tree is; None for any other."""
     names = {name.casefold(): name for name in spec.visible}
     if not isinstance(tree, exp.Select) or len(tree.expressions) != 1 or len(names) != len(spec.visible):
         return None
@@ -157,7 +157,8 @@ def _projection(node: exp.Expr, spec: TableSpec, names: dict[str, str]) -> tuple
     if kind is None or name is None or not given <= {"this", "big_int"}:
         return None
     stored = spec.schema.field(name).type
-    # The sum of a decimal has ten digits more, up to 38: wider ones may overflow, which Spark has to judge.
+    # The sum of a decimal has ten digits more, up to 38. Sums of wider ones may overflow: they are left to
+    # Spark.
     exact = is_int(stored) or (is_decimal(stored) and stored.precision <= 28)
     return (kind, name) if kind == "count" or exact else None
 

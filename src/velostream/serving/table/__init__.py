@@ -1,1 +1,1 @@
-"""A table: versions, readers, the writer."""
+"""The contract of tables, whatever their storage, and the code that all storages share."""

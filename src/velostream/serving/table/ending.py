@@ -1,4 +1,4 @@
-"""The ways in which a table ends for those who hold it."""
+"""Why an open table became unusable: closed, dropped or replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class End(Enum):
     REPLACED = "was replaced"
 
     def told(self, name: str) -> tuple[str, str | None]:
-        """What those who still use it are told, and what they can do."""
+        """Message and hint of the error that further use raises."""
         hints = {
             End.CLOSED: "open its database again, and ask that for the table",
             End.REPLACED: f'ask the database for the new one: db.table("{name}")',

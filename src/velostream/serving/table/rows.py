@@ -1,7 +1,7 @@
-"""Rows as users hand them over, turned into Arrow.
+"""Converts rows from users to Arrow.
 
-Values of dicts, dataclasses, named tuples and rows of Spark go by name, those of tuples and lists by place.
-Tables of Arrow, pandas and polars are taken whole.
+Values of dicts, dataclasses, named tuples and Spark rows are matched by name, those of tuples and lists by
+position. Tables of Arrow, pandas and polars are converted whole.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MISFIT = (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError, ValueEr
 
 
 def held(rows: Any) -> pa.Table | list[Any]:
-    """Rows that can be looked at more than once: an Arrow table, or a list of rows.
+    """Rows that can be iterated more than once: an Arrow table, or a list of rows.
 
     Accepts one row or an iterable of rows, a pyarrow Table or RecordBatch, a pandas or polars DataFrame.
     """
@@ -59,7 +59,7 @@ def to_table(rows: Any, spec: TableSpec, *, partial: bool = False) -> pa.Table:
 
 
 def key_exists(spec: TableSpec, rows: pa.Table, number: int) -> KeyExistsError:
-    """What is wrong with a row whose key the table has already."""
+    """The error for a row whose key the table has already."""
     shown = ", ".join(f"{name} = {to_python(rows.column(name).slice(number, 1))[0]!r}" for name in spec.key)
     return KeyExistsError(
         f'table "{spec.name}" already has a row with {shown}', hint="use upsert, or INSERT OR REPLACE"
@@ -101,7 +101,7 @@ def _nested(values: Sequence[Any]) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value in which everything with names is a dict."""
+    """A value with dataclasses, named tuples and Spark rows in it as dicts."""
     if value is None or isinstance(value, _SCALARS):
         return value
     named = _as_dict(value)
@@ -113,7 +113,7 @@ def _plain(value: Any) -> Any:
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:
-    """What Spark and we store for a type that comes from elsewhere."""
+    """The type in which values of a foreign type are stored, which Spark has too."""
     if pa.types.is_dictionary(kind):
         return _stored_type(kind.value_type)
     if pa.types.is_timestamp(kind):
@@ -168,7 +168,7 @@ def _from_python(rows: list[Any], spec: TableSpec) -> dict[str, pa.Array]:
     for name, values in named.items():
         column = _resolve(name, spec)
         if column in columns:
-            # The same column, written in another case by other rows.
+            # Other rows spell the same column in another case.
             values = [old if new is None else new for old, new in zip(columns[column], values, strict=True)]
         columns[column] = values
     return {name: _array(values, spec.schema.field(name), spec) for name, values in columns.items()}
@@ -299,7 +299,7 @@ def _converted(value: Any, convert: Callable[[Any], Any], field: pa.Field, spec:
 
 
 def _exact(kind: pa.DataType) -> set[type]:
-    """Types of Python whose values Arrow takes as they are, or refuses."""
+    """The Python types whose values Arrow converts exactly, or refuses."""
     if pa.types.is_decimal(kind):
         return {Decimal, type(None)}
     if pa.types.is_timestamp(kind):
@@ -312,7 +312,7 @@ def _exact(kind: pa.DataType) -> set[type]:
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What Arrow itself would convert wrongly or refuse without need."""
+    """A converter for values that Arrow would convert wrongly, or refuse without need."""
     if pa.types.is_decimal(kind):
         return _decimal
     if pa.types.is_timestamp(kind):

@@ -1,4 +1,4 @@
-"""Bringing rows to a table's physical schema, and widening that schema."""
+"""Casts rows to a table's physical schema, and checks how that schema may widen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def align(
 ) -> pa.Table:
     """The rows with exactly the columns and types of `schema`; columns they lack are null.
 
-    In rows as they are `stored`, texts that are codes stay codes.
+    In `stored` rows, dictionary-encoded texts stay encoded.
     Raises TableError naming the column when a value does not fit its type, a column is unknown, or a
     column that may not be null is missing.
     """
@@ -46,7 +46,7 @@ def cast(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.ChunkedArra
         if pa.types.is_floating(column.type) and pa.types.is_decimal(field.type):
             raise pa.ArrowInvalid("a binary floating-point number has no exact decimal digits")
         if pa.types.is_integer(column.type) and pa.types.is_decimal(field.type):
-            # Arrow asks for room for every int64; go through the widest decimal and check the values.
+            # Arrow requires a decimal that holds every int64, whatever the values: cast to the widest first.
             column = column.cast(pa.decimal128(38, field.type.scale))
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:

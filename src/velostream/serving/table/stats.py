@@ -1,4 +1,4 @@
-"""Figures and columns of a table, as users get them."""
+"""Statistics and columns of a table, for users."""
 
 from __future__ import annotations
 
@@ -10,12 +10,34 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from velostream.serving.table.budget import MemoryUse
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Bytes of one version, estimated where Python objects are concerned."""
+
+    columns: int
+    """The rows as Arrow columns."""
+    indexes: int
+    """Equality indexes, built for queries, joins or retractions."""
+    keys: int
+    """The index from keys to rows."""
+    rows: int
+    """The cache of rows ready for lookups; dropped first when memory is short."""
+
+    @property
+    def needed(self) -> int:
+        """The bytes without the cache of rows, which can be dropped."""
+        return self.columns + self.indexes + self.keys
+
+    @property
+    def total(self) -> int:
+        """All bytes, caches included."""
+        return self.needed + self.rows
 
 
 @dataclass(frozen=True)
 class TableStats:
-    """Figures of one table."""
+    """Statistics of one table."""
 
     record_count: int
     last_updated: datetime | None
@@ -38,7 +60,7 @@ class TableStats:
 
     @property
     def cache_hit_rate(self) -> float:
-        """The part of all questions that found their answer or their plan ready."""
+        """The fraction of all queries that found their answer or plan in a cache."""
         return self.cache_hits / self.queries if self.queries else 0.0
 
 

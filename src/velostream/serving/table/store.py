@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from threading import RLock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from velostream.connectors.sealed import sync_folder
 from velostream.errors import (
@@ -22,39 +22,25 @@ from velostream.errors import (
 from velostream.model.lifetime import Lifetime
 from velostream.model.private import make_folder
 from velostream.model.storage import storing
+from velostream.model.table_storage import MEMORY, STORAGE
+from velostream.model.tables import Retention, TableSpec
 from velostream.serving.durable import description
 from velostream.serving.durable.folders import ASIDE, folder_name, name_and_edition
 from velostream.serving.durable.framing import corrupt
-from velostream.serving.durable.journal import Journal
-from velostream.serving.durable.verification import TableReport, verify
+from velostream.serving.memory.storage import MemoryStorage
 from velostream.serving.sql.questions import Questions
-from velostream.serving.table.budget import MemoryBudget
 from velostream.serving.table.ending import End
-from velostream.serving.table.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from velostream.model.tables import TableSpec
+    from velostream.serving.durable.verification import TableReport
+    from velostream.serving.memory.budget import MemoryBudget
     from velostream.serving.table.stats import TableStats
+    from velostream.serving.table.storage import Storage
+    from velostream.serving.table.table import Table
     from velostream.serving.table.version import TableVersion
-
-STORAGE = "table.storage"
-"""Option of a table that tells where it lives, if not in memory."""
-
-
-class Storage(Protocol):
-    """Keeps tables elsewhere than in memory."""
-
-    def create(self, folder: Path, spec: TableSpec) -> None:
-        """Make the folder of a new, empty table; it exists whole or not at all."""
-
-    def open(self, folder: Path, *, read_only: bool) -> Table:
-        """The table as its files leave it."""
-
-    def verify(self, folder: Path) -> TableReport:
-        """Check the files of a table, which need not be fit to open."""
 
 
 class TableStore:
@@ -63,8 +49,8 @@ class TableStore:
     One process may have it open for writing; with `read_only` nothing on disk is ever changed, not even an
     unfinished record at the end of a log, which is ignored.
 
-    A table may be built anew beside the one of its name, as its next edition. Which edition a name stands for
-    is the caller's to remember: `editions` of all tables that there should be, and later `publish`.
+    A table may be rebuilt beside the current one of its name, as its next edition. The caller records which
+    edition is current: it passes `editions` of all tables that should exist, and later calls `publish`.
     """
 
     def __init__(
@@ -78,27 +64,34 @@ class TableStore:
     ) -> None:
         self._root = root
         self._complete = complete
-        """Whether every table that is asked for was made before."""
-        self._clock = clock
+        """Whether every table that is opened must exist already."""
         self._read_only = read_only
         self._open: dict[tuple[str, int], Table] = {}
         self._editions = dict(editions or {})
         self._lock = RLock()
         self.lifetime = Lifetime()
         self.questions = Questions()
-        """Answers SQL over single tables; the runtime lends it Spark."""
-        self.budget = MemoryBudget()
-        """What all tables together may take; the runtime sets it."""
-        self.storages: dict[str, Storage] = {}
-        """Where tables live that are not in memory, by the name of the storage; lent by the runtime."""
+        """Answers SQL over single tables; the runtime gives it Spark."""
+        self._memory = MemoryStorage(self.questions, clock)
+        self.storages: dict[str, Storage] = {MEMORY.name: self._memory}
+        """The storages by name; the runtime adds those outside memory."""
         if not read_only:
             with storing(root):
                 make_folder(root)
                 for folder in root.glob(f"{ASIDE}*"):
                     shutil.rmtree(folder)
 
+    @property
+    def budget(self) -> MemoryBudget:
+        """The memory that all tables together may use."""
+        return self._memory.budget
+
+    @budget.setter
+    def budget(self, budget: MemoryBudget) -> None:
+        self._memory.budget = budget
+
     def create(self, spec: TableSpec, *, edition: int | None = None) -> Table:
-        """Make a new, empty table durably and open it; raises DuplicateNameError when it is there."""
+        """Create a new, empty table durably and open it; raises DuplicateNameError when it exists."""
         _check_spec(spec)
         with self._lock:
             self._check_writable()
@@ -106,14 +99,13 @@ class TableStore:
             if folder.exists():
                 raise DuplicateNameError(f'table "{spec.name}" already exists')
             storage = self._storage_of(spec)
-            if storage is not None:
-                storage.create(folder, spec)
-            else:
-                Journal.create(folder, spec)
+            if Retention.of(spec) is not None and not storage.traits.expires:
+                raise TableError(f'rows of table "{spec.name}" cannot age out in {storage.traits.title}')
+            storage.create(folder, spec)
             return self.open(spec.name, edition=edition)
 
     def open(self, name: str, *, edition: int | None = None) -> Table:
-        """The table as its disk files leave it; the same object each time."""
+        """The table, opened on first use; the same object each time."""
         with self._lock:
             self.lifetime.check()
             number = self._edition(name, edition)
@@ -124,24 +116,19 @@ class TableStore:
                 if spec.name != name:
                     path = folder / description.DESCRIPTION
                     raise corrupt(f'file "{path}" is of table "{spec.name}", not of "{name}"')
-                storage = self._storage_of(spec)
-                if storage is not None:
-                    table = storage.open(folder, read_only=self._read_only)
-                else:
-                    journal = Journal(folder, read_only=self._read_only)
-                    table = Table(journal, self.questions, self.budget, self._clock)
+                table = self._storage_of(spec).open(folder, read_only=self._read_only)
                 self._open[name, number] = table
             return table
 
     def publish(self, name: str, edition: int) -> None:
-        """From now on the name stands for this edition."""
+        """Make this edition the current one of the name."""
         with self._lock:
             self.lifetime.check()
             self._existing(name, edition)
             self._editions[name] = edition
 
     def versions(self, names: Iterable[str]) -> dict[str, TableVersion]:
-        """The newest versions of tables, of which none is dropped or replaced meanwhile."""
+        """The newest versions of tables; none is dropped or replaced while they are collected."""
         with self._lock:
             return {name: self.open(name).version_object for name in names}
 
@@ -155,14 +142,14 @@ class TableStore:
         return MappingProxyType({name: self.open(name) for name in self.names()})
 
     def readable(self, name: str) -> Table | None:
-        """The table, or None when its files are damaged: `open` tells how, `verify` how badly."""
+        """The table, or None when its files are damaged: `open` raises why, `verify` reports the extent."""
         try:
             return self.open(name)
         except DataDirError:
             return None
 
     def figures(self) -> dict[str, tuple[TableSpec, TableStats] | None]:
-        """What every table is, with its figures, by name; None for one whose files are damaged."""
+        """Spec and statistics of every table by name; None for a table whose files are damaged."""
         found: dict[str, tuple[TableSpec, TableStats] | None] = {}
         for name in self.names():
             # Tables may be dropped and replaced meanwhile.
@@ -173,7 +160,7 @@ class TableStore:
         return found
 
     def drop(self, name: str, *, edition: int | None = None) -> None:
-        """Remove a table for good; a version that someone holds stays readable."""
+        """Delete a table and its files; versions that callers hold stay readable."""
         with self._lock:
             self._check_writable()
             self._remove(name, self._edition(name, edition))
@@ -194,28 +181,27 @@ class TableStore:
             shutil.rmtree(aside)
 
     def verify(self, name: str) -> TableReport:
-        """Check every durable file of a table, which need not be fit to open; commits go on meanwhile."""
+        """Check every durable file of a table, even one too damaged to open, while commits go on."""
         with self._lock:
             self.lifetime.check()
             number = self._edition(name, None)
             table = self._open.get((name, number))
             if table is None:
                 folder = self._existing(name, number)
-                try:
+                storage: Storage = self._memory
+                with suppress(DataDirError):
                     storage = self._storage_of(description.read_spec(folder).spec)
-                except DataDirError:
-                    storage = None
-                return replace(storage.verify(folder) if storage else verify(folder), name=name)
+                return replace(storage.verify(folder), name=name)
         return table.verify()
 
-    def _storage_of(self, spec: TableSpec) -> Storage | None:
-        name = spec.options.get(STORAGE)
-        if name is not None and name not in self.storages:
+    def _storage_of(self, spec: TableSpec) -> Storage:
+        name = spec.options.get(STORAGE, MEMORY.name)
+        if name not in self.storages:
             raise TableError(f'table "{spec.name}" lives in {name}, which is not there')
-        return self.storages[name] if name is not None else None
+        return self.storages[name]
 
     def close(self) -> None:
-        """Close every table, after the commit in hand; nothing is made or opened any more."""
+        """Close every table, after its current commit; further calls raise."""
         with self._lock:
             self.lifetime.end(f'the tables in "{self._root}" are closed', hint="open their database again")
             with ExitStack() as all_of_them:

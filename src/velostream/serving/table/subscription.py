@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _GLANCE = 0.5
-"""A thread that waits for an event loop looks up this often, so that a cancelled wait ends."""
+"""Seconds between two checks of a thread that waits for an event loop, so that a cancelled wait ends."""
 
 
 class Subscription:
     """Changes of a table, version by version; blocks until there are some.
 
-    Iterate, or call `next_change` with a timeout. Nothing is buffered: changes come from the table's
-    log, so a subscriber may take its time until the log no longer reaches back, which raises
+    Iterate, or call `next_change` with a timeout. Nothing is buffered: changes are read from the table's
+    log. A subscriber may be slow until the log no longer has its next change, which raises
     LaggingReaderError. `version` is where to resume. When the table is closed, dropped or replaced,
-    ClosedError says so, also to whoever waits.
+    ClosedError is raised, also in a waiting thread.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Subscription:
         timeout: float | None,
     ) -> None:
         self.version = after
-        """Every change up to and including this version was handed out."""
+        """Every change up to and including this version was returned."""
         self.lifetime = Lifetime()
         self._newest = newest
         """Raises ClosedError when the table has ended."""
@@ -61,7 +61,7 @@ class Subscription:
         return change
 
     def next_change(self, timeout: float | None = None) -> tuple[int, pa.Table] | None:
-        """The next version and its changed rows with `_weight`; None when nothing came in time."""
+        """The next version and its changed rows with `_weight`; None when the timeout passed."""
         deadline = None if timeout is None else monotonic() + timeout
         while True:
             self.lifetime.check()
@@ -79,12 +79,12 @@ class Subscription:
         try:
             return next(self._pending, None)
         except LaggingReaderError:
-            # The files of a table that was dropped are gone, too.
+            # The log may be missing because the table was dropped: that is the error to raise then.
             self._newest()
             raise
 
     def _wait(self, deadline: float | None) -> bool:
-        """Until there is something new or the end has come; False when the time is up."""
+        """Wait for a new version or the end of the table; False when the deadline passed."""
         with self._published:
             while not self.lifetime.ended and self._newest() <= self.version:
                 left = None if deadline is None else deadline - monotonic()
@@ -103,7 +103,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> tuple[int, pa.Table]:
-        """The same for asyncio; the event loop stays free while it waits, and may cancel it."""
+        """Iteration for asyncio; waiting does not block the event loop, and can be cancelled."""
         deadline = None if self._timeout is None else monotonic() + self._timeout
         while True:
             left = _GLANCE if deadline is None else min(_GLANCE, max(0.0, deadline - monotonic()))

@@ -1,1 +1,1 @@
-"""From statements as written to bound ones."""
+"""The binder: from parsed statements to bound ones."""

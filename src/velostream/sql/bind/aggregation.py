@@ -1,4 +1,4 @@
-"""Whether grouping makes sense: what may stand beside an aggregate, and where aggregates may stand."""
+"""Validity of grouping: where aggregates and ungrouped columns are allowed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_aggregate_call(node: exp.Expr) -> bool:
-    """Whether a node calls an aggregate function, other than over a window of rows (OVER)."""
+    """Whether a node calls an aggregate function without OVER."""
     if isinstance(node, exp.Anonymous):
         aggregate = is_aggregate(node.name)
     else:
@@ -38,7 +38,7 @@ def _over(node: exp.Expr) -> bool:
 
 
 def aggregates(node: exp.Expr) -> Iterable[exp.Expr]:
-    """The aggregate calls of one SELECT's expression, not those of subqueries inside."""
+    """The aggregate calls of one SELECT's expression, without those of subqueries."""
     if isinstance(node, exp.Query):
         return
     if is_aggregate_call(node):
@@ -49,7 +49,7 @@ def aggregates(node: exp.Expr) -> Iterable[exp.Expr]:
 
 
 def has_aggregates(select: exp.Select) -> bool:
-    """Whether the SELECT gives one row per group."""
+    """Whether the SELECT returns one row per group."""
     if select.args.get("group") is not None:
         return True
     parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
@@ -84,7 +84,7 @@ def _check_window(top: exp.Expr, window: WindowSpec, context: Context) -> None:
 def _check_where(select: exp.Select, context: Context) -> None:
     where = select.args.get("where")
     for call in aggregates(where) if where is not None else ():
-        context.report(SqlSyntaxError("an aggregate cannot stand in WHERE", hint="use HAVING"), call)
+        context.report(SqlSyntaxError("an aggregate is not allowed in WHERE", hint="use HAVING"), call)
 
 
 def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Context) -> None:
@@ -112,7 +112,7 @@ def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Cont
 
 
 def _grouping(select: exp.Select) -> list[exp.Expr] | None:
-    """The grouping expressions, aliases and positions resolved; None when anything goes (GROUP BY ALL)."""
+    """The group expressions, aliases and positions resolved; None for GROUP BY ALL, which allows any."""
     group = select.args.get("group")
     if group is None:
         return []
@@ -138,7 +138,7 @@ def _grouping(select: exp.Select) -> list[exp.Expr] | None:
 
 
 def _leaves(parts: Iterable[exp.Expr]) -> Iterable[exp.Expr]:
-    """What is grouped by, also out of ROLLUP (…), CUBE (…), GROUPING SETS (…) and the tuples in them."""
+    """The single group expressions, out of ROLLUP (…), CUBE (…), GROUPING SETS (…) and their tuples."""
     for part in parts:
         yield part
         if isinstance(part, exp.Tuple | exp.Paren | exp.Cube | exp.Rollup | exp.GroupingSets):
@@ -172,7 +172,7 @@ def _ungrouped(node: exp.Expr, keys: list[exp.Expr]) -> Iterable[exp.Column]:
 
 
 def _aggregated(node: exp.Expr) -> bool:
-    """Whether a node is an aggregate, with FILTER, WITHIN GROUP or IGNORE NULLS around it if need be."""
+    """Whether a node is an aggregate, possibly within FILTER, WITHIN GROUP or IGNORE NULLS."""
     while isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         node = node.this
     return is_aggregate_call(node)
@@ -187,7 +187,7 @@ def _same(node: exp.Expr, key: exp.Expr) -> bool:
 
 
 def _bare(node: exp.Expr) -> str:
-    """The text without qualifiers: `f(t.a)` and `f(a)` are the same to a user, and Spark tells when not."""
+    """The text without qualifiers: `f(t.a)` and `f(a)` usually mean the same; Spark reports when not."""
     copy = node.copy()
     for column in copy.find_all(exp.Column):
         column.set("table", None)

@@ -1,4 +1,4 @@
-"""Binds statements: from what was written to the frozen objects that everything below works with."""
+"""Binds statements: from the parsed form to the frozen objects that the layers below work with."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def bind(context: Context, statement: raw.Raw) -> Result:
-    """The bound statement; worthless when errors were reported to the context."""
+    """The bound statement; invalid when errors were reported to the context."""
     binder, method = _BINDERS[type(statement)]
     return method(binder(context, statement), statement)
 
 
 class ReadBinder(StatementBinder):
-    """Everything that creates and changes nothing in a table."""
+    """Binds statements that neither create anything nor change rows."""
 
     def select(self, node: raw.RawSelect) -> Result:
-        """A bare query."""
+        """A query outside of another statement."""
         bound = self.query(node.query, node.properties, parameters=True, answered=True)
         self.refuse_sink(bound)
         return Result(model.SelectStatement(bound.query, bound.properties, **self.common))

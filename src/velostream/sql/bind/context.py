@@ -1,4 +1,4 @@
-"""What binding one statement shares: where it stands, what exists, and what was found wrong."""
+"""Context of binding one statement: its text, the catalogue, and the errors found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Context:
-    """One statement being bound. Errors are collected, so that one run shows all of them."""
+    """One statement while it is bound. Errors are collected, so that one run shows all of them."""
 
     piece: Piece
     location: Location
@@ -39,7 +39,7 @@ class Context:
         return self.piece.source
 
     def report(self, error: VelostreamError, node: exp.Expr | None = None) -> None:
-        """Collect an error, placed at a node if it has no place of its own."""
+        """Collect an error, located at a node if it has no location of its own."""
         if node is not None:
             error.at(self.place(node))
         error.at(self.location)
@@ -47,7 +47,7 @@ class Context:
             self.errors.append(error)
 
     def place(self, node: exp.Expr) -> Location | None:
-        """Where a node stands."""
+        """The location of a node in the text."""
         return locate(node, self.source, self.location)
 
 

@@ -62,7 +62,7 @@ class CreateBinder(StatementBinder):
         return self._create_view(node, node.query, options)
 
     def _check_name(self, name: raw.Name) -> None:
-        """Refuse what could be made and not be spoken of afterwards."""
+        """Report a name that could be created but not be used afterwards."""
         refusals = {
             "names that begin with __ are ours": name.text.startswith(HIDDEN),
             f'"{name.text}" cannot be a name: with / in it, FROM takes it for a path': "/" in name.text,
@@ -267,7 +267,9 @@ class CreateBinder(StatementBinder):
             columns.append(model.ColumnDef(column.name.text, kind, column.primary_key, column.name.location))
         inline = tuple(column.name for column in columns if column.primary_key)
         if inline and schema.key:
-            self.context.report(SqlSyntaxError("PRIMARY KEY stands twice", location=schema.key[0].location))
+            self.context.report(
+                SqlSyntaxError("PRIMARY KEY is declared twice", location=schema.key[0].location)
+            )
         by_name = {column.name.lower(): column.name for column in columns}
         key = []
         for name in schema.key:

@@ -1,4 +1,4 @@
-"""`:name` and `?`: which parameters a statement has, and whether those given fit."""
+"""Parameters (`:name` and `?`) of a statement, and whether the values given fit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def placeholders(nodes: Iterable[exp.Expr]) -> list[exp.Placeholder]:
 
 
 def names_of(found: Iterable[exp.Placeholder]) -> tuple[str, ...]:
-    """Names in order of first use; each `?` is one of its own, numbered from "1"."""
+    """Parameter names in order of first use; each `?` is a parameter of its own, numbered from "1"."""
     names: dict[str, None] = {}
     position = 0
     for placeholder in found:
@@ -41,14 +41,14 @@ def parameters_of(statement: Statement) -> tuple[str, ...]:
 
 
 def mixed(statement: Statement) -> bool:
-    """Whether a statement has both `:name` and `?`, which no one set of values can fill."""
+    """Whether a statement mixes `:name` and `?`, for which no one set of values fits."""
     return len({name.isdigit() for name in parameters_of(statement)}) > 1
 
 
 def check(
     statements: Iterable[Statement], given: Mapping[str, Any] | Sequence[Any]
 ) -> Iterable[VelostreamError]:
-    """What is missing among the given values, and what is too much."""
+    """Raise for missing values, and for values that no parameter takes."""
     if isinstance(given, Mapping):
         known = {str(name) for name in given}
     else:
@@ -80,7 +80,7 @@ def by_name(given: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
 
 
 def with_values(query: Query, given: Mapping[str, Any] | Sequence[Any] | None) -> Query:
-    """The query with literals in the place of its parameters."""
+    """The query with literals in place of its parameters."""
     if not given:
         return query
     tree = query.tree.copy()
@@ -92,7 +92,7 @@ def with_values(query: Query, given: Mapping[str, Any] | Sequence[Any] | None) -
 
 
 def literal(value: Any, name: str = "") -> exp.Expr:
-    """A value of Python as a literal of the same value and type."""
+    """A Python value as a literal of the same value and type."""
     if value is None:
         return exp.null()
     if isinstance(value, bool):

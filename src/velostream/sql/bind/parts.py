@@ -1,4 +1,4 @@
-"""What binding any statement needs: queries, expressions and URIs."""
+"""Parts of every statement: queries, expressions and URIs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """A bound statement and, for CREATE, the relation that it makes."""
+    """A bound statement and, for CREATE, the relation that it creates."""
 
     statement: model.Statement
     relation: Relation | None = None
 
 
 class StatementBinder:
-    """Binds one statement; everything wrong with it goes to the context's errors."""
+    """Binds one statement; its errors are added to the context."""
 
     def __init__(self, context: Context, statement: raw.Raw) -> None:
         self.context = context
@@ -51,7 +51,7 @@ class StatementBinder:
         parameters: bool = False,
         answered: bool = False,
     ) -> Bound:
-        """Bind a query of the statement; `answered`: over tables, it gives an answer and is not kept."""
+        """Bind a query of the statement; `answered`: over tables, it is answered once and not maintained."""
         binder = QueryBinder(self.context, sink, trailing, parameters_allowed=parameters, answered=answered)
         bound = binder.bind(query)
         self._check_headers(bound.query, sink)
@@ -74,7 +74,7 @@ class StatementBinder:
             )
 
     def expression(self, node: exp.Expr, relation: Relation | None) -> exp.Expr:
-        """An expression outside of a query; it sees the columns of the table, if any."""
+        """An expression outside of a query, with the columns of the table in scope, if any."""
         anchor(node, self.context.piece)
         node = structure.rewrite(node)
         structure.check(node, self.context)
@@ -125,7 +125,7 @@ class StatementBinder:
     def known_properties(
         self, written: dict[str, str], checked: props.Checked, connector: ConnectorInfo
     ) -> None:
-        """Report, and take out, what neither the connector nor any source knows."""
+        """Report, and remove, properties that neither the connector nor sources in general have."""
         valid = props.names_of(connector.options) | props.COMMON
         for name in [name for name in written if name not in valid]:
             if connector.options.model_config.get("extra") != "allow":

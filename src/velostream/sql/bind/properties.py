@@ -1,4 +1,4 @@
-"""WITH: which properties exist, whether their values fit, and to whom each belongs."""
+"""WITH: which properties exist, whether their values fit, and what each belongs to."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMMON = names_of(CommonOptions)
 
 
 def takes(connector: ConnectorInfo | None, name: str) -> bool:
-    """Whether the connector itself (beyond what any source takes) knows the property."""
+    """Whether the connector itself, beyond sources in general, has the property."""
     if connector is None:
         return False
     return name in names_of(connector.options) or connector.options.model_config.get("extra") == "allow"
@@ -45,13 +45,13 @@ def takes(connector: ConnectorInfo | None, name: str) -> bool:
 
 @dataclass
 class Checked:
-    """Collects what is wrong with properties, each error at its place."""
+    """Collects the errors of properties, each with its location."""
 
     report: Callable[[SqlError], None]
     places: dict[str, RawProperty] = field(default_factory=dict)
 
     def location(self, name: str, fallback: Location | None, *, value: bool) -> Location | None:
-        """Where a property (or its value) was written."""
+        """The location of a property (or its value)."""
         place = self.places.get(name)
         if place is None:
             return fallback
@@ -59,7 +59,7 @@ class Checked:
 
 
 def as_mapping(with_: RawWith | None, checked: Checked) -> dict[str, str]:
-    """The properties as written; a name that stands twice is reported."""
+    """The properties as written; duplicates are reported."""
     found: dict[str, str] = {}
     for item in with_.properties if with_ is not None else ():
         if item.key in found:
@@ -72,9 +72,9 @@ def as_mapping(with_: RawWith | None, checked: Checked) -> dict[str, str]:
 def unknown(
     name: str, valid: Iterable[str], place: RawProperty | Location | None, about: str = ""
 ) -> UnknownNameError:
-    """The error for a property that nothing takes.
+    """The error for a property that nothing has.
 
-    What is like no other property may be a secret under a name of its own: the value is not shown.
+    A name that resembles no property may hold a secret under a name of its own, so the value is not shown.
     """
     location = place.location if isinstance(place, RawProperty) else place
     meant = nearest(name, valid)
@@ -167,7 +167,7 @@ def _detail(kind: str, context: Mapping[str, Any], message: str) -> str:
 
 
 def own_names(options: type[Options]) -> frozenset[str]:
-    """Names that the connector declares itself, even where any source has one of that name."""
+    """Names that the connector declares itself, even where sources in general have the same name."""
     declared = {
         name
         for cls in options.__mro__

@@ -1,4 +1,4 @@
-"""Binds one query: relations resolved, columns and functions checked, our clauses taken off the tree."""
+"""Binds one query: resolves relations, checks columns and functions, takes our clauses off the tree."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound query, the properties that are the statement's own, and the columns of its result if known."""
+    """A bound query, the properties that belong to the statement, and the columns of its result if known."""
 
     query: Query
     properties: dict[str, str]
@@ -53,13 +53,13 @@ class QueryBinder:
     trailing: RawWith | None = None
     parameters_allowed: bool = True
     answered: bool = False
-    """Whether a query over tables is answered at once, and not kept."""
+    """Whether a query over tables is answered once, and not maintained."""
     properties: dict[str, str] = field(default_factory=dict)
     _near: Outside | None = None
     _time_column: list[exp.Expr] = field(default_factory=list)
 
     def bind(self, raw: RawQuery) -> Bound:
-        """Check everything about the query; errors go to the context."""
+        """Check everything about the query; errors are added to the context."""
         context, tree = self.context, raw.tree
         anchor(tree, context.piece)
         top = _top(tree)
@@ -101,7 +101,7 @@ class QueryBinder:
         return Bound(query, self.properties, output)
 
     def _zone(self, relations: Relations) -> str:
-        """The time zone of windows: of the statement, or of its one source."""
+        """The time zone of windows: that of the statement, or of its one source."""
         only = relations.outside[0] if len(relations.outside) == 1 else None
         given = {**only.inherited, **only.own} if only is not None else self.properties
         return given.get("time.zone", self.properties.get("time.zone", "UTC"))
@@ -152,7 +152,8 @@ class QueryBinder:
         def report(error: SqlError, node: exp.Expr) -> None:
             self.context.report(error, node)
 
-        # The tree stays as it was written: what some name means may change when a source tells its columns.
+        # The tree keeps the names as written: their meaning
+        # may change when a source's columns are discovered.
         tree = tree.copy()
         extra = WINDOW_COLUMNS if window is not None and window.kind is not WindowKind.ROWS else ()
         also = [*window.partition_by, *self._time_column] if window is not None else []
@@ -171,7 +172,7 @@ class QueryBinder:
         if names and not self.parameters_allowed:
             self.context.report(
                 SqlSyntaxError(
-                    "parameters stand in SELECT, INSERT, UPDATE and DELETE only",
+                    "parameters are allowed in SELECT, INSERT, UPDATE and DELETE only",
                     hint="write the value itself",
                 ),
                 nodes[0],
@@ -301,7 +302,7 @@ def check_time_column(
     checked: props.Checked | None,
     context: Context,
 ) -> None:
-    """Report an event time column that the declared columns do not hold."""
+    """Report an event time column that is not among the declared columns."""
     names = [column.name for column in columns]
     for name in ("event.time.column", "watermark.column"):
         column = values.get(name)
@@ -333,7 +334,7 @@ def check_source(
         connector.options, own, checked, fallback=fallback, about=f"the {connector.name} source", only=only
     )
     common = {name: value for name, value in values.items() if name in props.COMMON and name not in known}
-    # What the statement says is checked with the statement; here only what was said of the source alone.
+    # The statement's own properties are checked with the statement; here only those of the source alone.
     said = {name: value for name, value in common.items() if only is None or name in only}
     try:
         props.validate(CommonOptions, said, checked, fallback=fallback, about="the source")

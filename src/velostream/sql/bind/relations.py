@@ -1,4 +1,4 @@
-"""FROM: from what the user named to sources, tables and streams, with views expanded."""
+"""FROM: resolves names to sources, tables and streams, and expands views."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ BUILT_IN = {"dead_letters": Relation(RelationKind.TABLE, "dead_letters")}
 
 @dataclass
 class Outside:
-    """A source as one FROM names it, on its way to becoming a SourceRef."""
+    """A source as a FROM clause names it, before it becomes a SourceRef."""
 
     ref: SourceRef
     connector: ConnectorInfo | None
@@ -65,12 +65,12 @@ class Outside:
     inherited: dict[str, str] = field(default_factory=dict)
     """Properties of its CREATE SOURCE and its URI."""
     expanded: bool = False
-    """Whether it came out of a view, which has checked it already."""
+    """Whether it came from a view, which has checked it already."""
 
 
 @dataclass
 class Relations:
-    """Everything that the FROMs of one query name."""
+    """All relations in the FROM clauses of one query."""
 
     context: Context
     outside: list[Outside] = field(default_factory=list)
@@ -250,7 +250,7 @@ class Relations:
 
 
 def visible_ctes(node: exp.Expr) -> set[str]:
-    """Lowercase names of the CTEs that a relation at this place can mean."""
+    """Lowercase names of the CTEs that are visible at this relation."""
     names: set[str] = set()
     child: exp.Expr = node
     parent = node.parent
@@ -267,7 +267,7 @@ def visible_ctes(node: exp.Expr) -> set[str]:
 
 
 def take_with(node: exp.Table) -> RawWith | None:
-    """The WITH that hangs on a relation, taken off."""
+    """The WITH of a relation, taken off the tree."""
     clause = node.args.pop(WITH, None)
     return clause.value if clause is not None and not isinstance(clause, RawWith) else clause
 
@@ -287,7 +287,7 @@ def connector_of(context: Context, uri: Uri) -> ConnectorInfo:
 def uri_properties(
     context: Context, uri: Uri, connector: ConnectorInfo | None, node: exp.Expr
 ) -> dict[str, str]:
-    """What the URI itself says; a URI that the connector cannot read is reported."""
+    """The properties in the URI itself; a URI that the connector cannot parse is reported."""
     if connector is None:
         return {}
     try:
@@ -307,7 +307,7 @@ def uri_properties(
 
 
 def function_uri(call: exp.Anonymous, connector: ConnectorInfo) -> Uri:
-    """`kafka_topic('orders')` as the URI that it stands for."""
+    """The URI that `kafka_topic('orders')` stands for."""
     argument = call.expressions[0] if len(call.expressions) == 1 else None
     if not isinstance(argument, exp.Literal) or not argument.is_string:
         raise SqlSyntaxError(f"{call.name} takes one text in quotes", hint=f"write {call.name}('…')")
@@ -336,4 +336,4 @@ def _refuse_path(node: exp.Table) -> None:
 
 def _refuse_with(with_: RawWith | None, reason: str) -> None:
     if with_ is not None:
-        raise SqlSyntaxError(f"WITH stands after a source, and {reason}", location=with_.location)
+        raise SqlSyntaxError(f"WITH must follow a source, and {reason}", location=with_.location)

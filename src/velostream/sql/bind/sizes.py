@@ -1,4 +1,4 @@
-"""Functions that make a value as large as a number says: no larger than memory can take."""
+"""Size limit of functions whose result is as large as an argument says."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST = 1 << 24
-"""Characters of a text, elements of an array: a value of a gigabyte stalls Spark for minutes, or ends it."""
+"""The most characters of a text, or elements of an array: a gigabyte stalls Spark for minutes, or ends it."""
 _COUNT = {"repeat": 1, "lpad": 1, "rpad": 1, "space": 0, "array_repeat": 1}
-"""Which argument says how large the value becomes."""
+"""The index of the argument that gives the size."""
 _ARRAYS = frozenset({"sequence", "array_repeat"})
 
 
 def refuse_size(call: exp.Anonymous) -> None:
-    """Refuse a call whose own text says that its value is too large."""
+    """Refuse a call whose literal arguments give too large a result."""
     size = _size(call)
     if size is not None and size > MOST:
         name = call.name.lower()
@@ -30,7 +30,7 @@ def refuse_size(call: exp.Anonymous) -> None:
 
 
 def _size(node: exp.Expr) -> int | None:
-    """How large a value is, as far as the text of the statement tells."""
+    """The size of a result, as far as literals in the statement show; None when unknown."""
     if isinstance(node, exp.Literal) and node.is_string:
         return len(node.this)
     if not isinstance(node, exp.Anonymous):
@@ -58,7 +58,7 @@ _OPERATIONS: dict[type[exp.Expr], Callable[[int, int], int]] = {
 
 
 def _number(node: exp.Expr) -> int | None:
-    """A whole number that is written out, or computed from such."""
+    """The value of an integer literal, or of a constant computation; None when unknown."""
     if isinstance(node, exp.Paren | exp.Cast):
         return _number(node.this)
     if isinstance(node, exp.Neg):

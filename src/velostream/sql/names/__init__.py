@@ -1,1 +1,1 @@
-"""Names: which column each one means."""
+"""Name resolution: which column each name refers to."""

@@ -15,17 +15,17 @@ WINDOW_COLUMNS = ("window_start", "window_end", "_window_start", "_window_end")
 
 @dataclass(frozen=True)
 class Shape:
-    """Columns by name. `names` None means that they are not known and any is taken on trust.
+    """Columns by name. `names` None means that they are unknown, and any name is accepted.
 
-    `hidden` may be named but are not part of `*`. `relation` is the tree's name of a source, table or
-    stream, so that use of columns can be recorded; None for CTEs and subqueries.
+    `hidden` columns may be named but are not part of `*`. `relation` is the tree's name of a source, table or
+    stream, under which the use of columns is recorded; None for CTEs and subqueries.
     """
 
     names: tuple[str, ...] | None
     hidden: tuple[str, ...] = ()
     relation: str | None = None
     spelled: str = ""
-    """What a CTE is called, as WITH writes it."""
+    """The name of a CTE, as WITH writes it."""
 
     def offers(self, name: str) -> bool | None:
         """Whether the column exists; None when that is not known."""
@@ -36,7 +36,7 @@ class Shape:
             return None
         if any(folded == known.lower() for known in self.names):
             return True
-        # Spark names an unnamed expression after its text; such a name can only be trusted.
+        # Spark names an unnamed expression after its text; such a name can only be accepted unchecked.
         return (
             None
             if not name.isidentifier() and any(not known.isidentifier() for known in self.names)
@@ -52,7 +52,7 @@ OPEN = Shape(None)
 
 
 def source_shape(names: tuple[str, ...] | None, relation: str, further: tuple[str, ...]) -> Shape:
-    """What a source offers: its columns, the system columns of all sources, and `further` ones of its own."""
+    """The shape of a source: its columns, the system columns of all sources, and `further` ones."""
     hidden = (*SYSTEM_COLUMNS, *further)
     taken = {name.lower() for name in names or ()}
     return Shape(names, tuple(name for name in hidden if name not in taken), relation)

@@ -1,7 +1,7 @@
-"""A bound query resolved: which column each name means, which columns exist, and which the query touches.
+"""Name resolution of a bound query: which column each name refers to, and which columns are used.
 
-Afterwards joins say ON, `*` over a join by names is written out, and GROUP BY and HAVING name columns of the
-input only.
+Afterwards joins have ON, `*` over NATURAL or USING joins is expanded, and GROUP BY and HAVING refer to
+columns of the input only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SEMI = ("SEMI", "ANTI")
 
 
 class Analysis(Names):
-    """Walks a bound tree, resolves every column in place, and records what is used."""
+    """Walks a bound tree, resolves every column in place, and records which columns are used."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Analysis(Names):
     # --- queries ----------------------------------------------------------------------------------
 
     def query(self, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Shape]) -> Shape:
-        """Resolve a query and give the shape of its result."""
+        """Resolve a query; returns the shape of its result."""
         ctes = self._with(node, outer, dict(ctes))
         if isinstance(node, exp.Subquery):
             shape = self.query(node.this, outer, ctes)
@@ -138,7 +138,7 @@ class Analysis(Names):
         return Shape(tuple(names)) if names is not None else OPEN
 
     def _projections(self, node: exp.Select, scope: Scope, ctes: Mapping[str, Shape]) -> list[str] | None:
-        """Resolve the list; the names of the result, None where they are not known."""
+        """Resolve the SELECT list; returns the names of the result, None where they are not known."""
         names: list[str] | None = []
         items: list[exp.Expr] = []
         for position, projection in enumerate(list(node.expressions)):
@@ -158,7 +158,7 @@ class Analysis(Names):
         return names
 
     def expression(self, node: exp.Expr, scope: Scope) -> None:
-        """Resolve an expression that stands outside of a query."""
+        """Resolve an expression outside of a query."""
         self._expression(node, scope, {})
 
     # --- relations --------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class Analysis(Names):
             scope.visible += self._lateral(lateral, scope, ctes)
 
     def _relation(self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Shape]) -> list[Visible]:
-        """Add a relation, with the joins that hang on it; what is visible of it."""
+        """Add a relation, with its joins; returns its visible columns."""
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
             visible = self._relation(node.this, scope, ctes)  # brackets around a join hide no names
         else:
@@ -237,7 +237,7 @@ class Analysis(Names):
     def _join(
         self, join: exp.Join, left: list[Visible], scope: Scope, ctes: Mapping[str, Shape]
     ) -> list[Visible]:
-        """Add what is joined to `left`; what is visible of both."""
+        """Add the relation joined to `left`; returns the visible columns of both."""
         before = set(scope.relations)
         scope.visible = left
         right = self._relation(join.this, scope, ctes)
@@ -257,7 +257,7 @@ class Analysis(Names):
     def _by_names(
         self, join: exp.Join, left: list[Visible], right: list[Visible], scope: Scope, added: set[str]
     ) -> list[Visible]:
-        """Turn a join by names into one with ON; what is visible of both, in Spark's order."""
+        """Rewrite a NATURAL or USING join with ON; returns the visible columns of both, in Spark's order."""
         scope.by_name = True
         unknown = [key for key, shape in scope.relations.items() if shape.names is None]
         pairs: list[tuple[Visible, Visible]] | None = None
@@ -286,7 +286,7 @@ class Analysis(Names):
     def _using(
         self, join: exp.Join, left: list[Visible], right: list[Visible], scope: Scope, added: set[str]
     ) -> list[tuple[Visible, Visible]] | None:
-        """The columns that USING names, of both sides; None where it cannot be told yet whose they are."""
+        """The columns that USING names, of both sides; None where their relations cannot be decided yet."""
         pairs: list[tuple[Visible, Visible]] | None = []
         for column in join.args["using"]:
             found = []
@@ -355,7 +355,7 @@ class Analysis(Names):
                 self._expression(child, scope, ctes)
 
     def _projected(self, node: exp.Expr, scope: Scope) -> list[str] | None:
-        """The names that an item of the list gives, as it is written."""
+        """The names of the columns that an item of the SELECT list gives."""
         if naming.is_star(node):
             return self.star_names(node, scope)
         given = _alias_names(node)

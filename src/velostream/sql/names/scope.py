@@ -1,9 +1,9 @@
-"""Names: which column each one means, and how it is written once that is known.
+"""Scopes: which column each name refers to, and how it is written once resolved.
 
-A scope is what one SELECT can see: its relations, the columns of its own list, and the scope around it.
-Relations whose columns only their source knows make any name valid. What is resolved is written into the tree
-in one spelling (`spelling`), so that nothing later compares what users wrote: columns are the same when their
-nodes are equal.
+A scope is what one SELECT can see: its relations, the columns of its own SELECT list, and the enclosing
+scope. A relation whose columns are known only to its source accepts any name. A resolved column is written
+into the tree in one spelling (`spelling`), so that later steps never compare what users wrote: two columns
+are the same when their nodes are equal.
 """
 
 from __future__ import annotations
@@ -25,53 +25,53 @@ Usage = dict[str, set[str] | None]
 
 @dataclass
 class Scope:
-    """What one SELECT can see."""
+    """The relations and names that one SELECT can see."""
 
     parent: Scope | None = None
     relations: dict[str, Shape] = field(default_factory=dict)
-    """By alias, lowercase; `#1` where there is none."""
+    """By lowercase alias; `#1` and so on for relations without one."""
     written: dict[str, str] = field(default_factory=dict)
-    """The aliases as FROM writes them, for relations that have one of their own."""
+    """The aliases as written in FROM, for relations that have one."""
     visible: list[Visible] = field(default_factory=list)
-    """The columns that bare names and `*` find, in Spark's order."""
+    """The columns that unqualified names and `*` refer to, in Spark's order."""
     learned: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
-    """How columns of relations that do not tell theirs, and fields of columns, were written first."""
+    """The first spelling of each column of a relation with unknown columns, and of each struct field."""
     waiting: bool = False
-    """Whether a NATURAL JOIN or USING waits for columns to be known: until then a bare name may be any."""
+    """Whether a NATURAL JOIN or USING needs unknown columns: until then a name may be any of them."""
     by_name: bool = False
-    """Whether there was one, so that `*` is not one relation after the other."""
+    """Whether there was a NATURAL JOIN or USING, so that `*` is not simply one relation after the other."""
     extra: set[str] = field(default_factory=set)
     results: dict[str, list[exp.Expr]] = field(default_factory=dict)
-    """The columns of the own list so far, by lowercase name."""
+    """The columns of the SELECT list so far, by lowercase name."""
     keys: list[exp.Expr] = field(default_factory=list)
-    """What GROUP BY says."""
+    """The expressions of GROUP BY."""
     result_first: bool = False
     replaces: bool = False
-    """Whether a name of the result is replaced by what it stands for, as in GROUP BY and HAVING."""
+    """Whether a name of the result is replaced by its expression, as in GROUP BY and HAVING."""
     qualified: bool = False
-    """Whether columns carry their relation."""
+    """Whether columns are written with their relation."""
     local: bool = False
-    """Whether it holds the parameters of a lambda: what is around is the same SELECT."""
+    """Whether it holds the parameters of a lambda; its parent is then the same SELECT."""
     stars: bool = False
     invisible: set[str] = field(default_factory=set)
-    """Relations that only conditions see, as the right side of a SEMI join."""
+    """Relations that only conditions can see, such as the right side of a SEMI join."""
 
     @classmethod
     def of(cls, shape: Shape, parent: Scope | None = None, alias: str = "") -> Scope:
-        """A scope of one relation."""
+        """A scope with one relation."""
         scope = cls(parent)
         scope.visible = scope.add(alias.lower(), alias, shape)
         return scope
 
     def add(self, key: str, alias: str, shape: Shape) -> list[Visible]:
-        """One more relation; what is visible of it."""
+        """Add a relation; returns its visible columns."""
         self.relations[key] = shape
         if alias:
             self.written[key] = alias
         return [Visible(name, ((key, name),)) for name in shape.names or ()]
 
     def found(self, name: str) -> list[Visible]:
-        """The columns of that name; system columns are found, too."""
+        """The columns of that name, including system columns."""
         folded = name.lower()
         hidden = [
             Visible(known, ((key, known),))
@@ -82,16 +82,16 @@ class Scope:
         return [*(each for each in self.visible if each.called(name)), *hidden]
 
     def trusted(self, name: str) -> list[str]:
-        """Relations that may have the column, as nobody knows yet."""
+        """Relations with unknown columns, which may have this one."""
         return [key for key, shape in self.relations.items() if shape.offers(name) is None]
 
     @property
     def open(self) -> bool:
-        """Whether some relation's columns are not known."""
+        """Whether some relation's columns are unknown."""
         return any(shape.names is None for shape in self.relations.values())
 
     def candidates(self) -> Iterable[str]:
-        """Every column name there is, for "did you mean"."""
+        """Every known column name, for "did you mean"."""
         for shape in self.relations.values():
             yield from shape.names or ()
             yield from shape.hidden
@@ -108,10 +108,10 @@ class Names:
         self.report = report
         self.usage: Usage = {shape.relation: set() for shape in shapes.values() if shape.relation}
         self.system: dict[str, set[str]] = {}
-        """System columns that are used beside `*`, by relation."""
+        """System columns that are used besides `*`, by relation."""
 
     def column(self, node: exp.Column, scope: Scope) -> None:
-        """Resolve a column, or report why it cannot be."""
+        """Resolve a column, or report why it cannot be resolved."""
         parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
         if isinstance(node.this, exp.Star):
             naming.spread(node, self.star(node, scope))
@@ -143,6 +143,7 @@ class Names:
         if owner is None:
             return False
         shape, name = owner.relations[key], parts[1].name
+        # `a.b` is column b of relation a, or, where that has no such column, field b of a column a.
         if shape.offers(name) is not False:
             self._write(node, key, [name, *(part.name for part in parts[2:])], scope, owner)
             return True
@@ -159,11 +160,18 @@ class Names:
     def _plain(
         self, node: exp.Column, parts: Sequence[exp.Identifier], scope: Scope, *, quiet: bool = False
     ) -> bool:
-        """Resolve a name without a relation in front; `quiet` where the first part may be one."""
+        """Resolve a name without a relation in front; `quiet` where the first part may be a relation.
+
+        Scopes are searched from the inside out. Within one, the order is Spark's: in HAVING, QUALIFY and
+        ORDER BY a column of the result first (but not inside an aggregate, nor a grouped column); then
+        columns of relations; then columns of the result; then, unchecked, a relation with unknown columns.
+        """
         name, folded = parts[0].name, parts[0].name.lower()
         fields = [part.name for part in parts[1:]]
         owner: Scope | None = scope
         while owner is not None:
+            # A column of an unknown relation that was named before with its relation is that column again:
+            # otherwise the same name could resolve to two relations within one query.
             near = _same_select(scope, owner)
             found = owner.found(name)
             known = [key for key in owner.trusted(name) if (key, (folded,)) in owner.learned]
@@ -190,11 +198,11 @@ class Names:
         return False
 
     def _is_key(self, found: list[Visible], scope: Scope) -> bool:
-        """Whether it is a column that the SELECT groups by: HAVING means that before one of the result."""
+        """Whether it is a column that the SELECT groups by: in HAVING it precedes a column of the result."""
         return scope.replaces and len(found) == 1 and self.expr(found[0], scope) in scope.keys
 
     def _result(self, node: exp.Column, fields: list[str], scope: Scope) -> bool:
-        """Resolve a name to a column of the SELECT's own list."""
+        """Resolve a name to a column of the SELECT list; False when it has none, or different ones."""
         items = scope.results.get(node.parts[0].name.lower(), [])
         if not items or any(item != items[0] for item in items):
             return False
@@ -211,7 +219,7 @@ class Names:
     def _find(
         self, node: exp.Column, found: list[Visible], fields: list[str], scope: Scope, owner: Scope
     ) -> None:
-        if len(found) > 1:  # which one it is will be told when all columns are known
+        if len(found) > 1:  # decided when all columns are known
             self.use_parts(owner, *found)
         elif len(found[0].parts) > 1:
             self.use_parts(owner, found[0])
@@ -221,7 +229,10 @@ class Names:
             self._write(node, key, [name, *fields], scope, owner)
 
     def _trust(self, node: exp.Column, names: list[str], scope: Scope, owner: Scope) -> bool:
-        """Take a name on trust for a column of a relation that does not tell its own."""
+        """Accept a name as a column of a relation with unknown columns; False without such a relation.
+
+        With several such relations the owner is open, so the column counts as used in each of them.
+        """
         maybe = owner.trusted(names[0])
         if len(maybe) == 1:
             self._write(node, maybe[0], names, scope, owner)
@@ -232,13 +243,14 @@ class Names:
         return bool(maybe)
 
     def _write(self, node: exp.Column, key: str, names: list[str], scope: Scope, owner: Scope) -> None:
-        """Write a column as its relation declares it."""
+        """Write a column in the spelling of its relation, with its alias where it is needed."""
         shape = owner.relations[key]
         names = [self.spelled(owner, key, *names[: place + 1]) for place in range(len(names))]
         if naming.stands_for_star(node):
             self.use_all(shape)
         self.use(shape, names[0])
         alias = owner.written.get(key)
+        # An inner relation of the same alias hides the outer one; then only the bare name can be written.
         near = _same_select(scope, owner)
         hidden = not near and any(key in each.relations for each in _between(scope, owner))
         if alias is None or hidden:
@@ -249,7 +261,7 @@ class Names:
             naming.spell(node, names)
 
     def spelled(self, scope: Scope, key: str, *path: str) -> str:
-        """How a column, or a field of one, is spelled: as it is declared, or else as it was written first."""
+        """The spelling of a column or struct field: as declared, or else as first written."""
         folded = tuple(part.lower() for part in path)
         if len(path) == 1 and key in scope.relations:
             shape = scope.relations[key]
@@ -270,7 +282,7 @@ class Names:
     # --- * ------------------------------------------------------------------------------------------
 
     def star(self, node: exp.Expr, scope: Scope) -> list[exp.Expr]:
-        """Resolve `*` or `t.*`; the columns that it stands for, or itself where it may stay."""
+        """Resolve `*` or `t.*`; returns the columns that it stands for, or itself where it may stay."""
         star = node if isinstance(node, exp.Star) else node.this
         visible = scope.visible
         if isinstance(node, exp.Column):
@@ -293,6 +305,8 @@ class Names:
             spelled = next((each.name for each in visible if each.name.lower() == column.name.lower()), None)
             if spelled is not None:
                 column.replace(exp.to_identifier(spelled, quoted=True))
+        # Only after NATURAL or USING does `*` differ from what
+        # Spark would expand, and only if all columns are known.
         if not scope.by_name or scope.waiting or scope.open:
             return [node]
         return [
@@ -327,7 +341,7 @@ class Names:
     # --- use ----------------------------------------------------------------------------------------
 
     def use(self, shape: Shape, name: str) -> None:
-        """Note that a column of a relation is read."""
+        """Record that a column of a relation is used."""
         if shape.relation is None:
             return
         used = self.usage.get(shape.relation)
@@ -338,7 +352,7 @@ class Names:
         used.add(name)
 
     def use_all(self, shape: Shape) -> None:
-        """Note that all columns of a relation are read."""
+        """Record that all columns of a relation are used."""
         if shape.relation is not None:
             earlier = self.usage.get(shape.relation)
             for name in earlier or ():
@@ -347,12 +361,12 @@ class Names:
             self.usage[shape.relation] = None
 
     def use_parts(self, scope: Scope, *columns: Visible) -> None:
-        """Note that the columns that these are made of are read."""
+        """Record that the columns that these consist of are used."""
         for key, name in (part for column in columns for part in column.parts):
             self.use(scope.relations[key], name)
 
     def expr(self, column: Visible, scope: Scope) -> exp.Expr:
-        """A column that a bare name finds, as an expression over the columns of relations."""
+        """A visible column as an expression over the columns of relations."""
         parts: list[exp.Expr] = []
         for key, name in column.parts:
             alias = scope.written.get(key) if scope.qualified else None
@@ -361,7 +375,7 @@ class Names:
 
 
 def _same_select(scope: Scope, owner: Scope) -> bool:
-    """Whether an outer scope is that of the same SELECT: only lambdas are in between."""
+    """Whether `owner` is the scope of the same SELECT: only lambdas are in between."""
     while scope is not owner and scope.local and scope.parent is not None:
         scope = scope.parent
     return scope is owner
@@ -375,7 +389,7 @@ def _between(scope: Scope, owner: Scope) -> Iterable[Scope]:
 
 
 def _aggregated(node: exp.Expr) -> bool:
-    """Whether it stands inside of an aggregate, which looks at the input."""
+    """Whether the node is inside an aggregate, whose argument refers to the input."""
     parent = node.parent
     while parent is not None and not isinstance(parent, exp.Query):
         if is_aggregate_call(parent):

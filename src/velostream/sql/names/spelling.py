@@ -1,7 +1,7 @@
-"""Names as a query has them once they are resolved: one spelling for each column, whoever wrote it how.
+"""Spelling of resolved names: one spelling for each column, however users wrote it.
 
 A column is written as its relation declares it, with the relation's alias in front where the SELECT reads
-several relations, or where the bare name would mean a column of the result.
+several relations, or where the bare name would refer to a column of the result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# Words that Spark, or our own grammar, could take for something else than a column.
+# Words that Spark, or our own grammar, could take for something other than a column.
 _WORDS = """
     all and anti any array as asc asof at authorization between both by case cast check collate column
     commit constraint create cross cube current current_date current_time current_timestamp current_user
@@ -35,15 +35,15 @@ _WORDS = """
 _KEYWORDS = frozenset(_WORDS.split())
 _PARTS = ("this", "table", "db", "catalog")
 SOURCE = "__source_"
-"""How the names of sources begin in a tree, before their number."""
+"""Prefix of the names of sources in a tree, before their number."""
 _STAR = "star"
-"""Mark of a column that stands for a `*`: all of its relation is wanted, also what appears later."""
+"""Mark of a column that stands for a `*`: all columns of its relation are wanted, also later ones."""
 _MERGED = "merged"
 """Mark of a call that stands for one column."""
 WRITTEN = "written"
-"""Mark of what has another name in the query, or none: how people know it."""
+"""Mark of a node whose name in the query is another, or that has none: the name that users know."""
 RESULT_FIRST = ("having", "qualify", "order", "sort", "cluster", "distribute")
-"""Clauses in which a bare name means a column of the result before one of the input."""
+"""Clauses in which an unqualified name refers to a column of the result before one of the input."""
 
 
 def is_star(item: exp.Expr) -> bool:
@@ -52,23 +52,23 @@ def is_star(item: exp.Expr) -> bool:
 
 
 def needs_quotes(name: str) -> bool:
-    """Whether a name has to stand in backticks."""
+    """Whether a name has to be quoted in backticks."""
     return not _PLAIN.match(name) or name.lower() in _KEYWORDS
 
 
 def identifier(name: str) -> exp.Identifier:
-    """A name as every tree has it, so that equal names are equal nodes."""
+    """The identifier of a name, always quoted alike, so that equal names are equal nodes."""
     return exp.Identifier(this=name, quoted=needs_quotes(name))
 
 
 def column(names: Sequence[str]) -> exp.Column:
-    """A column of these parts: perhaps its relation, its own name, fields of it."""
+    """A column of these parts: possibly its relation, its own name, struct fields."""
     parts = dict(zip(_PARTS, map(identifier, reversed(names[-len(_PARTS) :])), strict=False))
     return exp.Column(**parts)
 
 
 def spell(node: exp.Column, names: Sequence[str]) -> None:
-    """Give a column these parts; those that stay keep their place in the text."""
+    """Give a column these parts; unchanged ones keep their location in the text."""
     written = list(node.parts)
     spelled = [identifier(name) for name in names]
     for mine, theirs in zip(reversed(spelled), reversed(written), strict=False):
@@ -78,18 +78,18 @@ def spell(node: exp.Column, names: Sequence[str]) -> None:
 
 
 def relation_told(alias: str) -> str:
-    """A relation for people; one without an alias is told by its place."""
+    """A relation's name in messages; one without an alias is named by its place."""
     return f"source {alias.removeprefix(SOURCE)}" if alias.startswith(SOURCE) else alias
 
 
 def called(expression: exp.Expr, name: str) -> exp.Expr:
-    """The expression, which people know under a name."""
+    """The expression, marked with the name that users know."""
     expression.meta[WRITTEN] = name
     return expression
 
 
 def told(expression: exp.Expr) -> str:
-    """An expression for people: columns by their own names, as the query has them."""
+    """An expression in messages: columns by the names of the query."""
     known = expression.meta.get(WRITTEN)
     if known is not None:
         return str(known)
@@ -105,9 +105,9 @@ def told(expression: exp.Expr) -> str:
 
 @dataclass(frozen=True)
 class Visible:
-    """A column that a bare name, or `*`, finds.
+    """A column that an unqualified name, or `*`, refers to.
 
-    It is made of columns of relations, each an alias and a name: several where FULL JOIN … USING takes the
+    It consists of columns of relations, each an alias and a name: several where FULL JOIN … USING takes the
     first that is not null.
     """
 
@@ -115,12 +115,12 @@ class Visible:
     parts: tuple[tuple[str, str], ...]
 
     def called(self, name: str) -> bool:
-        """Whether it has the name; case does not matter."""
+        """Whether it has the name, ignoring case."""
         return self.name.lower() == name.lower()
 
 
 def common(left: Sequence[Visible], right: Sequence[Visible]) -> list[tuple[Visible, Visible]]:
-    """The columns that NATURAL joins by, as the left side has them; the first of several with one name."""
+    """The columns that NATURAL joins by, as the left side spells them; the first of several with one name."""
     pairs: list[tuple[Visible, Visible]] = []
     for one in left:
         other = next((each for each in right if each.called(one.name)), None)
@@ -132,7 +132,7 @@ def common(left: Sequence[Visible], right: Sequence[Visible]) -> list[tuple[Visi
 def joined(
     pairs: Sequence[tuple[Visible, Visible]], left: Sequence[Visible], right: Sequence[Visible], side: str
 ) -> list[Visible]:
-    """What is visible of two relations that are joined by the names of these pairs, in Spark's order."""
+    """The visible columns of two relations joined by the names of these pairs, in Spark's order."""
     merged = {"RIGHT": _second, "FULL": _first_not_null}.get(side, _first)
     return [
         *(merged(one, other) for one, other in pairs),
@@ -154,14 +154,14 @@ def _first_not_null(one: Visible, other: Visible) -> Visible:
 
 
 def of_relation(key: str, names: Sequence[str], visible: Sequence[Visible]) -> list[Visible]:
-    """What `t.*` stands for: columns that a join by names has taken from view come first, as in Spark."""
+    """The columns of `t.*`: those hidden by a NATURAL or USING join come first, as in Spark."""
     seen = [each for each in visible if len(each.parts) == 1 and each.parts[0][0] == key]
     shown = {each.parts[0][1] for each in seen}
     return [*(Visible(name, ((key, name),)) for name in names if name not in shown), *seen]
 
 
 def give_alias(relation: exp.Expr, alias: str) -> bool:
-    """Name a query that has no name, to tell its columns from others; False for other relations."""
+    """Give a subquery without an alias one, to qualify its columns; False for other relations."""
     if not isinstance(relation, exp.Subquery | exp.Values) or relation.args.get("pivots"):
         return False
     table = relation.args.get("alias") or exp.TableAlias()
@@ -178,7 +178,7 @@ def merged(columns: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def named(item: exp.Expr, written: str | None, *, column: bool) -> exp.Expr:
-    """An item of a SELECT under the name that it has as `written`; `column`: it was a column there."""
+    """An item of a SELECT under its name as `written`; `column`: it was a column there."""
     value = item.unalias()
     if isinstance(item, exp.Alias):
         return value if isinstance(value, exp.Column) and value.name == item.alias else item
@@ -192,7 +192,7 @@ def named(item: exp.Expr, written: str | None, *, column: bool) -> exp.Expr:
 
 
 def put(node: exp.Expr, value: exp.Expr, fields: Sequence[str] = ()) -> None:
-    """Let a value, or a field of it, take the place of a node."""
+    """Replace a node by a value, or by a struct field of it."""
     if fields:
         value = exp.Dot.build([parenthesised(value), *map(identifier, fields)])
     alone = isinstance(node.parent, exp.Group | exp.Having | exp.Ordered | exp.Paren | exp.Tuple | exp.Alias)
@@ -203,7 +203,7 @@ def put(node: exp.Expr, value: exp.Expr, fields: Sequence[str] = ()) -> None:
 
 
 def parenthesised(node: exp.Expr) -> exp.Expr:
-    """An expression that may stand inside of any other."""
+    """The expression in parentheses where it needs them inside another."""
     tight = (
         exp.Column | exp.Literal | exp.Paren | exp.Dot | exp.Anonymous | exp.AggFunc | exp.Coalesce | exp.Cast
     )
@@ -211,7 +211,7 @@ def parenthesised(node: exp.Expr) -> exp.Expr:
 
 
 def spread(node: exp.Expr, made: list[exp.Expr]) -> None:
-    """Let several expressions take the place of one argument of a function."""
+    """Replace one argument of a function by several expressions."""
     siblings = node.parent.expressions if node.parent is not None else []
     place = next((number for number, each in enumerate(siblings) if each is node), None)
     if made != [node] and node.parent is not None and place is not None:
@@ -226,12 +226,12 @@ def from_star(node: exp.Expr) -> exp.Expr:
 
 
 def stands_for_star(node: exp.Expr) -> bool:
-    """Whether a column was put in the place of a `*`."""
+    """Whether a column replaced a `*`."""
     return bool(node.meta.get(_STAR))
 
 
 def hides_input(select: exp.Select, visible: Sequence[Visible], *, unknown: bool) -> bool:
-    """Whether a bare name may mean a column of the result in one clause and one of the input in another.
+    """Whether a name may mean a column of the result in one clause and one of the input in another.
 
     `unknown`: the columns of the input are not known; then those count that the SELECT names.
     """
@@ -250,7 +250,7 @@ def hides_input(select: exp.Select, visible: Sequence[Visible], *, unknown: bool
 
 
 def resolve_positions(select: exp.Select) -> None:
-    """GROUP BY and ORDER BY in terms of expressions, where they say `1`; brackets around a key go."""
+    """GROUP BY and ORDER BY with positions (`1`) replaced by expressions; brackets removed."""
     group, order = select.args.get("group"), select.args.get("order")
     for key in list(group.expressions) if group is not None else ():
         while isinstance(key, exp.Paren):
@@ -265,7 +265,7 @@ def resolve_positions(select: exp.Select) -> None:
 
 
 def grouped(item: exp.Expr) -> exp.Expr:
-    """What GROUP BY says for an item of the list. A number would be taken for a position there."""
+    """An item of the list as GROUP BY writes it: a number would be read as a position there."""
     value = item.unalias()
     if isinstance(value, exp.Literal) and value.is_int:
         made = exp.cast(value.copy(), "int")
@@ -278,7 +278,7 @@ def grouped(item: exp.Expr) -> exp.Expr:
 
 
 def _at(select: exp.Select, key: exp.Expr) -> exp.Expr | None:
-    """The item of the list that a position means; None where it is no position, or a `*` stands before."""
+    """The item of the list at a position; None where it is no position, or a `*` precedes it."""
     place = int(key.this) if isinstance(key, exp.Literal) and key.is_int else 0
     items: list[exp.Expr] = select.expressions[:place]
     if not 0 < place <= len(select.expressions) or any(is_star(item) for item in items):

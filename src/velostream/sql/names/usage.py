@@ -1,4 +1,4 @@
-"""A query whose columns are known: its names resolved, and which columns of each relation it touches."""
+"""Queries whose columns are known: names resolved, and the columns of each relation that are used."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def resolved(query: Query, columns: Mapping[str, Collection[str]] | None = None) -> Query:
-    """The query with all of its names resolved; raises what is wrong with it.
+    """The query with all names resolved; raises its first error.
 
-    `columns` tells those of relations that the query itself does not know. Afterwards a column is written as
-    its relation declares it, with the relation in front where the SELECT reads several. Joins by names say
-    ON, `*` over them is written out, and neither GROUP BY nor HAVING names columns of the result. What a
-    relation does not tell is taken on trust; names that differ in case alone are then one.
+    `columns` are those of relations that the query itself does not know. Afterwards a column is written as
+    its relation declares it, with the relation in front where the SELECT reads several. NATURAL and USING
+    joins have ON, `*` over them is expanded, and neither GROUP BY nor HAVING refers to columns of the result.
+    Columns of unknown relations are accepted unchecked; names that differ only in case are then the same.
     """
     _, found, errors = _analysed(query, columns or {})
     if errors:
@@ -41,7 +41,7 @@ def result_names(query: Query, columns: Mapping[str, Collection[str]]) -> tuple[
 def spelled_key(
     query: Query, columns: Mapping[str, Collection[str]], key: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The columns of a key as the result of the query spells them."""
+    """The key columns in the spelling of the query's result."""
     names = result_names(query, columns) or ()
     return tuple(next((each for each in names if each.lower() == name.lower()), name) for name in key)
 
@@ -49,9 +49,9 @@ def spelled_key(
 def column_usage(
     query: Query, columns: Mapping[str, Collection[str]] | None = None
 ) -> Mapping[str, frozenset[str] | None]:
-    """Relation name (a source's id, a table's or stream's name) to the columns used; None means all of `*`.
+    """From each relation (a source's id, a table's or stream's name) to the columns used; None means all.
 
-    System columns are included where they are named. `columns` may tell the columns of relations that the
+    System columns are included where they are named. `columns` may have the columns of relations that the
     query itself does not know; a name that could belong to several unknown relations counts for each.
     """
     analysis, _, _ = _analysed(query, columns or {})
@@ -61,7 +61,7 @@ def column_usage(
 def system_usage(
     query: Query, columns: Mapping[str, Collection[str]] | None = None
 ) -> Mapping[str, frozenset[str]]:
-    """System columns that are named, per relation, also where `*` takes everything else."""
+    """System columns that are named, per relation, even where `*` takes everything else."""
     analysis, _, _ = _analysed(query, columns or {})
     found = {name: set(used) for name, used in analysis.system.items()}
     for name, used in analysis.usage.items():
@@ -70,7 +70,7 @@ def system_usage(
 
 
 def column_errors(query: Query, columns: Mapping[str, Collection[str]]) -> list[SqlError]:
-    """What is wrong with the query once the columns of its sources are known (relation name to columns)."""
+    """The errors of the query once the columns of its sources are known (relation name to columns)."""
     return _analysed(query, columns)[2]
 
 

@@ -1,1 +1,1 @@
-"""Our dialect of SQL, and its parser."""
+"""The SQL dialect and its parser."""

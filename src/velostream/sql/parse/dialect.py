@@ -1,7 +1,7 @@
-"""Our dialect of SQL: Spark's, plus sources, WITH, WINDOW and EMIT.
+"""The SQL dialect: Spark's, plus sources, WITH, WINDOW and EMIT.
 
-Functions are kept by name: sqlglot would turn many into nodes of its own and generate others back, and what
-Spark gets must be what the user wrote. Only those of `TYPED` become typed nodes.
+Functions are kept by name: sqlglot would turn many into nodes of its own and generate others from them, while
+Spark must get what the user wrote. Only those of `TYPED` become typed nodes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from velostream.sql.text.script import Piece
 
 TYPED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE"})
-"""Functions that become sqlglot's own nodes; Spark's text is generated from them unchanged."""
+"""Functions that become sqlglot's own nodes; they are generated for Spark unchanged."""
 
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "SUBSTR", "TRIM")
 
-# Our clauses hang on sqlglot's nodes under these argument names until the binder takes them off.
+# Our clauses are attached to sqlglot's nodes under these argument names until the binder takes them off.
 EMIT = "velo_emit"
 WITH = "velo_with"
 WINDOW = "velo_window"
@@ -40,7 +40,7 @@ BUFFER = "velo_buffer"
 
 
 class Clause(exp.Expression):
-    """Carries a parsed clause of ours inside a sqlglot tree; never generated."""
+    """Carries one of our parsed clauses inside a sqlglot tree; never generated."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
@@ -51,7 +51,7 @@ class Clause(exp.Expression):
 
 
 class VelostreamParser(SparkParser):
-    """Parses one statement's tokens; `piece` gives the way back to the user's text."""
+    """Parses one statement's tokens; `piece` maps them to the user's text."""
 
     piece: Piece
     _rows_buffer: exp.Literal | None = None
@@ -112,7 +112,7 @@ class VelostreamParser(SparkParser):
         return self._match_text_seq(*words)
 
     def at_with(self) -> bool:
-        """Whether a WITH (…) comes next."""
+        """Whether WITH (…) comes next."""
         return self._match_pair(TokenType.WITH, TokenType.L_PAREN, advance=False)
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class VelostreamParser(SparkParser):
     # --- errors -----------------------------------------------------------------------------------
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
-        """sqlglot's own exception, with the token kept so that the caller can place it."""
+        """Raise sqlglot's own exception, with the token attached so that the caller can locate it."""
         error = ParseError(message)
         error.token = token or self._curr or self._prev  # type: ignore[attr-defined]
         raise error
@@ -163,13 +163,13 @@ class VelostreamParser(SparkParser):
     def syntax_error(
         self, message: str, token: Token | None = None, hint: str | None = None
     ) -> SqlSyntaxError:
-        """An error of ours at a token (default: the current one, or the end)."""
+        """An error at a token (default: the current one, or the end)."""
         return SqlSyntaxError(
             message, hint=hint, location=self.token_location(token or self._curr or self._prev)
         )
 
     def token_location(self, first: Token, last: Token | None = None) -> Location:
-        """The place of the tokens from `first` to `last`."""
+        """The location of the tokens from `first` to `last`."""
         return self.piece.location(first.start, (last or first).end + 1)
 
     # --- relations --------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class VelostreamParser(SparkParser):
         return tokens[0].text.lower() in WINDOW_TABLES
 
     def _parse_window_table(self) -> exp.Subquery | None:
-        """TUMBLE and the like, within TABLE(…) or not, as a subquery on whose SELECT the window hangs."""
+        """TUMBLE and the like, within TABLE(…) or not, as a subquery with the window attached."""
         wrapped = self._curr.text.upper() == "TABLE" and self._next.token_type == TokenType.L_PAREN
         if not self._at_window_table(2 if wrapped else 0):
             return None
@@ -203,7 +203,7 @@ class VelostreamParser(SparkParser):
 
     def _parse_table_part(self, schema: bool = False) -> exp.Expr | None:
         if not schema and self._next.token_type == TokenType.L_PAREN and self._curr.text.isidentifier():
-            # Any word may name a function here; `file` is a keyword elsewhere.
+            # Any word can name a function here; `file` is a keyword elsewhere.
             return self._parse_function(anonymous=True, any_token=True, optional_parens=False)
         return super()._parse_table_part(schema)
 
@@ -258,7 +258,7 @@ class VelostreamParser(SparkParser):
         return self._curr.token_type == TokenType.WINDOW and self._next.text.upper() in WINDOW_WORDS
 
     def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
-        """As in sqlglot, but of any expressions: `ROLLUP (a LIKE 'x%')` are conditions, too."""
+        """As in sqlglot, but with any expressions, such as the conditions in `ROLLUP (a LIKE 'x%')`."""
         kind = (
             exp.Cube if self._match(TokenType.CUBE) else exp.Rollup if self._match(TokenType.ROLLUP) else None
         )
@@ -285,7 +285,7 @@ class VelostreamParser(SparkParser):
         else:
             return False
         if this.args.get(key) is not None:
-            raise self.syntax_error(f"{start.text.upper()} stands twice in one query", start)
+            raise self.syntax_error(f"{start.text.upper()} appears twice in one query", start)
         this.set(key, value)
         return True
 
@@ -332,18 +332,20 @@ class VelostreamParser(SparkParser):
     def _parse_with_item(self) -> RawProperty:
         key = self._curr
         if key.token_type != TokenType.STRING:
-            raise self.syntax_error("a property's name stands in quotes", hint='write WITH ("key" = "value")')
+            raise self.syntax_error(
+                "a property's name must be in quotes", hint='write WITH ("key" = "value")'
+            )
         self._advance()
         if not self._match(TokenType.EQ):
             raise self.syntax_error(f'expected = after "{key.text}"')
         value = self._curr
         if value.token_type not in (TokenType.STRING, TokenType.RAW_STRING):
             raise self.syntax_error(
-                f'the value of "{key.text}" stands in quotes', hint=f'write "{key.text}" = "…"'
+                f'the value of "{key.text}" must be in quotes', hint=f'write "{key.text}" = "…"'
             )
         self._advance()
         if secret(key.text):
-            # Without the escapes that it was written with.
+            # Unescaped.
             learn_value(value.text)
         return RawProperty(key.text, value.text, self.token_location(key), self.token_location(value))
 
@@ -355,12 +357,12 @@ class VelostreamParser(SparkParser):
     # --- queries inside of other things -----------------------------------------------------------
 
     def _parse_statement(self) -> Any:
-        """What may stand in a CTE: queries only."""
+        """A statement inside a CTE: only queries are allowed."""
         return self.parse_query()
 
     def _parse_select_query(self, *args: Any, **kwargs: Any) -> Any:
         if self._curr.token_type == TokenType.FROM:
-            raise self.syntax_error("FROM stands after SELECT", hint="write SELECT * FROM …")
+            raise self.syntax_error("FROM must follow SELECT", hint="write SELECT * FROM …")
         return super()._parse_select_query(*args, **kwargs)
 
     def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query | None:
@@ -407,12 +409,12 @@ def _last_rows(count: int) -> exp.WindowSpec:
 
 
 class VelostreamGenerator(SparkGenerator):
-    """Writes our clauses back, and nothing differently from how it was read."""
+    """Generates our clauses as well, and everything exactly as it was read."""
 
     TRANSFORMS = {kind: write for kind, write in SparkGenerator.TRANSFORMS.items() if kind is not exp.Select}
 
     def window_sql(self, expression: exp.Window) -> str:
-        """ROWS WINDOW BUFFER comes back in front."""
+        """OVER with ROWS WINDOW BUFFER in front."""
         text = super().window_sql(expression)
         buffer = expression.args.get(BUFFER)
         if buffer is None:
@@ -421,7 +423,7 @@ class VelostreamGenerator(SparkGenerator):
         return f"{head} OVER (ROWS WINDOW BUFFER {buffer.name} ROWS {tail}"
 
     def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
-        """WITHIN INTERVAL comes back after the condition."""
+        """A join with WITHIN INTERVAL after the condition."""
         text = super().join_sql(expression, join_op)
         within = expression.args.get(WITHIN)
         return f"{text} WITHIN {self.sql(within)}" if within is not None else text
@@ -431,7 +433,7 @@ class Velostream(Spark):
     """The dialect."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Spark's, but nothing is swallowed as an opaque command, and '' is a quote inside a string."""
+        """Spark's tokenizer, without opaque commands, and with '' as a quote inside a string."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
         STRING_ESCAPES = ["'", '"', "\\"]

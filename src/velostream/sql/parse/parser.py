@@ -1,4 +1,4 @@
-"""From a piece of text to one statement as written.
+"""The statement parser: from a piece of text to one statement as written.
 
 The first words decide which statement it is; queries and expressions inside are left to the dialect.
 """
@@ -41,7 +41,7 @@ _UNSAFE = {
 
 
 def parse_piece(piece: Piece) -> raw.Raw | None:
-    """The statement, or None when there is nothing but space and comments. Raises SqlError."""
+    """The statement; None for only white space and comments. Raises SqlError."""
     tokens = tokenize(piece)
     return StatementParser(piece, tokens).parse() if tokens else None
 
@@ -51,7 +51,7 @@ def tokenize(piece: Piece) -> list[Token]:
     try:
         tokens = _DIALECT.tokenize(piece.text)
     except TokenError:
-        # What sqlglot says quotes the text around, passwords and all.
+        # sqlglot's message quotes the surrounding text, including passwords.
         raise SqlSyntaxError(
             "the text cannot be read as SQL", location=piece.location(0, max(1, len(piece.text)))
         ) from None
@@ -67,7 +67,7 @@ def tokenize(piece: Piece) -> list[Token]:
 
 
 def _begins_clause(token: Token, after: Token, later: Token) -> bool:
-    """Whether WINDOW or OFFSET is the clause; otherwise it is somebody's column or Spark's window(…)."""
+    """Whether WINDOW or OFFSET begins a clause; otherwise it is a column, or Spark's window(…)."""
     if token.token_type is TokenType.OFFSET:
         return after.token_type in (TokenType.NUMBER, TokenType.PLACEHOLDER, TokenType.COLON)
     return after.text.upper() in WINDOW_WORDS or later.token_type is TokenType.ALIAS
@@ -83,13 +83,13 @@ class StatementParser:
         self.parser.start(piece, tokens)
 
     def parse(self) -> raw.Raw:
-        """The whole of it; leftovers are an error."""
+        """The whole statement; leftover tokens are an error."""
         try:
             statement = self._statement()
             if self.parser.current:
                 raise self._unexpected()
         except ParseError as exc:
-            # What sqlglot says quotes the text around, passwords and all.
+            # sqlglot's message quotes the surrounding text, including passwords.
             raise self._translated(exc) from None
         except RecursionError as exc:
             raise SqlSyntaxError("the statement is nested too deeply", location=self._whole()) from exc
@@ -102,7 +102,7 @@ class StatementParser:
             KeyError,
             ArithmeticError,
         ) as exc:
-            # sqlglot trips over some malformed text in ways of its own; for the user it is bad syntax.
+            # sqlglot fails on some malformed text with internal errors; for the user it is a syntax error.
             raise self.parser.syntax_error("the statement cannot be understood here") from exc
         return replace(statement, text=self._text(), location=self._whole(), end=self.tokens[-1].end + 1)
 
@@ -237,7 +237,7 @@ class StatementParser:
         return raw.RawDelete(self._name(ObjectKind.TABLE), self._where(), **_PLACELESS)
 
     def select(self) -> raw.Raw:
-        """A bare query."""
+        """A query outside of another statement."""
         return raw.RawSelect(self._query(), self._with(), **_PLACELESS)
 
     def show(self) -> raw.Raw:

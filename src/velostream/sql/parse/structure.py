@@ -1,4 +1,4 @@
-"""What may stand in a query at all: an allowlist, and rewrites to what Spark understands.
+"""Allowlist of query syntax, and rewrites to what Spark understands.
 
 sqlglot reads the syntax of thirty dialects; whatever is not known here is refused rather than passed on.
 """
@@ -79,7 +79,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
 def check(tree: exp.Expr, context: Context) -> None:
-    """Report every node, clause and function that has no place in a query; record the UDFs used."""
+    """Report every node, clause and function that is not allowed in a query; record the UDFs used."""
     for node in tree.walk(prune=lambda node: type(node).__name__ not in _ALLOWED):
         try:
             _check_node(node, context)
@@ -111,7 +111,7 @@ def _check_node(node: exp.Expr, context: Context) -> None:
 
 
 def _shape_error(node: exp.Expr) -> str | None:
-    """What is wrong with a node whose parts sqlglot takes more freely than Spark."""
+    """The error of a node whose parts sqlglot accepts more freely than Spark; None when it is right."""
     if isinstance(node, exp.Select) and not node.expressions:
         return "SELECT needs at least one column"
     if isinstance(node, exp.From | exp.Join) and not isinstance(node.this, _RELATIONS):
@@ -121,7 +121,7 @@ def _shape_error(node: exp.Expr) -> str | None:
     if isinstance(node, exp.DataTypeParam) and not isinstance(node.this, exp.Literal):
         return "the size of a type is a number"
     if isinstance(node, exp.Any | exp.All) and isinstance(node.this, exp.Query):
-        return f"{node.key.upper()} (SELECT …) stands to the right of a comparison"
+        return f"{node.key.upper()} (SELECT …) must be to the right of a comparison"
     return None
 
 
@@ -129,7 +129,7 @@ def _check_lateral(node: exp.Lateral) -> None:
     loose = node.arg_key == "laterals" and not node.args.get("view")
     if loose or not isinstance(node.this, exp.Func | exp.Subquery):
         raise SqlSyntaxError(
-            "LATERAL stands before VIEW, or after a comma or JOIN before a subquery or function"
+            "LATERAL must be before VIEW, or after a comma or JOIN before a subquery or function"
         )
 
 
@@ -148,7 +148,7 @@ def _check_within(within: exp.Expr) -> None:
 
 
 def check_window_expression(node: exp.Expr, context: Context) -> None:
-    """The same for PARTITION BY of a WINDOW, which moreover has no place for a subquery."""
+    """The same check for PARTITION BY of a WINDOW, which may have no subquery either."""
     check(node, context)
     if node.find(exp.Query, exp.Table) is not None:
         context.report(SqlSyntaxError("PARTITION BY of a WINDOW cannot hold a subquery"), node)
@@ -180,7 +180,7 @@ def _words(name: str) -> str:
 
 
 def rewrite(tree: exp.Expr) -> exp.Expr:
-    """Give Spark what it understands: units as words, ANY and ALL as IN and EXISTS."""
+    """Rewrite to what Spark understands: units as words, ANY and ALL as IN and EXISTS."""
     holder = exp.Paren(this=tree)
     for node in list(holder.walk()):
         plainer = _plainer(node)
@@ -195,7 +195,7 @@ def rewrite(tree: exp.Expr) -> exp.Expr:
 
 
 def _plainer(node: exp.Expr) -> exp.Expr | None:
-    """The same in the form that parsing the generated text gives."""
+    """The node in the form that parsing the generated text gives."""
     if isinstance(node, exp.TryCast) and not node.args.get("safe"):
         return exp.Cast(this=node.this, to=node.args["to"])
     if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
@@ -224,7 +224,7 @@ def _call(name: str, node: exp.Expr, arguments: list[exp.Expr | None]) -> exp.An
 
 
 def quote_names(tree: exp.Expr) -> None:
-    """Put every name in backticks that needs them, and no other, so that equal names are equal nodes."""
+    """Quote exactly the names that need it, so that equal names are equal nodes."""
     for identifier in tree.find_all(exp.Identifier):
         identifier.set("quoted", needs_quotes(identifier.name))
 
@@ -261,7 +261,7 @@ def _quantified(node: exp.Binary, quantifier: exp.Expr) -> None:
 
 
 def leftover_clauses(tree: exp.Expr, context: Context) -> None:
-    """Report our clauses where they cannot stand: in a subquery or CTE."""
+    """Report our clauses in places where they are not allowed: in a subquery or CTE."""
     for node in tree.walk():
         for key, words in ((EMIT, "EMIT"), (WINDOW, "WINDOW"), (WITH, "WITH (…)")):
             clause = node.args.get(key)
@@ -269,7 +269,7 @@ def leftover_clauses(tree: exp.Expr, context: Context) -> None:
                 node.args.pop(key)
                 context.report(
                     UnsupportedError(
-                        f"{words} cannot stand in a subquery",
+                        f"{words} is not allowed in a subquery",
                         hint="make the inner query a table or stream of its own",
                         location=clause.value.location,
                     )

@@ -1,4 +1,4 @@
-"""What the parser hands to the binder: statements as written, nothing looked up yet."""
+"""Parsed statements, as the parser passes them to the binder: nothing is looked up yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Name:
-    """A name and where it stands."""
+    """A name and its location."""
 
     text: str
     location: Location
@@ -38,7 +38,7 @@ class RawProperty:
 
 @dataclass(frozen=True)
 class RawWith:
-    """One WITH (…); `end` is where it ends, to tell whether it ends the statement."""
+    """One WITH (…); `end` is its end, by which it is known whether it ends the statement."""
 
     properties: tuple[RawProperty, ...]
     location: Location
@@ -65,7 +65,7 @@ class RawSchema:
 
 @dataclass(frozen=True)
 class RawQuery:
-    """A query with the clauses that are ours still hanging on its tree (see `clauses`)."""
+    """A query with our clauses still attached to its tree (see `clauses`)."""
 
     tree: exp.Query
     location: Location
@@ -73,7 +73,7 @@ class RawQuery:
 
 @dataclass(frozen=True)
 class Raw:
-    """Base: the text and the place of the whole statement, and where it ends in its piece."""
+    """Base: the text and the location of the whole statement, and its end within its piece."""
 
     text: str = field(kw_only=True)
     location: Location = field(kw_only=True)
@@ -125,7 +125,7 @@ class RawDelete(Raw):
 
 @dataclass(frozen=True)
 class RawSelect(Raw):
-    """A bare query."""
+    """A query outside of another statement."""
 
     query: RawQuery
     properties: RawWith | None
@@ -180,7 +180,7 @@ class RawReplay(Raw):
 
 @dataclass(frozen=True)
 class RawEmit:
-    """EMIT and where it stands."""
+    """EMIT and its location."""
 
     emit: Emit
     location: Location
@@ -188,7 +188,7 @@ class RawEmit:
 
 @dataclass(frozen=True)
 class RawWindow:
-    """The WINDOW clause and where it stands."""
+    """The WINDOW clause and its location."""
 
     spec: WindowSpec
     location: Location

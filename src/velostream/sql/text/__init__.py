@@ -1,1 +1,1 @@
-"""Texts of statements: split, rewritten, located."""
+"""Text of statements: split, rewritten, located."""

@@ -1,4 +1,4 @@
-"""Model to text, in our own dialect: parsing the text gives an equal model."""
+"""Generates the text of a bound statement, in our dialect; parsing it gives an equal statement."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _query(query: model.Query, properties: Mapping[str, str]) -> str:
         source = sources.get(table.name)
         if source is None or not isinstance(table.this, exp.Identifier):
             continue
-        # A name that cannot occur in SQL stands for the source while sqlglot writes the rest.
+        # A name that cannot occur in SQL stands for the source while sqlglot generates the rest.
         mark = f"\ue000{source.id}\ue000"
         marks[f"`{mark}`"] = _source(source)
         table.set("this", exp.to_identifier(mark, quoted=True))
@@ -62,7 +62,7 @@ def _query(query: model.Query, properties: Mapping[str, str]) -> str:
         text = text.replace(mark, replacement)
     if properties:
         return f"{text} {_properties(properties)}"
-    # Without this, a source's own WITH at the very end would be read as the statement's.
+    # Otherwise a source's own WITH at the very end would be parsed as the statement's.
     return f"{text} WITH ()" if any(source.properties for source in query.sources) else text
 
 

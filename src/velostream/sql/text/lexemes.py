@@ -1,4 +1,4 @@
-"""The first look at a text: where strings, comments, URIs, variables and semicolons are.
+"""Lexical scan of a text: strings, comments, URIs, variables and semicolons.
 
 sqlglot's tokenizer cannot do this, because inside a bare URI `//`, `--` and `/*` are text, and because
 `${NAME}` must be replaced before anything is parsed.
@@ -34,7 +34,7 @@ _RAW_PREFIX = re.compile(r"(?<!\w)[rR]$")
 
 
 class Kind(Enum):
-    """What a lexeme is."""
+    """The kind of a lexeme."""
 
     STRING = auto()
     COMMENT = auto()
@@ -53,9 +53,9 @@ class Lexeme:
 
 
 def scan(source: SourceText, errors: list[SqlSyntaxError] | None = None) -> Iterator[Lexeme]:
-    """The lexemes in order; what lies between them is plain SQL.
+    """The lexemes in order; between them is plain SQL.
 
-    An unfinished string or comment is reported to `errors` (or raised) and reaches to the end of the text.
+    An unterminated string or comment is reported to `errors` (or raised) and extends to the end of the text.
     """
     text, position = source.text, 0
     while match := _INTERESTING.search(text, position):
@@ -136,7 +136,7 @@ def _variable_end(source: SourceText, start: int, errors: list[SqlSyntaxError] |
 
 
 def uri_end(text: str, position: int) -> int:
-    """Where a URI ends: at white space, `;`, or a `)` or `,` outside quotes and braces."""
+    """The end of a URI: white space, `;`, or a `)` or `,` outside quotes and braces."""
     braces = 0
     while match := _URI_STEP.match(text, position):
         step = match[0]

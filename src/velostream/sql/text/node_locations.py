@@ -1,4 +1,4 @@
-"""Where the nodes of a tree stand in the user's text."""
+"""Locations of tree nodes in the user's text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _START, _END = "start", "end"
 
 
 def anchor(tree: exp.Expr, piece: Piece) -> None:
-    """Turn sqlglot's positions within the piece into positions within the user's text."""
+    """Turn sqlglot's offsets within the piece into offsets within the user's text."""
     for node in tree.walk():
         meta = node.meta
         if _START in meta and "anchored" not in meta:
@@ -34,7 +34,7 @@ def span(node: exp.Expr) -> tuple[int, int] | None:
 
 
 def locate(node: exp.Expr, source: SourceText, fallback: Location | None = None) -> Location | None:
-    """The node's place in the user's text; the nearest known ancestor's, then `fallback`, if it has none."""
+    """The node's location in the user's text; else that of its nearest known ancestor, else `fallback`."""
     own = node.meta
     if isinstance(node, exp.Func) and "anchored" in own:
         return source.location(own[_START], own[_END])  # the function's name, without its arguments

@@ -1,4 +1,4 @@
-"""Text that was rewritten, and the way back to where each character came from."""
+"""Rewritten text, with a map from each character back to its origin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Rewriter:
-    """Builds a text out of copied and replaced stretches and remembers their origin."""
+    """Builds a text out of copied and replaced stretches and records their origin."""
 
     text: str
     _parts: list[str] = field(default_factory=list)
@@ -18,13 +18,13 @@ class Rewriter:
     _length: int = 0
 
     def replace(self, start: int, end: int, replacement: str) -> None:
-        """Stand `replacement` in for the characters from `start` to `end`; calls go left to right."""
+        """Replace the characters from `start` to `end`; calls go left to right."""
         self._add(self._done, start, self.text[self._done : start], copied=True)
         self._add(start, end, replacement, copied=False)
         self._done = end
 
     def finish(self) -> Rewritten:
-        """The text as it now is."""
+        """The rewritten text."""
         self._add(self._done, len(self.text), self.text[self._done :], copied=True)
         return Rewritten("".join(self._parts), tuple(self._starts), tuple(self._origins), len(self.text))
 
@@ -39,7 +39,7 @@ class Rewriter:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A rewritten text; `origin` leads a range of it back to a range of the first text."""
+    """A rewritten text; `origin` maps a range of it to a range of the original."""
 
     text: str
     starts: tuple[int, ...]

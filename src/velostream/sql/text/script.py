@@ -1,6 +1,6 @@
-"""From a file to its statements: variables replaced, URIs set aside, split at semicolons.
+"""Splits a file into statements: variables replaced, URIs set aside, split at semicolons.
 
-Every piece knows the way back to the characters that the user wrote.
+Every piece can be mapped back to the characters that the user wrote.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LATER = ("env:", "file:")
 
 @dataclass(frozen=True)
 class Piece:
-    """One statement's text as sqlglot sees it, with the URIs that stand aside."""
+    """One statement's text as sqlglot sees it, with the URIs that were set aside."""
 
     source: SourceText
     text: str
@@ -40,14 +40,14 @@ class Piece:
     _substituted: Rewritten
 
     def location(self, start: int, end: int) -> Location:
-        """Where the characters from `start` up to `end` of this piece stand in the user's text."""
+        """The location in the user's text of the characters from `start` up to `end` of this piece."""
         marked = self._marked.origin(self._offset + start, self._offset + end)
         return self.source.location(*self._substituted.origin(*marked))
 
 
 @dataclass(frozen=True)
 class Script:
-    """The pieces of a text, and what was already wrong before parsing."""
+    """The pieces of a text, and the errors found before parsing."""
 
     pieces: tuple[Piece, ...]
     errors: tuple[VelostreamError, ...]
@@ -139,7 +139,7 @@ def _value(reference: str, environment: Mapping[str, str]) -> str:
 
 
 def _quoted(value: str, quote: str) -> str:
-    """A value as it must stand inside a string, so that it cannot end the string."""
+    """A value escaped for use inside a string, so that it cannot end the string."""
     if quote == "`":
         return value.replace("`", "``")
     if quote:

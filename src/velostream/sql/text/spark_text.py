@@ -1,7 +1,7 @@
-"""SQL as Spark reads it: what the user wrote, with nothing rewritten on the way there and back.
+"""The SQL text for Spark: what the user wrote, unchanged by parsing and generating.
 
 sqlglot's own Spark dialect writes for versions without nested CTEs, QUALIFY, TIME and WITHIN GROUP, and reads
-functions into nodes that it writes back differently.
+functions into nodes that it generates differently.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from sqlglot.generators.spark import SparkGenerator
 from velostream.sql.parse.dialect import Velostream, VelostreamParser
 
 _REWRITTEN = (exp.Select, exp.WithinGroup)
-"""Nodes that sqlglot turns into something else before it writes them."""
+"""Nodes that sqlglot transforms before it generates them."""
 
 
 class SparkTextParser(VelostreamParser):
-    """Reads a query, or an expression by itself."""
+    """Parses a query, or a single expression."""
 
     def _parse_statement(self) -> Any:
         return super(VelostreamParser, self)._parse_statement()
 
 
 class SparkTextGenerator(SparkGenerator):
-    """Writes for the Spark of this version, and leaves out our own clauses."""
+    """Generates for the Spark of this version, and leaves out our own clauses."""
 
     TRANSFORMS = {kind: write for kind, write in SparkGenerator.TRANSFORMS.items() if kind not in _REWRITTEN}
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
@@ -35,7 +35,7 @@ class SparkTextGenerator(SparkGenerator):
 
 
 class SparkText(Spark):
-    """The dialect of every text that goes to Spark, and of what is read back from such a text."""
+    """The dialect of every text that goes to Spark, and of texts that are parsed again."""
 
     Tokenizer = Velostream.Tokenizer
     Parser = SparkTextParser

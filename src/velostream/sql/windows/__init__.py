@@ -1,1 +1,1 @@
-"""Windows in SQL."""
+"""Time windows in SQL: their clauses, functions and bounds."""

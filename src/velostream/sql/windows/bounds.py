@@ -1,4 +1,4 @@
-"""The bounds of the windows that a row is in, as SQL over its time."""
+"""Bounds of the windows that contain a row, as SQL over its time."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     from velostream.model.statements import WindowSpec
 
 EACH = "__window"
-"""The relation that gives every row once for each of the windows that it is in."""
+"""The relation that repeats every row once for each window that contains it."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The first instant of a window, and the first after it."""
+    """The first instant of a window, and the first instant after it."""
 
     start: exp.Expr
     end: exp.Expr
     each: exp.Expr | None = None
-    """Where a row is in several windows: an array of a number for each, which the bounds name `column`."""
+    """For overlapping windows: an array with a number for each window of a row; the bounds use `column`."""
     column: str = ""
     relation: str = EACH
 
     def both(self) -> exp.Expr:
-        """The pair that Spark's window(…) gives."""
+        """The struct that Spark's window(…) returns."""
         names = (exp.Literal.string("start"), self.start.copy(), exp.Literal.string("end"), self.end.copy())
         return call("named_struct", *names)
 
     def lateral(self) -> exp.Lateral:
-        """The clause that gives every row once for each of its windows."""
+        """The LATERAL VIEW that repeats every row once for each of its windows."""
         assert self.each is not None
         return exp.Lateral(
             this=call("explode", self.each.copy()),
             view=True,
-            # A row without a time is in no window, and must not be lost for that.
+            # OUTER: a row without a time is in no window, and must not be dropped for that.
             outer=True,
             alias=exp.TableAlias(
                 this=exp.to_identifier(self.relation), columns=[exp.to_identifier(self.column)]
@@ -52,16 +52,16 @@ class Bounds:
 
 
 def window_bounds(spec: WindowSpec, time: exp.Expr, zone: str) -> Bounds:
-    """The bounds of `_window_bounds`, which people know under their names."""
+    """The window bounds, marked with the names that users know."""
     bounds = _window_bounds(spec, time, zone)
     return replace(bounds, start=called(bounds.start, "window_start"), end=called(bounds.end, "window_end"))
 
 
 def _window_bounds(spec: WindowSpec, time: exp.Expr, zone: str) -> Bounds:
-    """The bounds of the windows of this kind that a time is in.
+    """The bounds of the windows of this kind that contain a time.
 
-    Windows are counted from 1970 in UTC, or follow the calendar of a time zone. The start belongs to a
-    window, the end does not.
+    Windows are counted from 1970 in UTC, or follow the calendar of a time zone. The start is inclusive, the
+    end exclusive.
     """
     calendar = calendar_bounds(spec, time, zone)
     if calendar is not None:
@@ -91,11 +91,11 @@ def _window_bounds(spec: WindowSpec, time: exp.Expr, zone: str) -> Bounds:
 def session_sql(
     columns: str, relation: str, keys: Sequence[str], time: exp.Expr, gap: int, start: str, end: str
 ) -> str:
-    """The rows of a relation with the bounds of their session; those without a time are in none.
+    """SQL of the rows of a relation with the bounds of their session; null without a time.
 
-    `columns` is what is selected of it, `keys` are columns by which sessions are apart, all as text. A row
-    that has none within the gap before it begins a session, one that has none after it ends it; others
-    have the bounds of their neighbours. Rows of one time are neighbours in whichever order.
+    `columns` are the selected columns, `keys` the columns that separate sessions, all as text. A row with
+    none within the gap before it starts a session, one with none within the gap after it ends it; all others
+    take the bounds of their neighbours. Rows of the same time are neighbours, in any order.
     """
     at = "__time"
     by = f"PARTITION BY {', '.join(keys)} ORDER BY {at}" if keys else f"ORDER BY {at}"
@@ -113,12 +113,12 @@ def session_sql(
 
 
 def _sliding(at: exp.Expr, size: int, advance: int, offset: int) -> exp.Expr:
-    """When the windows begin that a time is in."""
+    """The starts of the sliding windows that contain a time."""
     last = _aligned(at, advance, offset)
     if size % advance == 0:
         before: exp.Expr = number(size - advance)
     else:
-        # How many windows more fit depends on where between two of their beginnings the time is.
+        # The number of windows depends on the position of the time between two window starts.
         since = exp.Sub(this=number(size - 1), expression=_into(at, advance, offset))
         steps = exp.IntDiv(this=exp.paren(since), expression=number(advance))
         before = exp.Mul(this=steps, expression=number(advance))
@@ -126,7 +126,7 @@ def _sliding(at: exp.Expr, size: int, advance: int, offset: int) -> exp.Expr:
 
 
 def _growing(at: exp.Expr, first: exp.Expr, size: int, step: int) -> exp.Expr:
-    """When the windows end that a time is in, which begin together and are longer by a step each."""
+    """The ends of the cumulating windows that contain a time: they start together, each a step longer."""
     since = exp.Sub(this=at.copy(), expression=exp.paren(first.copy()))
     steps = exp.IntDiv(this=exp.paren(since), expression=number(step))
     shortest = exp.Mul(this=exp.paren(exp.Add(this=steps, expression=number(1))), expression=number(step))
@@ -134,7 +134,7 @@ def _growing(at: exp.Expr, first: exp.Expr, size: int, step: int) -> exp.Expr:
 
 
 def _aligned(at: exp.Expr, every: int, offset: int) -> exp.Expr:
-    """The last of the moments that are `every` apart that is not after a time."""
+    """The last of the moments `every` apart that is not after a time."""
     return exp.Sub(this=at.copy(), expression=_into(at, every, offset))
 
 
@@ -152,17 +152,17 @@ def _instant(moment: exp.Expr) -> exp.Expr:
 
 
 def field_of(struct: exp.Expr, name: str) -> exp.Expr:
-    """A part of a pair."""
+    """A field of a struct."""
     return exp.Dot(this=struct.copy(), expression=exp.to_identifier(name))
 
 
 def call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
-    """A call of one of Spark's functions."""
+    """A call of a Spark function."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 def number(value: int) -> exp.Expr:
-    """A BIGINT: Spark would otherwise take lengths of under 36 minutes for an INT and add as such."""
+    """A BIGINT literal: Spark would otherwise use INT for lengths below 36 minutes, and overflow in sums."""
     if value < 0:
         return exp.Neg(this=number(-value))
     return exp.Cast(this=exp.Literal.number(value), to=exp.DataType.build("bigint"))

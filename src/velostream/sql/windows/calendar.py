@@ -1,4 +1,4 @@
-"""Windows that follow a calendar: of months, of days in a time zone, and of what divides such a day."""
+"""Calendar windows: of months, of days in a time zone, and of fractions of such a day."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MICRO = timedelta(microseconds=1)
 
 
 def calendar_bounds(spec: WindowSpec, time: exp.Expr, zone: str) -> tuple[exp.Expr, exp.Expr] | None:
-    """The bounds of the window that a time is in; None where a window is just a number of microseconds.
+    """The bounds of the window that contains a time; None where a window is a fixed number of microseconds.
 
-    Days begin at midnight of the zone, so that one is 23 or 25 hours long where clocks are changed. What
-    divides a day is counted from its midnight, and the last of a long or short day ends with it.
+    Days begin at midnight of the zone, so a day has 23 or 25 hours when daylight saving changes. Fractions of
+    a day are counted from midnight, and the last one of a long or short day ends with the day.
     """
     if spec.months is None and zone == UTC:
         return None
@@ -71,13 +71,13 @@ def _instants(dates: tuple[str, str], zone: str) -> tuple[exp.Expr, exp.Expr]:
 
 
 def _parsed(text: str) -> exp.Expr:
-    """An expression as if a user had written it."""
+    """An expression, parsed as if a user had written it."""
     select = parse_one(f"SELECT {text}", dialect=Velostream)
     assert isinstance(select, exp.Select)
     return rewrite(select.selects[0])
 
 
 def _instant(date: str, zone: str) -> str:
-    """When a day begins."""
+    """The instant at which a day begins."""
     midnight = f"CAST({date} AS TIMESTAMP)"
     return midnight if zone == UTC else f"to_utc_timestamp({midnight}, '{zone}')"

@@ -1,4 +1,4 @@
-"""The WINDOW and EMIT clauses, and durations as SQL writes them."""
+"""The WINDOW and EMIT clauses, and durations in SQL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TABLES = {
     "CUMULATE": (WindowKind.CUMULATING, ("STEP", "SIZE", "OFFSET")),
     "SESSION": (WindowKind.SESSION, ("GAP",)),
 }
-"""Window functions in FROM: what each makes, and the names of its lengths in their order."""
+"""Window functions in FROM: the kind of each, and the names of its lengths in order."""
 _UNITS = {
     "MICROSECOND": timedelta(microseconds=1),
     "MILLISECOND": timedelta(milliseconds=1),
@@ -58,7 +58,7 @@ _FORMS = {
 
 
 def parse_window(parser: VelostreamParser) -> tuple[WindowSpec, exp.Column | None]:
-    """The rest of a WINDOW clause, from its kind on, and the column that holds the time."""
+    """The rest of a WINDOW clause, from its kind on, and the time column."""
     start = parser.current
     kind = _KINDS[start.text.upper()]
     parser.advance()
@@ -116,7 +116,7 @@ def parse_window_table(parser: VelostreamParser) -> tuple[exp.Expr, WindowSpec, 
 
 
 class _TableArguments:
-    """What stands in the parentheses of a window function in FROM."""
+    """The arguments of a window function in FROM."""
 
     def __init__(self, parser: VelostreamParser, names: tuple[str, ...]) -> None:
         self._parser = parser
@@ -141,7 +141,7 @@ class _TableArguments:
                 raise parser.syntax_error("an argument too many" if not left else "expected a name and =>")
             name = left[0]
             if name == "TIMECOL" and not _at_time(parser):
-                # The event time of a source has no need to be named.
+                # The event time of a source need not be named.
                 self._names = tuple(each for each in self._names if each != name)
                 self.parse()
                 return
@@ -247,7 +247,7 @@ Length = timedelta | Months
 
 
 def _parse_length(parser: VelostreamParser) -> Length:
-    """As `parse_duration_token`, and also months, quarters and years."""
+    """Like `parse_duration_token`, but also months, quarters and years."""
     token, after = parser.current, parser.following
     if token.token_type == TokenType.INTERVAL:
         interval = parser.interval()

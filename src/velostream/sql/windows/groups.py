@@ -1,7 +1,7 @@
-"""Windows of time in a SELECT with groups, as ordinary SQL: their bounds become keys of GROUP BY.
+"""Time windows in a SELECT with groups, rewritten as ordinary SQL: their bounds become GROUP BY keys.
 
 They are written as a WINDOW clause, as Spark's window(…) and session_window(…), or as TUMBLE, HOP and SESSION
-in GROUP BY. When windows close is not a matter of the query (see `plan/time/windows.py`).
+in GROUP BY. When windows close is not part of the query (see `plan/time/windows.py`).
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ MILLISECOND = 1000
 
 @dataclass(frozen=True)
 class Called:
-    """A window that GROUP BY calls for."""
+    """A window function in GROUP BY."""
 
     spec: WindowSpec
     time: exp.Expr
     call: exp.Anonymous
     keys: tuple[exp.Expr, ...]
-    """What GROUP BY says; positions, names of results and ALL written out."""
+    """The GROUP BY expressions, with positions, result names and ALL written out."""
     by_window: bool
-    """Whether the rows of a group are of one window; not where a key is something coarser."""
+    """Whether each group belongs to one window; false where a key is coarser."""
 
 
 def window_called(select: exp.Select, known: InputColumn) -> Called | None:
-    """The one window that GROUP BY calls for; None where it calls for none, or for what only Spark reads."""
+    """The one window function in GROUP BY; None where there is none, or one that only Spark can read."""
     group = select.args.get("group")
     if group is None or not _plain_groups(group):
         return None
@@ -64,13 +64,13 @@ def window_called(select: exp.Select, known: InputColumn) -> Called | None:
 
 
 def groups_by_window(select: exp.Select, known: InputColumn) -> bool:
-    """Whether the groups of a SELECT are of windows that GROUP BY calls for."""
+    """Whether a SELECT groups by a window function."""
     found = window_called(select, known)
     return found is not None and found.by_window
 
 
 def call_spec(window: exp.Anonymous) -> tuple[WindowSpec, exp.Expr] | None:
-    """The window and the time that a call is about; None where its lengths are not fixed."""
+    """The window and the time of a call; None where its lengths are not constant."""
     name = window.name.lower()
     if not window.expressions:
         return None
@@ -97,7 +97,7 @@ def call_spec(window: exp.Anonymous) -> tuple[WindowSpec, exp.Expr] | None:
 
 
 def spec_of(called: Called) -> WindowSpec:
-    """The window as a WINDOW clause would say it, with the name of its time; UnsupportedError without one."""
+    """The window as a WINDOW clause would specify it, with its time column; UnsupportedError without one."""
     if not isinstance(called.time, exp.Column):
         raise UnsupportedError(
             f"{called.call.name}(…) over a source takes a column and a length",
@@ -122,7 +122,7 @@ def with_window(select: exp.Select, spec: WindowSpec, time: exp.Expr, zone: str)
 
 
 def with_called(select: exp.Select, called: Called, zone: str, *, whole: bool) -> exp.Select:
-    """The SELECT whose GROUP BY calls for a window; `whole`: both bounds are its last keys in any case."""
+    """The SELECT with a window function in GROUP BY; `whole`: both bounds are its last keys in any case."""
     bounds = window_bounds(called.spec, called.time, zone)
     if whole:
         return _grouped(select, bounds, called.keys, [bounds.start, bounds.end])
@@ -131,14 +131,14 @@ def with_called(select: exp.Select, called: Called, zone: str, *, whole: bool) -
 
 
 def only_timed(select: exp.Select, spec: WindowSpec, time: exp.Expr) -> exp.Select:
-    """Without rows that have no time: they are in no window. Of sessions Spark itself leaves them out."""
+    """The SELECT without rows that have no time: they are in no window. For sessions Spark does so itself."""
     if spec.kind is WindowKind.SESSION:
         return select
     return select.where(exp.not_(exp.Is(this=time.copy(), expression=exp.Null())), copy=False)
 
 
 def with_rows(select: exp.Select, spec: WindowSpec, time: exp.Expr) -> exp.Select:
-    """The SELECT of WINDOW ROWS n: every aggregate that has no OVER gets the last n rows of its key."""
+    """The SELECT of WINDOW ROWS n: every aggregate without OVER is taken over the last n rows of its key."""
     assert spec.rows is not None
     select = select.copy()
     group = select.args.get("group")
@@ -179,7 +179,7 @@ def _named(value: exp.Expr, item: exp.Expr) -> exp.Expr:
 def _grouped(
     select: exp.Select, bounds: Bounds, keys: Iterable[exp.Expr], last: list[exp.Expr]
 ) -> exp.Select:
-    """Names of the bounds replaced everywhere; the groups are those of `keys`, and of `last`."""
+    """The SELECT with names of bounds replaced everywhere, grouped by `keys` and `last`."""
     select = select.copy()
     named = {item.alias.lower(): _bounded(item.unalias(), bounds) for item in select.selects if item.alias}
     groups: list[exp.Expr] = []
@@ -197,7 +197,7 @@ def _grouped(
 
 
 def _sessions_whole(keys: list[exp.Expr]) -> list[exp.Expr]:
-    """Spark makes sessions only where the window itself is a key."""
+    """The keys with session windows whole: Spark forms sessions only where the window itself is a key."""
     found: list[exp.Expr] = []
     for key in keys:
         whole = key.this if isinstance(key, exp.Dot) and _is_call(key.this) else key
@@ -207,7 +207,7 @@ def _sessions_whole(keys: list[exp.Expr]) -> list[exp.Expr]:
 
 
 def _with_bounds(select: exp.Select, bounds: Bounds) -> None:
-    """Put bounds in place of their names; a bare one keeps its name."""
+    """Replace the names of bounds by the bounds; an item that is only a name keeps it as its alias."""
     items = []
     for item in select.selects:
         replaced = _bounded(item, bounds)
@@ -235,7 +235,7 @@ def _with_bounds(select: exp.Select, bounds: Bounds) -> None:
 
 
 def _bounded(node: exp.Expr, bounds: Bounds, results: Iterable[str] = ()) -> exp.Expr:
-    """The expression with bounds in place of what stands for them; `results` mean columns of the result."""
+    """The expression with bounds in place of their names; `results` are columns of the result."""
 
     def swap(each: exp.Expr) -> exp.Expr:
         name = each.name.lower()
@@ -268,7 +268,7 @@ def _bound_column(column: exp.Column, bounds: Bounds) -> exp.Expr:
 
 
 def _by_name(name: str, bounds: Bounds) -> exp.Expr:
-    """TUMBLE_START and the like."""
+    """The bound that TUMBLE_START and the like name."""
     if name.endswith("_rowtime"):
         return before(bounds.end, MILLISECOND)
     return (bounds.start if name.endswith("start") else bounds.end).copy()
@@ -298,7 +298,7 @@ def _plain_groups(group: exp.Expr) -> bool:
 def written_keys(
     select: exp.Select, known: InputColumn, *, by: exp.Expr | None = None, every: bool = False
 ) -> Iterator[exp.Expr]:
-    """What GROUP BY says; positions, ALL, and names of results with a window (or `every`) written out."""
+    """The GROUP BY expressions; positions, ALL, and result names with a window (or `every`) written out."""
     group = by if by is not None else select.args.get("group")
     if group is None:
         return
@@ -326,7 +326,7 @@ def _is_call(node: exp.Expr) -> bool:
 
 
 def _identifies(key: exp.Expr) -> bool:
-    """Whether a key tells the window: all of it, or one of its bounds."""
+    """Whether a key identifies the window: the whole of it, or one of its bounds."""
     while isinstance(key, exp.Paren):
         key = key.this
     if isinstance(key, exp.Dot):
@@ -335,7 +335,7 @@ def _identifies(key: exp.Expr) -> bool:
 
 
 def _text(node: exp.Expr) -> str:
-    """The text without qualifiers: window(t.ts, …) and window(ts, …) are one to a user."""
+    """The text without qualifiers: window(t.ts, …) and window(ts, …) are the same to a user."""
     copy = node.copy()
     for column in copy.find_all(exp.Column):
         column.set("table", None)
@@ -343,7 +343,7 @@ def _text(node: exp.Expr) -> str:
 
 
 def _length(node: exp.Expr) -> timedelta:
-    """`'5 minutes'`, as Spark's functions take it, or an interval."""
+    """A length: `'5 minutes'`, as in Spark's functions, or an interval."""
     if isinstance(node, exp.Literal) and node.is_string:
         words = node.name.lower().removeprefix("interval").split()
         if len(words) % 2 or not words:

@@ -1,7 +1,7 @@
-"""Windows over tables as ordinary SQL.
+"""Windows over tables, rewritten as ordinary SQL.
 
-A table is not a stream: every row counts, whenever it came, as in the same SQL from scratch. Nothing waits
-for a watermark, unless the statement asks for one.
+A table is not a stream: every row counts, whenever it arrived, as in the same SQL run from scratch. Nothing
+waits for a watermark, unless the statement asks for one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ASKING = (
 
 @dataclass(frozen=True)
 class TableWindows:
-    """Writes the windows of one query out, as far as they are over tables alone."""
+    """Rewrites the windows of one query, as far as they are over tables alone."""
 
     context: Context
     shapes: Mapping[str, Shape]
@@ -56,11 +56,11 @@ class TableWindows:
     properties: Mapping[str, str]
     emit: Emit | None
     answered: bool
-    """Whether the query is answered at once: then there is nothing to wait for."""
+    """Whether the query is answered once: then there is nothing to wait for."""
 
     @property
     def zone(self) -> str:
-        """The time zone that the statement names."""
+        """The time zone of the statement."""
         return self.properties.get("time.zone", "UTC")
 
     def asked(self, window: WindowSpec | None) -> bool:
@@ -73,7 +73,7 @@ class TableWindows:
         return explicit or any(name in self.properties for name in wanted)
 
     def closing(self, top: exp.Expr, window: WindowSpec | None) -> bool:
-        """Whether the result is made of windows of time that close."""
+        """Whether the result consists of time windows that close."""
         by_time = window is not None and window.kind is not WindowKind.ROWS
         called = isinstance(top, exp.Select) and groups_by_window(top, self.known(top))
         return (by_time or called) and (self._reads_stream(top) or self.asked(window))
@@ -81,7 +81,7 @@ class TableWindows:
     def written_out(
         self, tree: exp.Query, top: exp.Expr, window: WindowSpec | None, time: exp.Expr | None
     ) -> tuple[exp.Query, WindowSpec | None]:
-        """The query with ordinary SQL for its windows over tables; the window, where it is left.
+        """The query with its windows over tables as ordinary SQL; and the window, where one is left.
 
         `time` is the column that the WINDOW clause names.
         """
@@ -99,7 +99,7 @@ class TableWindows:
         return found, window
 
     def _write_called(self, select: exp.Select) -> None:
-        """Put ordinary SQL in place of a window that GROUP BY calls for."""
+        """Replace a window function in GROUP BY by ordinary SQL."""
         _write_window_times(select)
         called = window_called(select, self.known(select))
         if called is None:
@@ -111,7 +111,7 @@ class TableWindows:
             self.context.report(error, called.call)
 
     def _without_clause(self, top: exp.Expr, window: WindowSpec, time: exp.Expr | None) -> WindowSpec | None:
-        """Put ordinary SQL in place of a WINDOW clause; the clause where that was reported to be wrong."""
+        """Replace a WINDOW clause by ordinary SQL; returns the clause where an error was reported."""
         try:
             if isinstance(top, exp.Select):
                 top.replace(self._clause(top, window, time))
@@ -121,7 +121,7 @@ class TableWindows:
         return window
 
     def _timed(self, window: WindowSpec) -> WindowSpec:
-        """A window over tables that closes, with the time that the statement names."""
+        """A window over tables that closes, with the time column of the statement."""
         if self.unbounded or window.time_column is not None:
             return window
         return replace(window, time_column=self._named_time)
@@ -152,7 +152,7 @@ class TableWindows:
         return _Known(self.shapes, relations_of(select) if isinstance(select, exp.Select) else [])
 
     def _check_calls(self, tree: exp.Expr, top: exp.Expr, window: WindowSpec | None) -> None:
-        """Report functions of windows where there is no window."""
+        """Report window functions such as TUMBLE_START where there is no window."""
         for call in tree.find_all(exp.Anonymous):
             name = call.name.lower()
             if name not in WINDOW_BOUNDS | GROUP_WINDOWS - TIME_WINDOWS or isinstance(call.parent, exp.Table):
@@ -181,7 +181,7 @@ def unbounded_names(tree: exp.Expr, named: Iterable[str]) -> frozenset[str]:
 
 
 def _write_window_times(select: exp.Select) -> None:
-    """A window that a query below made is known by its end: it is a pair, and no time to Spark any more."""
+    """A window made by an inner query is used by its end: it is a struct, no longer a time to Spark."""
     for call in select.find_all(exp.Anonymous):
         name, given = call.name.lower(), call.expressions[0] if call.expressions else None
         if not isinstance(given, exp.Column) or not _is_window(select, given):
@@ -194,7 +194,7 @@ def _write_window_times(select: exp.Select) -> None:
 
 
 def _is_window(select: exp.Select, column: exp.Column) -> bool:
-    """Whether a column of what a SELECT reads is the pair that `Bounds.both` makes."""
+    """Whether a column of what a SELECT reads is the struct that `Bounds.both` makes."""
     ctes = {cte.alias.lower(): cte.this for cte in select.root().find_all(exp.CTE)}
     for relation in relations_of(select):
         query = relation.this if isinstance(relation, exp.Subquery) else ctes.get(relation.name.lower())
@@ -212,7 +212,7 @@ def _is_window(select: exp.Select, column: exp.Column) -> bool:
 
 
 def relations_of(select: exp.Select) -> list[exp.Expr]:
-    """What a SELECT reads directly."""
+    """The relations that a SELECT reads directly."""
     from_ = select.args.get("from_")
     return [*([from_.this] if from_ else []), *(join.this for join in select.args.get("joins") or [])]
 

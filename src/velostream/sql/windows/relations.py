@@ -1,7 +1,7 @@
-"""TUMBLE, HOP, CUMULATE and SESSION in FROM: the rows of a relation with the bounds of their windows.
+"""TUMBLE, HOP, CUMULATE and SESSION in FROM: the rows of a relation with their window bounds.
 
 Over tables they are ordinary SQL. Over a source the time is its event time, and a SELECT that groups by the
-bounds has a WINDOW, so that its groups close.
+bounds gets a WINDOW, so that its groups close.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from velostream.sql.windows.bounds import Bounds
 
 START, END, TIME = "window_start", "window_end", "window_time"
-"""The columns that these relations have besides their rows'."""
+"""The columns that these relations add."""
 _WORKING = ("__time", "__begins", "__ends")
 
 
@@ -46,30 +46,30 @@ class _Found:
     select: exp.Select
     raw: RawWindow
     source: Outside | None
-    """The source whose rows it reads, if it does, by themselves or filtered and projected."""
+    """The source whose rows it reads, directly or filtered and projected; None for others."""
     time: str | None
-    """The column of that source that holds the time; None where it has that itself."""
+    """The time column of that source; None where the source declares one itself."""
 
     @property
     def place(self) -> exp.Subquery:
-        """Where it stands."""
+        """Its location."""
         assert isinstance(self.select.parent, exp.Subquery)
         return self.select.parent
 
     @property
     def relation(self) -> exp.Expr:
-        """What it reads."""
+        """The relation that it reads."""
         relation: exp.Expr = self.select.args["from_"].this
         return relation
 
     @property
     def direct(self) -> bool:
-        """Whether it reads the source itself."""
+        """Whether it reads the source directly."""
         return self.source is not None and isinstance(self.relation, exp.Table)
 
     @property
     def alias(self) -> str:
-        """What its rows are called around it."""
+        """The alias of its rows."""
         return str(self.place.alias or self.relation.alias_or_name)
 
     @property
@@ -80,17 +80,17 @@ class _Found:
 
 @dataclass
 class WindowRelations:
-    """Writes out the window functions in the FROMs of one query."""
+    """Rewrites the window functions in the FROM clauses of one query."""
 
     context: Context
     relations: Relations
     tree: exp.Expr
     times: list[exp.Expr] = field(default_factory=list)
-    """Columns that hold the times of what the outermost SELECT reads, to be checked with it."""
+    """Time columns of what the outermost SELECT reads, to be checked with it."""
     _found: list[_Found] = field(default_factory=list)
 
     def find(self) -> None:
-        """Take the functions off the tree; a source whose time one names has its event time there."""
+        """Take the functions off the tree; its named time column becomes the source's event time."""
         sources = {outside.ref.id: outside for outside in self.relations.outside}
         for select in list(self.tree.find_all(exp.Select, bfs=False)):
             clause = select.args.pop(RELATION, None)
@@ -104,14 +104,14 @@ class WindowRelations:
             found = self._located(select, raw, sources)
             self._found.append(found)
             if found.source is not None and found.direct and found.place.alias:
-                # What the function is called is what properties of the source are addressed by.
+                # Properties of the source are addressed by the alias of the function.
                 found.source.ref = replace(found.source.ref, alias=found.place.alias)
                 found.relation.set("alias", _alias(found.place.alias))
             if found.source is not None and found.time is not None:
                 found.source.own["event.time.column"] = found.time
 
     def _located(self, select: exp.Select, raw: RawWindow, sources: dict[str, Outside]) -> _Found:
-        """With the source, where the rows are a source's and the time is one of its columns."""
+        """The function with its source, where its rows are a source's and its time is one of its columns."""
         relation = select.args["from_"].this
         inner = _plain_select(relation)
         table = relation if inner is None else inner.args["from_"].this
@@ -125,7 +125,7 @@ class WindowRelations:
         return _Found(select, raw, source, time.name)
 
     def write(self, top: exp.Expr, window: WindowSpec | None, zone: str, *, asked: bool) -> WindowSpec | None:
-        """Put SQL in place of the functions; the window of the outermost SELECT, where it has one.
+        """Replace the functions by SQL; returns the window of the outermost SELECT, where it has one.
 
         `asked`: the statement asks for a watermark over tables.
         """
@@ -174,7 +174,7 @@ class WindowRelations:
             )
 
     def _as_clause(self, found: _Found, outer: exp.Select, *, called: bool = False) -> WindowSpec:
-        """A SELECT grouped by windows of a source has a WINDOW instead; `called`: a call in GROUP BY."""
+        """A SELECT grouped by windows of a source gets a WINDOW instead; `called`: a call in GROUP BY."""
         alias, relation = found.alias, found.relation
         inner = _plain_select(relation)
         results = _results(inner) if inner is not None else {}
@@ -221,7 +221,7 @@ class WindowRelations:
     # --- as SQL ------------------------------------------------------------------------------------------
 
     def _write(self, found: _Found, zone: str, unbounded: frozenset[str]) -> None:
-        """Put a subquery in place of a function, which gives the rows and the bounds."""
+        """Replace a function by a subquery that returns the rows and the bounds."""
         streams = _streams(found.relation, unbounded)
         spec = found.spec
         if found.direct:
@@ -252,7 +252,7 @@ class WindowRelations:
             rows.where(exp.not_(exp.Is(this=time.copy(), expression=exp.Null())), copy=False)
         start, end = bounds.start, bounds.end
         if bounds.each is not None:
-            # A row without a time is in no window; of a stream it must not be lost for that.
+            # A row without a time is in no window; of a stream it must not be dropped for that.
             each = call("explode_outer" if streams else "explode", bounds.each.copy())
             rows.append("expressions", exp.alias_(each, EACH))
             given = _alias(found.alias)
@@ -264,7 +264,7 @@ class WindowRelations:
         _with_bounds(rows, start, end)
 
     def _flat(self, found: _Found, outer: exp.Select, unbounded: frozenset[str]) -> bool:
-        """Whether the SELECT around can read the source itself; where it joins streams, it has to."""
+        """Whether the enclosing SELECT can read the source directly; where it joins streams, it must."""
         if found.spec.kind is WindowKind.TUMBLING:
             return True
         streams = [each for each in relations_of(outer) if _streams(each, unbounded)]
@@ -278,7 +278,7 @@ class WindowRelations:
         return True
 
     def _flatten(self, found: _Found, outer: exp.Select, zone: str) -> None:
-        """Let the SELECT around read the source itself, with the bounds computed where it names them."""
+        """Let the enclosing SELECT read the source directly, with the bounds computed where it names them."""
         alias, relation = found.alias, found.relation
         time = exp.column(EVENT_TIME, table=alias)
         bounds = window_bounds(found.spec, time, zone)
@@ -300,12 +300,12 @@ class WindowRelations:
 
 
 def _callable(spec: WindowSpec) -> bool:
-    """Whether Spark's window(…) and session_window(…) have a word for the window."""
+    """Whether Spark's window(…) or session_window(…) can express the window."""
     return spec.kind is not WindowKind.CUMULATING and spec.months is None
 
 
 def window_call(spec: WindowSpec, alias: str, time: str | None) -> exp.Expr:
-    """The window as Spark's functions say it."""
+    """The window as a call of Spark's functions."""
     at = exp.column(time or EVENT_TIME, table=alias)
     size = spec.gap if spec.gap is not None else spec.size
     assert size is not None
@@ -321,7 +321,7 @@ def _streams(relation: exp.Expr, unbounded: frozenset[str]) -> bool:
 
 
 def _named_apart(bounds: Bounds, alias: str) -> Bounds:
-    """The bounds with a name for each row's windows that no other relation has."""
+    """The bounds, with a name for each row's windows that no other relation has."""
     apart = f"{EACH}_{alias}"
 
     def swap(node: exp.Expr) -> exp.Expr:
@@ -332,7 +332,7 @@ def _named_apart(bounds: Bounds, alias: str) -> Bounds:
 
 
 def _filter_afterwards(outer: exp.Select, alias: str) -> None:
-    """Conditions on windows of inner joins as filters: rows have their windows when they have been joined."""
+    """Conditions on windows of inner joins as filters: the windows of rows are computed after the join."""
     for join in outer.args.get("joins") or []:
         on = join.args.get("on")
         parts = list(on.flatten()) if isinstance(on, exp.And) else [on] if on is not None else []
@@ -365,7 +365,7 @@ def _sessions(relation: exp.Expr, spec: WindowSpec, time: exp.Expr) -> exp.Selec
 
 
 def _unexploded(bound: exp.Expr) -> exp.Expr:
-    """A bound of which the number is a column of the rows."""
+    """A bound whose number is a column of the rows."""
     return bound.copy().transform(
         lambda node: exp.column(EACH) if isinstance(node, exp.Column) and node.table == EACH else node
     )
@@ -380,14 +380,14 @@ def _alias(name: str) -> exp.TableAlias:
 
 
 def _is_bound(node: exp.Expr, alias: str) -> str | None:
-    """Which of the columns of windows an expression is."""
+    """Which of the window columns an expression is."""
     if not isinstance(node, exp.Column) or node.table.lower() not in ("", alias.lower()):
         return None
     return node.name.lower() if node.name.lower() in (START, END, TIME) else None
 
 
 def _in_place(select: exp.Select, swap: Callable[[exp.Expr], exp.Expr]) -> None:
-    """Change the expressions of a SELECT, not those of what it reads; a bare result keeps its name."""
+    """Transform the expressions of a SELECT, not its relations; a bare result keeps its name."""
     items = []
     for item in select.selects:
         changed = item.copy().transform(swap)
@@ -405,7 +405,7 @@ def _in_place(select: exp.Select, swap: Callable[[exp.Expr], exp.Expr]) -> None:
 
 
 def _spread_stars(outer: exp.Select, alias: str, columns: list[exp.Expr]) -> None:
-    """`*` has the bounds behind the columns of their relation."""
+    """Expand `*` with the bounds after the columns of their relation."""
     read = relations_of(outer)
     items: list[exp.Expr] = []
     for item in outer.selects:
@@ -427,7 +427,7 @@ def _star_of(relation: exp.Expr) -> exp.Expr:
 
 
 def _bound_joins(windows: list[_Found]) -> None:
-    """Rows that meet by equal windows are less than a window apart: the bound that joined streams need."""
+    """Rows joined by equal windows are less than a window apart: adds that bound, which stream joins need."""
     for one, other in combinations(windows, 2):
         outer = one.place.parent_select
         sizes = [each.spec.size for each in (one, other) if each.spec.size is not None]
@@ -450,7 +450,7 @@ def _bound_joins(windows: list[_Found]) -> None:
 
 
 def _same_window(eq: exp.EQ, one: str, other: str) -> bool:
-    """Whether a condition is that two rows are of the same window."""
+    """Whether a condition says that two rows are in the same window."""
     sides = [each for each in (eq.left, eq.right) if isinstance(each, exp.Column)]
     names = {each.name.lower() for each in sides}
     tables = {each.table.lower() for each in sides}
@@ -467,7 +467,7 @@ def _interval(length: timedelta) -> exp.Interval:
 
 
 def _plain_select(relation: exp.Expr) -> exp.Select | None:
-    """The SELECT of a subquery that filters and projects one relation, and does nothing else."""
+    """The SELECT of a subquery that only filters and projects one relation; None for others."""
     select = relation.this if isinstance(relation, exp.Subquery) else None
     if not isinstance(select, exp.Select):
         return None
@@ -488,7 +488,7 @@ def _gives_several(node: exp.Expr) -> bool:
 
 
 def _results(select: exp.Select) -> dict[str, exp.Expr]:
-    """What the columns of a SELECT are, by name in lower case, but those that `*` stands for."""
+    """The expressions of a SELECT's columns, by lowercase name, without those of `*`."""
     return {
         item.alias_or_name.lower(): item.unalias()
         for item in select.selects
@@ -501,7 +501,7 @@ def _stars(select: exp.Select) -> bool:
 
 
 def _qualified(value: exp.Expr, alias: str) -> exp.Expr:
-    """An expression over the columns of a relation under another name of it."""
+    """An expression over the columns of a relation, qualified with another alias."""
     moved = value.copy()
     for column in moved.find_all(exp.Column):
         column.set("table", exp.to_identifier(alias))

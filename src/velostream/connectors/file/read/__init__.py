@@ -1,1 +1,1 @@
-"""Files as rows: sampling, types, DataFrames."""
+"""Reading the spool: sampling, types, DataFrames."""

@@ -1,4 +1,4 @@
-"""Parquet, ORC and Avro files: copied whole, Avro and what Spark cannot read as Parquet."""
+"""Parquet, ORC and Avro files: copied whole; Avro, and what Spark cannot read, is copied as Parquet."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from velostream.connectors.file.spool.segments import PieceId
 
 UNREADABLE = (pa.ArrowInvalid, pa.ArrowTypeError, EOFError, ValueError, RecursionError)
-"""What readers raise for a file that is damaged, unfinished or of another kind than it says."""
+"""What readers raise for a file that is damaged, incomplete or not of its declared format."""
 
 
 def copy_binary(
     path: str, form: str, content: bytes, draft: Draft
 ) -> tuple[tuple[str, ...], tuple[PieceId, ...]]:
-    """Put a file's content into the spool; its columns as `name:type`, and where its rows are.
+    """Copy a file into the spool; returns its columns as `name:type`, and the pieces that hold its rows.
 
-    Raises SourceDataError when it is damaged or unfinished.
+    Raises SourceDataError when it is damaged or incomplete.
     """
     try:
         schema, rows = read_schema(BytesIO(content), form)
@@ -54,7 +54,7 @@ def read_schema(stream: IO[bytes], form: str) -> tuple[pa.Schema, int]:
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with the types that Spark lacks replaced by wider ones that it has."""
+    """The schema with types that Spark lacks replaced by wider ones that it has."""
     return pa.schema([pa.field(field.name, _spark_type(field.type)) for field in schema])
 
 

@@ -1,7 +1,7 @@
 """Segments of the spool as Spark DataFrames.
 
-Two ways lead to the same rows: Spark reads the segment files itself where it sees the driver's disk, or the
-records are shipped as Arrow, together with the system columns.
+There are two ways to the same rows: Spark reads the segment files itself where executors share the driver's
+disk; otherwise the records are shipped as Arrow, together with the system columns.
 """
 
 from __future__ import annotations
@@ -46,13 +46,15 @@ _NATIVE_POSITION = (
     "concat({segment}, lpad(CAST(_metadata.file_block_start AS STRING), 12, '0'), "
     "lpad(CAST(monotonically_increasing_id() AS STRING), 20, '0'))"
 )
-"""Within a block the ids grow in the order of reading. They depend on what else is read, so that they order
-rows but do not tell them apart from one frame to another."""
+"""Orders rows within one frame: ids within a block increase in the order of reading.
+
+They depend on what else is read, so they do not identify a row across frames.
+"""
 _POSITION = (
     "concat(lpad(CAST(unix_micros(_timestamp) AS STRING), 17, '0'), ' ', _partition, ' ', "
     "lpad(CAST(_offset AS STRING), 20, '0'))"
 )
-"""When it was read, from which file, from which byte: the same for ever, and growing."""
+"""When a record was read, from which file, at which byte: immutable, unique and increasing."""
 _MOST_LITERALS = 1000
 _UNFIT = "a value does not fit its column"
 
@@ -77,7 +79,7 @@ class FrameReader:
         *,
         careful: bool = True,
     ) -> DataFrame:
-        """The rows of weighted segments: `fields`, `system` columns, `_weight` if any is taken back.
+        """The rows of weighted segments: `fields`, `system` columns, and `_weight` if any is retracted.
 
         `careful` frames have `_bad`; the others fail at the first bad record.
         """
@@ -93,7 +95,8 @@ class FrameReader:
         weighted = any(key[0] < 0 for key in groups)
         parts = []
         for (weight, *_), segments in groups.items():
-            # A bad row never got in, so what is taken back is always looked at with care.
+            # A bad row was never added, so it must not be retracted
+            # either: a range with retractions is always read carefully.
             part = self._group(segments, fields, system, careful or weight < 0, position)
             if weight < 0:
                 part = part.where(f"{BAD} IS NULL")
@@ -112,7 +115,7 @@ class FrameReader:
         return self.rows(texts, fields, where).where(f"{BAD} IS NOT NULL").select(BAD, *where).toArrow()
 
     def local(self) -> bool:
-        """Whether executors see the driver's files."""
+        """Whether executors can read the driver's files."""
         master = self.spark.sparkContext.master or ""
         shared = self.spark.conf.get("spark.velostream.sharedDataDir", "false")
         return shared == "true" or (master.startswith("local") and not master.startswith("local-cluster"))
@@ -146,7 +149,7 @@ class FrameReader:
         return decode_csv(records, columns, fields, dialect, system, careful=careful)
 
     def _native_position(self, segments: Sequence[Segment], system: Sequence[str]) -> str | None:
-        """SQL that orders the rows of segments, oldest first, within one frame; None if Spark cannot tell.
+        """SQL that orders the rows of segments within one frame, oldest first; None if Spark cannot.
 
         All rows of a frame are ordered in one way, so other system columns must not need another.
         """
@@ -179,13 +182,13 @@ class FrameReader:
         return {name: known[name] for name in system}
 
     def _marked(self, segments: Sequence[Segment]) -> bool:
-        """Whether one begins with a byte order mark, which belongs to a record and which Spark leaves out."""
+        """Whether a segment begins with a byte order mark: part of a record, which Spark would drop."""
         return any(begins_with_mark(self.spool.path(segment)) for segment in segments)
 
     def _records(
         self, segments: Sequence[Segment], system: Sequence[str], known: dict[str, str] | None
     ) -> DataFrame:
-        """The records of some segments with system columns, read by Spark itself if these are `known`."""
+        """The records of segments with system columns; Spark reads them itself if these are `known`."""
         if known is None:
             table = pa.concat_tables(
                 [chosen(record_table(self.spool, segment), self.only) for segment in segments]
@@ -198,7 +201,7 @@ class FrameReader:
         return frame.selectExpr(f"value AS {RECORD}", *(f"{sql} AS {name}" for name, sql in known.items()))
 
     def _reader(self, segments: Sequence[Segment]) -> DataFrameReader:
-        # Names are ours: neither patterns nor partition columns are to be seen in them.
+        # These files are ours: their names contain neither patterns nor partition columns.
         reader = self.spark.read.option("__globPaths__", "false").option("recursiveFileLookup", "true")
         return reader.option("lineSep", segments[0].separator.decode("ascii"))
 
@@ -225,7 +228,7 @@ class FrameReader:
             if f"{field.name}:{field.type}" in columns:
                 values.append(name)
                 continue
-            # A cast that cuts digits does not compare equal to what it came from.
+            # A cast that loses digits does not compare equal to its input.
             value = f"try_cast({name} AS {wanted})"
             doubt = f"({name} IS NOT NULL AND NOT ({value} <=> {name}))"
             doubts.append(doubt)
@@ -237,7 +240,7 @@ class FrameReader:
             found = f"CASE WHEN {' OR '.join(doubts)} THEN {literal(_UNFIT)} END" if doubts else "NULL"
             values.append(f"CAST({found} AS STRING) AS {BAD}")
         rows = frame.selectExpr(*values, *system)
-        # Columns that need no conversion cannot be bad, so Parquet need not read them.
+        # Columns without conversion cannot be bad, so Parquet need not read them for this check.
         return rows if careful else all_looked_at(rows, converted)
 
     def _nothing(self, fields: Sequence[pa.Field], system: Sequence[str], careful: bool) -> DataFrame:
@@ -253,7 +256,7 @@ def place(position: str) -> tuple[str, int]:
 
 
 def chosen(records: pa.Table, only: frozenset[tuple[str, int]] | None) -> pa.Table:
-    """The records of a table that are at these places; None: all."""
+    """The records of a table at these places; None: all."""
     if only is None:
         return records
     there = zip(records[PARTITION].to_pylist(), records[OFFSET].to_pylist(), strict=True)
@@ -261,7 +264,7 @@ def chosen(records: pa.Table, only: frozenset[tuple[str, int]] | None) -> pa.Tab
 
 
 def record_table(spool: Spool, segment: Segment) -> pa.Table:
-    """The records of a text segment, separators included, with where and when they were read."""
+    """The records of a text segment, separators included, with the place and time of reading each."""
     data = np.fromfile(spool.path(segment), dtype=np.uint8)
     ends = _ends(data, segment.separator)
     bounds = np.concatenate([np.zeros(1, dtype=np.int64), ends])
@@ -279,7 +282,7 @@ def record_table(spool: Spool, segment: Segment) -> pa.Table:
 
 
 def _ends(data: NDArray[np.uint8], separator: bytes) -> NDArray[np.int64]:
-    """Where each record ends, its separator included."""
+    """The end of each record, its separator included."""
     found = np.flatnonzero(data == separator[-1]).astype(np.int64)
     for back, byte in enumerate(reversed(separator[:-1]), start=1):
         found = found[found >= back]
@@ -288,7 +291,7 @@ def _ends(data: NDArray[np.uint8], separator: bytes) -> NDArray[np.int64]:
 
 
 def _offsets(spool: Spool, segment: Segment, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where in its file each record began."""
+    """The offset in its file at which each record begins."""
     if segment.indexed:
         return np.fromfile(spool.index_path(segment), dtype="<i8")
     parts, row = [], 0
@@ -322,7 +325,7 @@ def _instants(spool: Spool, segment: Segment) -> pa.Array:
 
 
 def _lookup(values: dict[str, str]) -> str:
-    """SQL for what belongs to the segment that a row comes from."""
+    """SQL that maps each row to an attribute of its segment."""
     if len(set(values.values())) == 1:
         return next(iter(values.values()))
     pairs = ", ".join(f"{literal(name)}, {value}" for name, value in values.items())

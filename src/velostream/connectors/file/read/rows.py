@@ -37,11 +37,11 @@ class BadText(NamedTuple):
 
 
 Suspect = tuple[str, str, int, str | None]
-"""A record, the path of its file, where it begins there, and its position, if that is known."""
+"""A record, the path of its file, its offset there, and its position, if that is known."""
 
 
 class Shape(NamedTuple):
-    """What a record looks like: the names of its fields, None for JSON, and how CSV divides them."""
+    """The shape of a record: the names of its fields, None for JSON, and the CSV dialect."""
 
     columns: tuple[str, ...] | None
     dialect: CsvDialect
@@ -66,7 +66,7 @@ class RowReader:
     def bad_records(
         self, segments: Sequence[Segment], suspects: Iterable[Suspect] | None
     ) -> Iterator[BadText]:
-        """The records that do not fit, with reasons: the suspects, or without them all that fail here."""
+        """The records that do not fit the schema, with reasons: among the suspects, or among all."""
         shapes = self.shapes_by_path(segments)
         sure = suspects is not None
         every: Iterable[Suspect] = ((*each, None) for each in self.records(segments))
@@ -77,7 +77,7 @@ class RowReader:
                 yield BadText(record, path, start, told, position)
 
     def records(self, segments: Sequence[Segment]) -> Iterator[tuple[str, str, int]]:
-        """Every record of text segments with its path and place."""
+        """Every record of text segments, with its path and offset."""
         for segment in segments:
             if segment.kind == "text":
                 table = record_table(self.spool, segment)
@@ -85,15 +85,15 @@ class RowReader:
                 yield from zip(_texts(table, segment), *where, strict=True)
 
     def shapes_by_path(self, segments: Sequence[Segment]) -> dict[str, Shape]:
-        """What the records of each file look like."""
+        """The shape of the records of each file."""
         return {piece.path: self.shape(s) for s in segments for piece in s.pieces}
 
     def shape(self, segment: Segment) -> Shape:
-        """What the records of a segment look like."""
+        """The shape of the records of a segment."""
         return Shape(self.named(segment.columns), self.dialects.of(segment.path))
 
     def named(self, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Field names as the schema knows them: without a header line they go by place."""
+        """Field names as in the schema: without a header line, fields are matched by position."""
         if columns is None or self.dialects.header:
             return columns
         return (*self.schema.names[: len(columns)], *columns[len(self.schema) :])
@@ -107,7 +107,7 @@ class RowReader:
         return None
 
     def decode(self, record: str, shape: Shape) -> dict[str, Any]:
-        """The values of a record by column; ValueError says why there are none."""
+        """The values of a record by column; ValueError says why it cannot be decoded."""
         if shape.columns is None:
             return self._decode_json(record)
         return self._decode_csv(record, shape.columns, shape.dialect)

@@ -1,4 +1,4 @@
-"""A bounded look into files, to tell their columns."""
+"""Schema inference from a bounded sample of the files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROWS = 4000
 
 
 def sample_schema(files: Sequence[tuple[str, Layout]]) -> pa.Schema | None:
-    """The columns of some files, of which a few are looked into; None when they hold no row."""
+    """The columns of files, inferred from a few of them; None when they hold no row."""
     found: pa.Schema | None = None
     for path, layout in _spread(files):
         schema = _binary(path, layout) if layout.binary else _text(path, layout)
@@ -37,7 +37,7 @@ def sample_schema(files: Sequence[tuple[str, Layout]]) -> pa.Schema | None:
 
 
 def header_schema(files: Sequence[tuple[str, Layout]]) -> pa.Schema | None:
-    """The names in the header of the first CSV file that has one, as texts."""
+    """The names in the header of the first CSV file that has one, as STRING columns."""
     for path, layout in files:
         if layout.dialect is not None and layout.dialect.header:
             content = _content(Path(path), layout)[0].rstrip(b"\r\n")
@@ -48,7 +48,7 @@ def header_schema(files: Sequence[tuple[str, Layout]]) -> pa.Schema | None:
 
 
 def _spread(files: Sequence[tuple[str, Layout]]) -> Sequence[tuple[str, Layout]]:
-    """The first and last files, since names often begin with a date."""
+    """The first and last files: names often begin with a date, so this samples old and new ones."""
     half = _FILES // 2
     return files if len(files) <= _FILES else [*files[:half], *files[-half:]]
 
@@ -88,8 +88,8 @@ def _records(layout: Layout, parts: Sequence[bytes], header: Header) -> Iterator
         if number == 0:
             text = part[header.data_start :]
         else:
-            # A part begins somewhere in a record; quotes may then be misread, which at worst
-            # gives fields of another number, and those records are left out.
+            # A part begins in the middle of a record; quotes may then be misread, which at worst yields a
+            # wrong number of fields, and such records are left out.
             text = part[part.find(NEWLINE) + 1 :]
         last = number == len(parts) - 1
         records, share = layout.split(text, final=last).as_list(), _ROWS // len(parts)
@@ -97,7 +97,7 @@ def _records(layout: Layout, parts: Sequence[bytes], header: Header) -> Iterator
 
 
 def _content(path: Path, layout: Layout) -> list[bytes]:
-    """The beginning, and of a large plain file also something of the middle and the end."""
+    """The beginning, and for a large plain file also parts of the middle and the end."""
     with path.open("rb") as stream:
         head = stream.read(_HEAD)
         if layout.packed is not None or wide_encoding(head) is not None:

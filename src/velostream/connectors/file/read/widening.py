@@ -1,4 +1,4 @@
-"""When discovered columns turn out too narrow for what comes later."""
+"""Widening of discovered columns that are too narrow for later records."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def widened(
     *,
     values: bool,
 ) -> pa.Schema:
-    """The reader's schema with columns that are new in some segments, and with numbers that need more room.
+    """The schema with columns that are new in some segments, and with wider numeric types.
 
-    The second only with `values`, for the suspects, or without them for every record that does not fit.
+    Types are widened only with `values`: for the suspects, or without them for every record that does not
+    fit.
     """
     schema = reader.schema
     for segment in segments:
@@ -75,7 +76,7 @@ def _new_fields(reader: RowReader, schema: pa.Schema, segment: Segment) -> pa.Sc
 
 
 def _needed(record: str, shape: Shape, schema: pa.Schema) -> pa.Schema:
-    """What one record asks of the numeric columns."""
+    """The numeric types that one record needs."""
     columns = shape.columns
     values: dict[str, Any] = {}
     if columns is None:
@@ -95,7 +96,7 @@ def _needed(record: str, shape: Shape, schema: pa.Schema) -> pa.Schema:
 
 
 def _whole(value: Any, kind: pa.DataType) -> bool:
-    """Whether a number is an integer that the type holds: one bad neighbour does not widen it."""
+    """Whether the type can hold the number as an integer: one bad neighbour does not widen it."""
     number = Decimal(str(value).strip())
     most = 1 << (kind.bit_width - 1)
     return number == number.to_integral_value() and -most <= number < most

@@ -1,1 +1,1 @@
-"""The spool: a durable copy of what was read of files, so that every range can be read again."""
+"""The spool: a durable copy of the records read from files, so that every range can be read again."""

@@ -1,4 +1,4 @@
-"""Digests of what was read, so that an edit in place is noticed."""
+"""Digests of the bytes read from a file, by which an edit in place is noticed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Blocks = tuple[tuple[int, str], ...]
 
 
 def digest(data: bytes) -> str:
-    """The digest of some bytes. SHA-256 has instructions of its own in today's processors."""
+    """The digest of some bytes. SHA-256 has instructions of its own in current processors."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
@@ -24,11 +24,13 @@ def read_at(stream: IO[bytes], start: int, size: int) -> bytes:
 
 
 def extended(stream: IO[bytes], blocks: Blocks, data: bytes) -> Blocks:
-    """The blocks with `data`, which follows them in the file, added; many small ones become one.
+    """The blocks extended by `data`, which follows them in the file; many small blocks become one.
 
-    They stay as they are if the file no longer holds them: the next look will find that out, too.
+    The blocks are not merged if the file no longer has their content: the next poll notices that as well.
     """
     grown = (*blocks, (len(data), digest(data)))
+    # A log that grows line by line would otherwise have a block per poll. Blocks of 1 MB and
+    # more are not merged again, so that a merge reads little more than 1 MB.
     if len(grown) <= _MOST_BLOCKS:
         return grown
     first = next((i for i, (length, _) in enumerate(grown) if length < _SMALL), len(grown))
@@ -40,9 +42,9 @@ def extended(stream: IO[bytes], blocks: Blocks, data: bytes) -> Blocks:
 
 
 def unchanged(stream: IO[bytes], blocks: Blocks, *, thorough: bool) -> bool:
-    """Whether the file still begins with what the blocks stand for.
+    """Whether the file still begins with the content of the blocks.
 
-    Not `thorough`: only the first and the last block are compared.
+    Unless `thorough`, only the first and the last block are compared.
     """
     chosen = range(len(blocks)) if thorough else {0, len(blocks) - 1}
     start = 0
@@ -54,7 +56,7 @@ def unchanged(stream: IO[bytes], blocks: Blocks, *, thorough: bool) -> bool:
 
 
 def compared(stream: IO[bytes], blocks: Blocks, first: int, size: int) -> int | None:
-    """Compare blocks from number `first` on, about `size` bytes; where to go on, None if one differs."""
+    """Compare about `size` bytes from block `first` on; returns the next block, None if one differs."""
     start = sum(length for length, _ in blocks[:first])
     end = start + size
     for number in range(first, len(blocks)):

@@ -1,4 +1,4 @@
-"""One position of the spool in the making: segments are written as it goes, the journal entry at the end."""
+"""A draft of the next position of the spool: segments are written at once, the journal entry at the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Columns = tuple[str, ...] | None
 
 @dataclass
 class _Buffer:
-    """Pieces that will be one segment."""
+    """Pieces that will be written as one segment."""
 
     name: str
     columns: Columns
@@ -41,7 +41,7 @@ class _Buffer:
     pieces: list[Piece] = field(default_factory=list)
     starts: list[Positions | None] = field(default_factory=list)
     instants: list[Positions] = field(default_factory=list)
-    """Of each piece, if they are not all those of the segment."""
+    """The instants of each piece, where they differ from the segment's."""
     plain: bool = True
     size: int = 0
 
@@ -54,7 +54,7 @@ class _Buffer:
 
 
 class Draft:
-    """Collects what one look at the files found. Either `commit` or `abandon` ends it."""
+    """Collects the changes found by one poll of the files. Ended by `commit` or `abandon`."""
 
     def __init__(self, spool: Spool, at_micros: int, segment_size: int) -> None:
         self._spool = spool
@@ -69,8 +69,8 @@ class Draft:
     # --- adding --------------------------------------------------------------------------------------
 
     def add(self, path: str, columns: Columns, records: Records, base: int) -> PieceId:
-        """Records of a file that begin at its byte `base`; small runs share a segment."""
-        # Records that are written in different ways are not decoded together.
+        """Add records of a file that begin at its byte `base`; small runs share a segment."""
+        # Records of different columns, separators or formats are decoded differently, hence not together.
         key = (columns, records.separator, format_of(path))
         buffer = self._buffers.get(key)
         if buffer is None or buffer.size + len(records.text) > self._segment_size:
@@ -87,7 +87,7 @@ class Draft:
     def add_binary(
         self, path: str, kind: str, rows: int, columns: Columns, write: Callable[[Path], None]
     ) -> PieceId:
-        """A whole file in a binary format, which `write` puts at the path it is given."""
+        """Add a whole file in a binary format; `write` writes it to the path it is given."""
         name = self._spool.new_name(kind)
         target = self._spool.place(name)
         with storing(target), self._written.writing(target):
@@ -102,28 +102,28 @@ class Draft:
         return PieceId(name, 0)
 
     def add_bad(self, path: str, start: int, raw: bytes, reason: str) -> None:
-        """A record that is no row; kept as it is."""
+        """Add a record that is no row; kept as it is."""
         self._entry.bad.append(SpooledBadRow(reason, path, start, raw.decode("latin-1")))
 
     def set_file(self, path: str, state: FileState | None) -> None:
-        """How far a file is after this; None forgets it."""
+        """Set the state of a file after this position; None forgets the file."""
         self._entry.files[path] = state
 
     def file(self, path: str) -> FileState | None:
-        """How far a file is, what this draft says about it included."""
+        """The state of a file, including what this draft says about it."""
         return self._entry.files[path] if path in self._entry.files else self._spool.files.get(path)
 
     def says(self, path: str) -> bool:
-        """Whether this draft says something about a file already."""
+        """Whether this draft has a state for the file."""
         return path in self._entry.files
 
     def rows(self, pieces: Sequence[PieceId]) -> int:
-        """How many records some pieces hold."""
+        """The number of records in the pieces."""
         current = resolve(pieces, self._entry.moved)
         return sum(self._known[piece.segment].pieces[piece.number].rows for piece in current)
 
     def records(self, pieces: Sequence[PieceId]) -> list[bytes]:
-        """The records of some pieces that are in the spool already."""
+        """The records of pieces that are already in the spool."""
         found: list[bytes] = []
         text: SegmentText | None = None
         for piece in resolve(pieces, self._entry.moved):
@@ -133,7 +133,7 @@ class Draft:
         return found
 
     def first_records(self, pieces: Sequence[PieceId], count: int) -> list[bytes]:
-        """The first records of some pieces, up to `count` and read no further than that."""
+        """The first `count` records of the pieces; no more pieces are read than needed."""
         found: list[bytes] = []
         for piece in resolve(pieces, self._entry.moved):
             if len(found) >= count:
@@ -142,7 +142,7 @@ class Draft:
         return found[:count]
 
     def last_records(self, pieces: Sequence[PieceId], count: int) -> list[bytes]:
-        """The last records of some pieces, up to `count` and read no further than that."""
+        """The last `count` records of the pieces; no more pieces are read than needed."""
         found: list[bytes] = []
         for piece in reversed(list(resolve(pieces, self._entry.moved))):
             if len(found) >= count:
@@ -151,17 +151,17 @@ class Draft:
         return found[-count:]
 
     def textual(self, pieces: Sequence[PieceId]) -> bool:
-        """Whether some pieces are text, so that `records` can give them."""
+        """Whether the pieces are text, so that `records` can return them."""
         return all(self._known[piece.segment].kind == "text" for piece in resolve(pieces, self._entry.moved))
 
     @property
     def bad_count(self) -> int:
-        """How many bad records it has so far."""
+        """The number of bad records so far."""
         return len(self._entry.bad)
 
     @property
     def extent(self) -> tuple[int, ...]:
-        """Grows with all that is added and taken away."""
+        """A measure that changes with everything added to, or removed from, the draft."""
         entry = self._entry
         return self.bytes_added, len(entry.added), len(entry.removed), len(entry.replaced), len(entry.bad)
 
@@ -170,14 +170,17 @@ class Draft:
     def cut(
         self, pieces: Sequence[PieceId], ranges: Sequence[tuple[int, int]], retract: bool = True
     ) -> list[list[PieceId]]:
-        """Take ranges of records, by number and in order, out of a file; what is left before and after each.
+        """Cut ranges of records, by number and in order, out of a file; returns what is left between them.
 
-        An empty range only divides. Without `retract` the rows stay, they only no longer belong to the file.
+        An empty range only splits. Without `retract` the rows stay, but no longer belong to the file.
         """
         firsts, lasts = [first for first, _ in ranges], [last for _, last in ranges]
         current = list(resolve(pieces, self._entry.moved))
         sizes = [self._known[piece.segment].pieces[piece.number].rows for piece in current]
         begins = list(accumulate(sizes, initial=0))
+        # Segments are immutable, so a segment that is cut is replaced by parts.
+        # All ranges are first mapped to pieces and collected by segment, so
+        # that each segment is rewritten once however many ranges cut it.
         cuts: dict[str, dict[int, list[tuple[int, int]]]] = {}
         for piece, begin, rows in zip(current, begins, sizes, strict=False):
             touching = range(bisect_left(lasts, begin), bisect_right(firsts, begin + rows))
@@ -198,9 +201,11 @@ class Draft:
     def _cut_segment(
         self, segment: Segment, ranges: dict[int, list[tuple[int, int]]], retract: bool
     ) -> dict[int, list[tuple[int, PieceId]]]:
-        """Divide a segment by the fate of its records; of each cut piece what stays, from where and where.
+        """Split a segment into kept and cut records; returns the kept runs of each cut piece.
 
-        Records that stay share a part. Those that a stream cannot take back stay in their place, too.
+        With `retract`, all kept records form one part and all cut ones another, which is then removed. A
+        stream cannot retract: its cut records stay, in parts by place, so that the order of records is
+        preserved.
         """
         kept: dict[int, list[tuple[int, PieceId]]] = {number: [] for number in ranges}
         runs = list(_runs(segment, ranges))
@@ -236,17 +241,17 @@ class Draft:
             buffer.add(text, piece, starts if segment.indexed else None)
             if segment.timed:
                 buffer.instants.append(reader.instants(run.piece)[run.begin : run.end])
-        return self._write(buffer, segment.at_micros)
+        return self.write(buffer, segment.at_micros)
 
     # --- ending --------------------------------------------------------------------------------------
 
     def commit(self) -> bool:
-        """Make it the next position; False when there was nothing to say."""
+        """Make the draft the next position; False when it is empty."""
         for buffer in self._buffers.values():
             self._flush(buffer)
         self._buffers.clear()
         entry = self._entry
-        # A segment may have been split after a file that shares it was dealt with.
+        # A segment may have been split after another file that shares it was handled.
         entry.files = {
             path: state and state.with_pieces(tuple(resolve(state.pieces, entry.moved)))
             for path, state in entry.files.items()
@@ -258,14 +263,15 @@ class Draft:
         return True
 
     def abandon(self) -> None:
-        """Delete what was written; the spool is as before."""
+        """Delete the written segments; the spool is unchanged."""
         self._written.abandon()
 
     def _flush(self, buffer: _Buffer) -> None:
         if buffer.pieces:
-            self._entry.added.append(self._write(buffer, self._at_micros))
+            self._entry.added.append(self.write(buffer, self._at_micros))
 
-    def _write(self, buffer: _Buffer, at_micros: int) -> Segment:
+    def write(self, buffer: _Buffer, at_micros: int) -> Segment:
+        """One segment, in files of its own; nothing names it before `commit`."""
         indexed = any(starts is not None for starts in buffer.starts)
         rows = sum(piece.rows for piece in buffer.pieces)
         place = self._spool.place(buffer.name)
@@ -309,7 +315,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class _Run:
-    """Records of one piece that share a fate."""
+    """Consecutive records of one piece that are all kept, or all cut."""
 
     piece: int
     begin: int

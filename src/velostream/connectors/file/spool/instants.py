@@ -1,7 +1,7 @@
-"""When each record of a segment was read.
+"""Instants: when each record of a segment was read.
 
-Records of one look share an instant, which stands in the journal. A merged segment holds records of many
-looks; its instants lie beside it, as pairs of a number of records and their instant.
+Records of one poll share an instant, which is in the journal. A merged segment holds records of many polls;
+its instants are in a file beside it, run-length encoded as pairs (number of records, instant).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def instants_of(spool: Spool, segment: Segment) -> NDArray[np.int64]:
 
 
 def packed(instants: NDArray[np.int64]) -> bytes:
-    """Instants as they lie beside a segment."""
+    """Instants, run-length encoded, as stored beside a segment."""
     begins = np.flatnonzero(np.diff(instants, prepend=instants[:1] - 1))
     counts = np.diff(begins, append=len(instants))
     return np.column_stack([counts, instants[begins]]).astype("<i8").tobytes()

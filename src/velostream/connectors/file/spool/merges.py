@@ -1,7 +1,7 @@
-"""Small segments become larger ones, so that a file that grows for years is still read from a few.
+"""Compaction of the spool: small segments are merged, so that a file that grows for years is read from few.
 
-Only neighbours are merged, so that the order of segments is still that of the age of their records. A record
-keeps its file, its place in it and its instant, hence its position.
+Only neighbours are merged, so segments stay in the order in which their records were read. A record keeps its
+file, its offset and its instant, hence its position.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from velostream.connectors.file.spool.spool import Spool
 
 FEWEST = 8
-"""So many neighbours are merged at least: less work, at the price of up to so many segments of each size."""
+"""At least this many neighbours are merged: less work, for up to this many segments of each size."""
 _MOST = 1000
 _LARGEST = 16 * 1024 * 1024
-"""Bounds both what one merge costs and what is rewritten when a single record is taken back later."""
+"""Bounds the cost of one merge, and what is rewritten when a single record is retracted later."""
 _OVERHEAD = 4096
-"""What a segment costs besides its bytes, so that tiny ones count as equal."""
+"""The cost of a segment besides its bytes, so that tiny ones count as equal."""
 
 
 def merge_small(spool: Spool, position: int) -> bool:
-    """Merge one run of small segments that are live at `position` and still are; whether there was one.
+    """Merge one run of small segments that are live at `position` and now; False when there is none.
 
-    Ranges that begin before `position` can no longer be read then. A full disk leaves things as they are.
+    Ranges that begin before `position` cannot be read afterwards. On a full disk nothing changes.
     """
     members = choose(spool.settled(position))
     if not members:
@@ -59,11 +59,11 @@ def merge_small(spool: Spool, position: int) -> bool:
 
 
 def choose(segments: Sequence[Segment | None]) -> list[Segment]:
-    """Neighbours that are worth merging, of segments in the order of age; None stands for one in use.
+    """Neighbours that are worth merging, of segments in the order of age; None is a segment in use.
 
-    From the newest on, a segment joins if it is at most twice as large as those after it together. So a
-    record is written again only when its segment grows by half, and sizes that do not join fall by
-    thirds: the number of small segments is logarithmic.
+    From the newest on, a segment joins if it is at most twice as large as all newer ones together. So a
+    record is rewritten only when its segment grows by half, and the sizes of segments that do not join fall
+    to a third: the number of small segments is logarithmic.
     """
     window: list[Segment] = []
     total = 0
@@ -89,7 +89,7 @@ def _joins(segment: Segment, cost: int, window: Sequence[Segment], total: int) -
 
 @dataclass
 class _Run:
-    """Pieces that are one in the merged segment."""
+    """Pieces that become one piece of the merged segment."""
 
     piece: Piece
     last: PieceId
@@ -97,7 +97,7 @@ class _Run:
 
 
 class _Merge:
-    """One merged segment in the making."""
+    """One merged segment while it is written."""
 
     def __init__(self, spool: Spool, members: Sequence[Segment]) -> None:
         self._spool = spool
@@ -161,7 +161,7 @@ class _Merge:
         return join_records(records)[1]
 
     def _take(self, reader: SegmentText, number: int) -> PieceId:
-        """Add a piece; where its records are now."""
+        """Add a piece; returns the id of the piece that holds its records now."""
         old = PieceId(reader.segment.name, number)
         text = reader.text(number)
         if reader.segment.separator != self._separator:
@@ -181,11 +181,12 @@ class _Merge:
         return PieceId(self._name, len(self._runs) - 1)
 
     def _continues(self, run: _Run, piece: Piece, old: PieceId) -> bool:
-        """Whether a piece can be one with those before it: next to them in its file, too."""
+        """Whether a piece can extend the run before it: it must follow it in its file as well."""
         before = run.piece
         if before.path != piece.path or before.line_end != piece.line_end:
             return False
-        # Records that a stream could not take back belong to no file any more.
+        # Records that a stream could not retract belong to no file any more, so they have no successor; two
+        # such neighbours may still form one piece.
         adjacent = self._next[run.last] == old if run.last in self._next else old not in self._next
         if not adjacent:
             return False
@@ -196,7 +197,7 @@ class _Merge:
 
 
 def _neighbours(files: Iterable[Sequence[PieceId]]) -> Mapping[PieceId, PieceId | None]:
-    """For each piece that belongs to a file, the one that follows it there."""
+    """For each piece that belongs to a file, the piece that follows it there."""
     return {
         piece: following
         for pieces in files

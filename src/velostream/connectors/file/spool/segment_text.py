@@ -41,7 +41,7 @@ class SegmentText:
         return split_text(self.text(number), self.segment.separator)
 
     def starts(self, number: int) -> Positions:
-        """Where in their file the records of one piece began."""
+        """The offsets in their file at which the records of one piece began."""
         piece = self.segment.pieces[number]
         if self._index is not None:
             return self._index[self._numbers[number] : self._numbers[number + 1]]
@@ -52,7 +52,7 @@ class SegmentText:
         return self._instants[self._numbers[number] : self._numbers[number + 1]]
 
     def slice(self, number: int, begin: int, end: int) -> tuple[bytes, Positions]:
-        """The text and the positions of some records of one piece."""
+        """The text and the offsets of some records of one piece."""
         records = self.records(number)[begin:end]
         separator = self.segment.separator
         return separator.join(records) + separator, self.starts(number)[begin:end]

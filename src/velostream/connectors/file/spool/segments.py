@@ -1,4 +1,4 @@
-"""Segments: immutable files of records in the spool, and what is known about the files they came from."""
+"""Segments: immutable files of records in the spool; and the state of the files they were read from."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from velostream.formats.records import NEWLINE
 
 
 class Piece(NamedTuple):
-    """A run of records of one segment that came from one file.
+    """A run of consecutive records in a segment that were read from one file.
 
-    `start` is the byte position in that file of the first record (for binary formats, a row number) as
-    it was when the run was read: it stays the same for ever, so that a row taken back equals the row given.
-    `line_end` bytes followed each record; 0 says that the segment's index knows the positions.
+    `start` is the byte offset in that file of the first record (for binary formats, a row number) at the time
+    of reading. It never changes, so that a retracted row equals the row that was added. `line_end` bytes
+    followed each record; 0 means that the segment's index holds the offsets.
     """
 
     path: str
@@ -24,7 +24,7 @@ class Piece(NamedTuple):
 
 
 class PieceId(NamedTuple):
-    """Names a piece: the segment, and its place in it."""
+    """Identifies a piece: its segment, and its number within it."""
 
     segment: str
     number: int
@@ -45,15 +45,15 @@ class Segment:
     separator: bytes = NEWLINE
     indexed: bool = False
     timed: bool = False
-    """Whether its records were read at several instants, which lie beside it; `at_micros` is the first."""
+    """Whether its records were read at several instants, stored beside it; `at_micros` is the first."""
     plain: bool = False
     """See `Records.plain`."""
     sums: tuple[int, ...] = ()
-    """Checksums of the file, then of its index and its instants if it has them; earlier versions had none."""
+    """Checksums of the file, then of its index and its instants if it has them; empty in earlier versions."""
 
     @property
     def path(self) -> str:
-        """A file that its records came from; the others are of the same format."""
+        """The path of one of the files its records came from; all have the same format."""
         return self.pieces[0].path if self.pieces else ""
 
     def as_json(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Segment:
 
 
 class Identity(NamedTuple):
-    """What `stat` says about a file; the same identity means the same content, once it has settled."""
+    """The `stat` of a file. The same identity means the same content, once the file is quiet."""
 
     device: int
     inode: int
@@ -102,18 +102,18 @@ class Identity(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Which file of the system it is, whatever its name and content."""
+        """The file in the sense of the file system, whatever its name and content."""
         return self.device, self.inode
 
 
 @dataclass(frozen=True)
 class FileState:
-    """How far one file is in the spool.
+    """How far one file has been read into the spool.
 
-    The first `consumed` bytes are dealt with; `blocks` are (length, digest) of them, in order. The last
-    `provisional` records, from byte `settled` on, had no visible end. `whole` files are always read from
-    the beginning (compressed, transcoded, documents, binary formats). `pieces` are its live records.
-    `damaged` is what the file was when it could not be read, which has been said.
+    The first `consumed` bytes are read; `blocks` are (length, digest) of them, in order. The last
+    `provisional` records, from byte `settled` on, had no visible end yet and may still grow. `whole` files
+    are always read from the beginning (compressed, transcoded, documents, binary formats). `pieces` are its
+    live records. `damaged` is the identity with which the file could not be read; that was reported.
     """
 
     identity: Identity
@@ -158,7 +158,7 @@ class FileState:
         )
 
     def with_pieces(self, pieces: tuple[PieceId, ...]) -> FileState:
-        """The same file with its records elsewhere in the spool."""
+        """The same state with its records in other pieces."""
         return replace(self, pieces=pieces)
 
 

@@ -1,9 +1,9 @@
-"""The durable copy of everything read from files.
+"""The spool: a durable, replayable copy of everything read from files.
 
-A file cannot be read twice the same, so its records are copied to segments first, and one journal entry
-per look at the files makes them part of the next position. Position N is replayable: the changes between two
-positions, and the live segments at one, are the same for ever, or until `forget`. Merging changes where
-records lie, never which there are.
+A file changes after it was read, so its records are first copied to immutable segments, and one journal entry
+per poll makes them part of the next position. Positions are replayable: the changes between two positions,
+and the live segments at one, are the same forever, or until `forget`. Compaction changes where records are
+stored, never which records there are.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NAME_DIGITS = 9
-_COMPACT_ENTRIES = 200
+COMPACT_ENTRIES = 200
+"""So many positions that nobody asks for any more are folded into one."""
 _COMPACT_BYTES = 64 * 1024 * 1024
 INDEX, INSTANTS = ".index", ".instants"
-"""Ends of the names of files beside a segment: where its records began, and when they were read."""
+"""Suffixes of the files beside a segment: offsets of its records, and when they were read."""
 
 
 Moves = Mapping[str, list[list[PieceId]]]
-"""By segment, for each of its pieces, where the records are now."""
+"""By segment, for each of its pieces, the pieces that hold its records now."""
 
 
 @dataclass
 class Entry:
-    """What one position adds to the one before it.
+    """The journal entry of one position: its changes to the position before.
 
-    `added` segments come to life. `replaced` maps a segment to the segments that hold the same records in
-    its place from now on; `moved` says for each of its pieces where they are. Then `removed` ones end.
+    `added` segments become live. `replaced` maps a segment to the segments that hold the same records from
+    now on; `moved` maps each of its pieces to theirs. Then `removed` segments are retracted.
     """
 
     position: int
@@ -77,14 +78,14 @@ class Entry:
         )
 
     def segments(self) -> Iterable[Segment]:
-        """Every segment that it brings along."""
+        """Every segment that the entry introduces."""
         yield from self.added
         for parts in self.replaced.values():
             yield from parts
 
 
 class Spool:
-    """Segments and journal of one source. Not for several threads."""
+    """Segments and journal of one source. Not thread safe."""
 
     def __init__(self, folder: Path, owner: str = "", *, resumed: bool = False) -> None:
         self.folder = folder
@@ -94,9 +95,10 @@ class Spool:
         kept = resumed or any(self.segment_folder.iterdir())
         self._journal = Journal(folder / "journal", f"{owner} journal", required=kept)
         self._checked: set[Path] = set()
-        """Files that are known to be as they were written."""
+        """Files whose checksum was verified in this process."""
         self._tidy = False
-        self._base_position = 0
+        self.oldest = 0
+        """The first position whose changes can still be read."""
         self._base: dict[str, Segment] = {}
         self._entries: list[Entry] = []
         self._folded = 0
@@ -105,7 +107,7 @@ class Spool:
         self.newest_micros = 0
         """When the latest records were read."""
         self.live: dict[str, Segment] = {}
-        """By name, oldest first."""
+        """Live segments by name, oldest first."""
         self.files: dict[str, FileState] = {}
         self._load()
         self._next_name = self._highest_name() + 1
@@ -113,24 +115,24 @@ class Spool:
     # --- reading -------------------------------------------------------------------------------------
 
     def place(self, name: str, beside: str = "") -> Path:
-        """Where a segment, or a file beside it, is written."""
+        """The path at which a segment, or a file beside it, is written."""
         return self.segment_folder / f"{name}{beside}"
 
     def path(self, segment: Segment) -> Path:
-        """Where a segment lies, to be read; CorruptDataError when it is not as it was written."""
+        """The path of a segment, to be read; CorruptDataError when its checksum does not match."""
         return self._as_written(self.place(segment.name), segment.sums[:1], segment.size)
 
     def index_path(self, segment: Segment) -> Path:
-        """Where the positions of an indexed segment's records lie, likewise."""
+        """The path of the offsets of an indexed segment's records, likewise verified."""
         return self._as_written(self.place(segment.name, INDEX), segment.sums[1:2], 8 * segment.rows)
 
     def instants_path(self, segment: Segment) -> Path:
-        """Where the instants of a merged segment's records lie, likewise."""
+        """The path of the instants of a merged segment's records, likewise verified."""
         last = 2 if segment.indexed else 1
         return self._as_written(self.place(segment.name, INSTANTS), segment.sums[last : last + 1], None)
 
     def _as_written(self, path: Path, sums: tuple[int, ...], size: int | None) -> Path:
-        """Looked at once: what an earlier start wrote may have been harmed since."""
+        """Verify a file once per process: it may have been damaged since an earlier one wrote it."""
         if path in self._checked:
             return path
         if not path.is_file():
@@ -143,9 +145,10 @@ class Spool:
         return path
 
     def resume(self, position: int) -> None:
-        """Go on after `position`, which the job has: only then is what nothing refers to deleted.
+        """Continue after `position`, which the job has reached; only then are unreferenced files deleted.
 
-        Raises CorruptDataError where the spool is not the one that the position is of.
+        Raises CorruptDataError where the spool is older than the position: an older journal, as from a
+        backup, does not know newer segments, which must not be deleted.
         """
         if self._tidy:
             return
@@ -159,7 +162,7 @@ class Spool:
         self._tidy = True
 
     def settled(self, position: int) -> list[Segment | None]:
-        """The segments that are live at `position`, oldest first; None for those that ended since."""
+        """The segments that are live at `position`, oldest first; None for those no longer live now."""
         return [self.live.get(segment.name) for segment in self.snapshot(position)]
 
     def snapshot(self, position: int) -> list[Segment]:
@@ -174,9 +177,11 @@ class Spool:
         return list(live.values())
 
     def changes(self, start: int, end: int) -> list[tuple[Segment, int]]:
-        """Segments with weight +1 or -1 that lead from one position to a later one."""
+        """Segments with weight +1 or -1: the changes from one position to a later one."""
         self._require(start)
         known = {segment.name: segment for segment in self._base.values()}
+        # `replaced` is no change: the parts hold the same records. A
+        # segment that was added and removed in between cancels out.
         weights: dict[str, int] = {}
         for entry in self._entries:
             known.update({segment.name: segment for segment in entry.segments()})
@@ -192,30 +197,31 @@ class Spool:
         return [row for entry in self._entries if start < entry.position <= end for row in entry.bad]
 
     def _require(self, position: int) -> None:
-        if not self._base_position <= position <= self.position:
+        if not self.oldest <= position <= self.position:
             raise damaged(
                 self._journal.path,
                 f"does not keep position {position}",
-                f"it keeps {self._base_position} to {self.position}: what was made of it is of another time",
+                f"it keeps {self.oldest} to {self.position}: what was made of it is of another time",
             )
 
     # --- writing -------------------------------------------------------------------------------------
 
     def new_name(self, suffix: str) -> str:
-        """A name for a segment that nothing refers to."""
+        """A new segment name."""
         name = f"{self._next_name:0{_NAME_DIGITS}d}.{suffix}"
         self._next_name += 1
         return name
 
     def append(self, entry: Entry) -> None:
-        """Make an entry, whose segments are written and durable, the next position."""
+        """Make an entry the next position; its segments must be durable."""
+        # The names of segments must be durable before a journal entry refers to them.
         if any(True for _ in entry.segments()):
             sync_folder(self.segment_folder)
         self._journal.append(entry.as_json())
         self._take(entry)
 
     def merge(self, position: int, merged: Segment, moved: Moves) -> None:
-        """Have a segment, which is written and durable, stand for those that `moved` names.
+        """Compaction: replace the segments that `moved` names by one, which must be durable.
 
         They are live at `position` and now. Ranges that begin before `position` are forgotten.
         """
@@ -224,22 +230,22 @@ class Spool:
         self._take_merge(position, merged, moved)
 
     def forget(self, position: int) -> None:
-        """Ranges that begin before `position` will not be read again."""
+        """Ranges that begin before `position` will not be read again; compacts when that is worthwhile."""
         done = [entry for entry in self._entries if entry.position <= position]
         dead = self._dead_bytes + sum(self._dead(entry) for entry in done)
-        if self._folded + len(done) >= _COMPACT_ENTRIES or dead >= _COMPACT_BYTES:
+        if self._folded + len(done) >= COMPACT_ENTRIES or dead >= _COMPACT_BYTES:
             try:
                 with storing(self.folder):
                     self.compact(position)
             except StorageError as exc:
-                # Nothing is lost by a longer journal; it is tried again at the next commit.
+                # A longer journal loses nothing; it is tried again at the next commit.
                 log.warning("a journal could not be shortened: %s", exc.message)
 
     def compact(self, position: int) -> None:
-        """Fold the entries up to `position` into one, and delete what nothing refers to any more."""
+        """Compaction: fold the entries up to `position` into one, and delete unreferenced segments."""
         self._require(position)
         self._fold(position)
-        # The state of the files is that of now, so entries that follow need not say it again.
+        # The base holds the current state of all files, so that later entries need not repeat it.
         self._entries = [replace(entry, files={}) for entry in self._entries]
         base = {
             "base": position,
@@ -252,14 +258,14 @@ class Spool:
         self._remove_orphans()
 
     def _fold(self, position: int) -> None:
-        """Make `position` the first that is kept."""
+        """Make `position` the oldest that can be read."""
         for entry in self._entries:
             if entry.position <= position:
                 self._dead_bytes += self._dead(entry)
                 self._folded += 1
                 _apply(entry, self._base)
         self._entries = [entry for entry in self._entries if entry.position > position]
-        self._base_position = position
+        self.oldest = position
 
     def _dead(self, entry: Entry) -> int:
         return sum(self._size(name) for name in (*entry.removed, *entry.replaced))
@@ -271,13 +277,13 @@ class Spool:
     # --- state ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Note how far the journal goes."""
+        """Record the length of the journal, and close it."""
         self._journal.close()
 
     def _load(self) -> None:
         for data in self._journal.load():
             if "base" in data:
-                self._base_position = self.position = data["base"]
+                self.oldest = self.position = data["base"]
                 self._base = {item["n"]: Segment.from_json(item) for item in data["live"]}
                 self.live = dict(self._base)
                 known = max((segment.at_micros for segment in self._base.values()), default=0)
@@ -315,12 +321,12 @@ class Spool:
     def _move_pieces(self, moved: Moves) -> None:
         for path, state in self.files.items():
             if any(piece.segment in moved for piece in state.pieces):
-                # Pieces that were merged into one follow each other.
+                # Neighbouring pieces may have become one piece.
                 moves = [piece for piece, _ in groupby(resolve(state.pieces, moved))]
                 self.files[path] = state.with_pieces(tuple(moves))
 
     def _remove_orphans(self) -> None:
-        """Delete what a crash or a full disk left behind, and what is no longer referred to."""
+        """Delete leftovers of a crash or a full disk, and segments that nothing refers to."""
         known = {*self._base, *(segment.name for entry in self._entries for segment in entry.segments())}
         for path in self.segment_folder.iterdir():
             name = path.name
@@ -339,7 +345,7 @@ def _moves(data: Mapping[str, Any]) -> dict[str, list[list[PieceId]]]:
 
 
 def resolve(pieces: Iterable[PieceId], moved: Moves) -> Iterable[PieceId]:
-    """Where the records of some pieces are after moves, which may follow one another."""
+    """The pieces that hold the records now, following moves transitively."""
     for piece in pieces:
         if piece.segment in moved:
             yield from resolve(moved[piece.segment][piece.number], moved)
@@ -356,7 +362,7 @@ def _apply(entry: Entry, live: dict[str, Segment]) -> None:
 
 
 def _put_in_place(live: dict[str, Segment], replaced: Mapping[str, Sequence[Segment]]) -> None:
-    """Have others stand where some segments stood, so that the order is still that of age."""
+    """Replace segments in place, so that the order is still that of age."""
 
     def now(segment: Segment) -> Iterable[Segment]:
         if segment.name not in replaced:

@@ -1,4 +1,4 @@
-"""Files in the making."""
+"""Files written for a change that may yet be abandoned."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class WrittenFiles:
-    """What was written to the spool for something that may yet come to nothing."""
+    """Files of the spool that belong to an unfinished change."""
 
     def __init__(self) -> None:
         self._paths: list[Path] = []
 
     def save(self, path: Path, parts: Iterable[bytes]) -> int:
-        """Write a file durably; its checksum."""
+        """Write a file durably; returns its checksum."""
         self._paths.append(path)
         found = 0
         with open_file(path, "wb") as out:
@@ -34,13 +34,13 @@ class WrittenFiles:
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[None]:
-        """What a library writes to the path inside is durable afterwards."""
+        """Make the file durable that a library writes inside the block."""
         self._paths.append(path)
         yield
         with path.open("rb") as written:
             os.fsync(written.fileno())
 
     def abandon(self) -> None:
-        """Delete all of it."""
+        """Delete all of them."""
         for path in self._paths:
             path.unlink(missing_ok=True)

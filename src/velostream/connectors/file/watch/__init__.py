@@ -1,1 +1,1 @@
-"""What happens to watched files: growth, edits, renames."""
+"""Watching files: finds growth, edits, renames and deletions, and turns them into changes of rows."""

@@ -1,4 +1,4 @@
-"""What leads from one list of records to another, in order, at a cost that is bounded."""
+"""Diff of two lists of records, in bounded time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _MOST_COMPARED = 4_000_000
-"""Beyond so many records between the common ends, these are replaced as one."""
+"""Above this many records between the common prefix and suffix, all of them count as replaced."""
 _MOST_DEEP = 8
 MOST_HUNKS = 2000
-"""Beyond so many differences, those that are closest to each other are taken as one."""
+"""Above this many hunks, those closest to each other are joined."""
 
 
 class Hunk(NamedTuple):
-    """Records `first` up to `last` of the old list give way to `begin` up to `end` of the new one."""
+    """Records `first` up to `last` of the old list are replaced by `begin` up to `end` of the new one."""
 
     first: int
     last: int
@@ -26,10 +26,11 @@ class Hunk(NamedTuple):
 
 
 def differences(old: Sequence[bytes], new: Sequence[bytes]) -> list[Hunk]:
-    """The hunks from the first to the last; what is in none of them is the same, in the same order.
+    """The hunks in order; records outside of them are equal and in the same order on both sides.
 
-    Records that occur once on both sides are anchors, as long as their order is the same; between anchors the
-    same is done again. Repeated records are found only next to others that are the same.
+    A patience diff: records that occur exactly once on both sides, in the same order, are anchors; between
+    anchors the same is done again. Repeated records are matched only next to other matches. The depth
+    is bounded, so the cost is O(n log n), where a minimal diff may be quadratic.
     """
     found: list[Hunk] = []
     regions = [(Hunk(0, len(old), 0, len(new)), 0)]
@@ -42,7 +43,7 @@ def differences(old: Sequence[bytes], new: Sequence[bytes]) -> list[Hunk]:
         if not anchors:
             found.append(region)
             continue
-        # The last region is looked at first, so that hunks come from the end.
+        # A stack: the last region is handled first, so hunks are found from the end.
         first, begin = region.first, region.begin
         for at, place in [*anchors, (region.last, region.end)]:
             regions.append((Hunk(first, at, begin, place), depth + 1))
@@ -60,14 +61,14 @@ def _trimmed(old: Sequence[bytes], new: Sequence[bytes], region: Hunk) -> Hunk:
 
 
 def _anchors(old: Sequence[bytes], new: Sequence[bytes], region: Hunk) -> Iterator[tuple[int, int]]:
-    """Places of records that occur once on each side: the most that are in the same order on both."""
+    """Pairs of records that occur once on each side: the longest sequence in the same order on both."""
     first, last, begin, end = region
     if last == first or begin == end or last - first + end - begin > _MOST_COMPARED:
         return
     there = _once(new, begin, end)
     here = _once(old, first, last)
     pairs = [(at, there[record]) for record, at in here.items() if at >= 0 and there.get(record, -1) >= 0]
-    # Longest run of growing places, by piles.
+    # Longest increasing subsequence, by patience sorting.
     tops: list[int] = []
     top_pairs: list[int] = []
     before: list[int] = []
@@ -88,7 +89,7 @@ def _anchors(old: Sequence[bytes], new: Sequence[bytes], region: Hunk) -> Iterat
 
 
 def _once(records: Sequence[bytes], begin: int, end: int) -> dict[bytes, int]:
-    """Where each record is, in the order of first places; -1 when it is there more than once."""
+    """The index of each record, in the order of first occurrence; -1 when it occurs more than once."""
     places: dict[bytes, int] = {}
     for number in range(begin, end):
         record = records[number]

@@ -1,4 +1,4 @@
-"""Files that grow: what follows what was read of them."""
+"""Files that grow: reads the records appended to them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from velostream.formats.records import Records
 
 STEP_BYTES = 256 * 1024 * 1024
-"""A look takes at most about this much, so that a long load shows progress."""
+"""A poll reads at most about this much, so that a long load shows progress."""
 HEAD = 64 * 1024
-"""Enough of a file to tell what it is."""
+"""Enough bytes of a file to recognise its format."""
 
 
 class Growth:
-    """Takes what was appended to files of lines."""
+    """Reads the records appended to line-oriented files."""
 
     def __init__(self, rewriter: Rewriter, segment_size: int) -> None:
         self._rewriter = rewriter
         self._segment_size = segment_size
 
     def take(self, look: Look, state: FileState, draft: Draft) -> FileState:
-        """Take the complete records after what was read, and what is left over when the file is quiet."""
+        """Read the complete records after `state`, and an unfinished last one when the file is quiet."""
         if not state.blocks:
             started = self._start(look, state, draft)
             if started is None:
@@ -43,11 +43,14 @@ class Growth:
             raw = read_at(look.stream, state.settled, min(chunk, size - state.settled))
             at_end = state.settled + len(raw) >= size
             records = look.layout.split(raw, final=at_end and look.quiet)
+            # A record that is longer than the chunk: read more of it, up to the longest that is allowed.
             if not records.consumed and not at_end and chunk < LONGEST_RECORD:
                 chunk *= 2
                 continue
             if not records.consumed and chunk >= LONGEST_RECORD:
                 return self._too_long(look, state, draft)
+            # Splitting starts at the provisional records, which were
+            # taken before: only what extends beyond them is progress.
             progress = records.consumed > 0 and state.settled + records.consumed >= state.consumed
             if progress:
                 state = self._take(look, state, records, raw, draft)
@@ -56,13 +59,13 @@ class Growth:
         return replace(state, identity=look.identity)
 
     def _too_long(self, look: Look, state: FileState, draft: Draft) -> FileState:
-        """Say once that the file is read no further: a line without an end would fill the memory."""
+        """Report once that the file is read no further: a line without an end would fill the memory."""
         if state.damaged is None:
             draft.add_bad(look.path, state.settled, b"", too_long(state.settled))
         return replace(state, identity=look.identity, damaged=look.identity)
 
     def _start(self, look: Look, state: FileState, draft: Draft) -> FileState | None:
-        """The state of a file before its first record; None while its header is unfinished."""
+        """The state of a file before its first record; None while its header is incomplete."""
         size = look.identity.size
         head = read_at(look.stream, 0, min(size, HEAD))
         header = read_header(look.layout, head, look.quiet and size <= HEAD)
@@ -73,7 +76,7 @@ class Growth:
             return None
         if header.bad is not None:
             draft.add_bad(look.path, header.bad.start, header.bad.raw, header.bad.reason)
-        # Of the very bytes that were looked at: the file may have another header by now.
+        # Taken from the same bytes: the file may have another header by now.
         taken = head[: header.data_start]
         return replace(
             state,
@@ -90,7 +93,7 @@ class Growth:
             pieces = (*pieces, draft.add(look.path, state.columns, new, state.settled))
         consumed = state.settled + records.consumed
         for bad in records.bad:
-            # One that ended where the file did was reported then, unless it has become longer.
+            # A bad record at the former end of the file was reported then, unless it has become longer.
             if state.settled + bad.start + len(bad.raw) > state.consumed:
                 draft.add_bad(look.path, state.settled + bad.start, bad.raw, bad.reason)
         fresh = raw[state.consumed - state.settled : records.consumed]
@@ -107,9 +110,9 @@ class Growth:
     def _settle_tail(
         self, look: Look, state: FileState, records: Records, draft: Draft
     ) -> tuple[tuple[PieceId, ...], int]:
-        """Keep the records that were taken without a visible end if they are as they were.
+        """Keep the provisional records (read without a visible end) that are unchanged; retract the others.
 
-        Returns the file's pieces, and how many of `records` they hold already.
+        Returns the file's pieces, and how many of `records` they already hold.
         """
         if not state.provisional:
             return state.pieces, 0

@@ -1,4 +1,4 @@
-"""The first line of a CSV file."""
+"""The header line of a CSV file."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class Header(NamedTuple):
-    """The names of the fields, and the byte at which the records begin."""
+    """The names of the fields, and the offset of the first record."""
 
     columns: tuple[str, ...] | None
     data_start: int
     bad: BadRecord | None = None
-    """The header line, when its names cannot be told for sure: no record is taken for the header instead."""
+    """The header line, when its names are doubtful; no record is used as a header instead."""
 
 
 def read_header(layout: Layout, head: bytes, final: bool) -> Header | None:
-    """What the beginning of a file says about its columns; None while the first line is unfinished.
+    """The columns that the beginning of a file declares; None while the first line is incomplete.
 
-    Without a header line the names are numbered and the first line is a record, which may lack its end
-    when the text is `final`; a header may not, since one more character would rename a column. JSON has no
-    names to tell.
+    Without a header line the names are numbered and the first line is a record, which may lack its end when
+    the text is `final`. A header may not lack its end, since one more character would rename a column. JSON
+    has no header.
     """
     mark = len(UTF8_MARK) if head.startswith(UTF8_MARK) else 0
     dialect = layout.dialect
@@ -50,7 +50,7 @@ def read_header(layout: Layout, head: bytes, final: bool) -> Header | None:
 
 
 def _doubt(dialect: CsvDialect, record: bytes) -> str | None:
-    """Why a line is no sound header; None when it is."""
+    """Why a line is no valid header; None when it is."""
     reason = invalid_utf8(record)
     if reason is not None:
         return f"is {reason}"

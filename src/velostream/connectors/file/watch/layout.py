@@ -1,4 +1,4 @@
-"""How the content of one file is laid out: its format, compression, and the way it is cut into records."""
+"""The layout of one file: its format, its compression, and how it is split into records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Layout:
 
     @property
     def binary(self) -> bool:
-        """Whether it is read as a whole by a library rather than cut into records."""
+        """Whether a library reads it as a whole, instead of splitting it into records."""
         return self.format in BINARY
 
     @property
@@ -57,13 +57,13 @@ class Layout:
 
 @dataclass(frozen=True)
 class Dialects:
-    """How each CSV file of a source is written: its name may say that tabs divide its fields."""
+    """The CSV dialect of each file of a source: a file name may imply tabs as delimiters."""
 
     options: FileOptions
 
     @property
     def header(self) -> bool:
-        """Whether they begin with the names of their columns."""
+        """Whether the files begin with a header line."""
         return self.options.header
 
     def of(self, path: str) -> CsvDialect:
@@ -74,7 +74,7 @@ class Dialects:
 
 
 def format_of(path: str) -> str | None:
-    """The format that a file's name tells, compression set aside; None when it tells none."""
+    """The format that a file name implies, without its compression suffix; None when it implies none."""
     name = PurePath(path)
     if name.suffix.lower() in COMPRESSIONS:
         name = name.with_suffix("")

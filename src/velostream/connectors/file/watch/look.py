@@ -1,4 +1,4 @@
-"""One file at one look, and whether it stayed as it was meanwhile."""
+"""One file at one poll, and whether it was written to meanwhile."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
 
 class MovingFileError(Exception):
-    """The file was written to while it was read: what was read of it may be half of an edit."""
+    """The file was written to while it was read, so the content read may be half of an edit."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """One file at one look."""
+    """One file, opened at one poll."""
 
     path: str
     identity: Identity
     layout: Layout
     stream: IO[bytes]
     quiet: bool
-    """Nothing was written to it for the debounce time, so that it is taken as it is."""
+    """Whether it was not written to for the debounce time, so that it counts as complete."""
 
     def content(self) -> bytes:
-        """All of it, for a change that takes rows back. Raises MovingFileError unless it stood still."""
+        """The whole content, for a change that retracts rows. Raises MovingFileError if it was written to."""
         raw = read_at(self.stream, 0, self.identity.size)
         self.check_still()
         return raw
 
     def check_still(self) -> None:
-        """Raise MovingFileError if it was written to since it was opened."""
+        """Raise MovingFileError if the file was written to since it was opened."""
         if not self.still:
             raise MovingFileError
 
     @property
     def still(self) -> bool:
-        """Whether it is as it was when it was opened."""
+        """Whether the file is unchanged since it was opened."""
         return identify(os.fstat(self.stream.fileno())) == self.identity

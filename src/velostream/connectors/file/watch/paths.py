@@ -1,4 +1,4 @@
-"""Which files a path means: one, those in a folder, or those that match a pattern."""
+"""The files that a path names: one, those in a folder, or those that match a pattern."""
 
 from __future__ import annotations
 
@@ -35,38 +35,38 @@ class Listing:
     """The files at one moment."""
 
     files: dict[str, Identity] = field(default_factory=dict)
-    """In the order of names; one that has several names is there once."""
+    """By name, sorted; a file that has several names (links) is listed once."""
     unreadable: dict[str, str] = field(default_factory=dict)
-    """Files and folders that are there but cannot be looked at, with the reason: nothing in them is gone."""
+    """Files and folders that exist but cannot be read, with the reason: their rows are not retracted."""
 
 
 @dataclass(frozen=True)
 class FileSet:
-    """The files that a path names at the moment of asking."""
+    """The files that a path names; evaluated at each call."""
 
     text: str
     reach: Reach = field(default_factory=Reach)
 
     @cached_property
     def path(self) -> Path:
-        """The path, absolute; a pattern's marks are still in it."""
+        """The absolute path; wildcards are still in it."""
         return Path(os.path.abspath(Path(self.text).expanduser()))  # noqa: PTH100 - resolve() would follow links
 
     @cached_property
     def pattern(self) -> bool:
-        """Whether it has wildcards; a file of exactly that name is not a pattern."""
+        """Whether the path has wildcards; a file with exactly that name is no pattern."""
         with reading(self.path):
             return bool(_MAGIC.search(self.text)) and not self.path.exists()
 
     @property
     def several(self) -> bool:
-        """Whether it may mean more than one file, so that a file that vanishes is gone for good."""
+        """Whether it may name several files, so that a vanished file is a deletion and not an outage."""
         with reading(self.path):
             return self.pattern or self.text.endswith("/") or self.path.is_dir()
 
     @cached_property
     def folder(self) -> Path:
-        """The folder that is looked in."""
+        """The folder that is searched."""
         if not self.pattern:
             return self.path if self.several else self.path.parent
         fixed: list[str] = []
@@ -87,16 +87,16 @@ class FileSet:
         return len(relative.parts) > 1 or "**" in str(relative)
 
     def present(self) -> bool:
-        """Whether the file, or the folder that is looked in, exists."""
+        """Whether the file, or the folder that is searched, exists."""
         with reading(self.folder if self.several else self.path):
             return self.folder.is_dir() if self.several else self.path.exists()
 
     def list(self) -> dict[str, Identity]:
-        """Each file with its identity, in the order of names; empty when nothing is there."""
+        """Each file with its identity, sorted by name; empty when there is none."""
         return self.look().files
 
     def look(self) -> Listing:
-        """What is there; an error if that cannot be found out, which is not the same as nothing."""
+        """The files that exist now; raises if that cannot be found out, which is not the same as none."""
         listing = Listing()
         self.reach.check_file(self.path)
         if not self.several:
@@ -106,7 +106,7 @@ class FileSet:
         prefix = len(str(self.folder).rstrip("/")) + 1
         recursive = not self.pattern or self._recursive
         seen: set[tuple[int, int]] = set()
-        # Where a file has several names, one that leads through no link is preferred.
+        # Of a file with several names, one without a symbolic link is preferred.
         for linked, path, identity in sorted(_scan(self.folder, recursive, listing.unreadable)):
             if self.pattern and not self._expression.fullmatch(path[prefix:]):
                 continue
@@ -130,7 +130,7 @@ class FileSet:
         return identify(found)
 
     def check(self) -> None:
-        """Raise the SourceError that says what is wrong, if something is."""
+        """Raise the SourceError that says what is wrong with the path, if anything."""
         if not self.text:
             raise SourceConfigError("a file source needs a path", hint="write file:///folder/name.csv")
         self.reach.check_file(self.path)
@@ -144,7 +144,7 @@ class FileSet:
             raise SourceAuthError(f'file "{self.path}" may not be read', hint="check its permissions")
 
     def missing(self) -> FileMissingError:
-        """The error for what is not there, with what can be done."""
+        """The error for a missing file, with what can be done."""
         return self._missing_pattern() if self.several else self._missing_file()
 
     def _missing_file(self) -> FileMissingError:
@@ -183,33 +183,33 @@ def _names(folder: Path) -> list[str]:
 
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
-    """Turns a failure to read into an error that names the path; trying again may help."""
+    """Turns an OSError into a retryable SourceUnreadableError that names the path."""
     try:
         yield
     except OSError as exc:
         raise SourceUnreadableError(
             f"{path} cannot be read: {why(exc)}",
-            hint="reading goes on by itself once that is over; what was read stays",
+            hint="reading resumes by itself; rows that were read stay",
         ) from exc
 
 
 def why(exc: OSError) -> str:
-    """The reason of a failure, in the form of our messages."""
+    """The reason of an OSError, in the style of our messages."""
     return (exc.strerror or str(exc)).lower()
 
 
 def identify(found: os.stat_result) -> Identity:
-    """What tells a file, as it is, from another."""
+    """The identity of a file: changes whenever the file or its content is replaced."""
     return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _scan(
     folder: Path, recursive: bool, unreadable: dict[str, str], above: Sequence[tuple[int, int]] = ()
 ) -> Iterator[tuple[bool, str, Identity]]:
-    """Regular files below a folder, and whether a link leads to them.
+    """Regular files below a folder, and whether a symbolic link leads to them.
 
-    Hidden names and half-written `.tmp` and `_` ones are left out. A folder is not looked into again below
-    itself, where a link may lead. Only if the first folder cannot be read is that an error.
+    Hidden names and unfinished files (`.tmp`, `_…`) are left out. Symbolic links that lead back up are not
+    followed. Only an unreadable top folder is an error; others are added to `unreadable`.
     """
     try:
         entries = list(os.scandir(folder))
@@ -232,7 +232,7 @@ def _scan(
         except FileNotFoundError:
             continue
         except OSError as exc:
-            # A link to itself leads nowhere, as one does whose target is gone.
+            # A link to itself is ignored, like a link whose target is gone.
             if exc.errno != errno.ELOOP:
                 unreadable[entry.path] = why(exc)
             continue
@@ -244,7 +244,7 @@ def _scan(
 
 
 def _translate(pattern: str) -> str:
-    """A glob as a regular expression: `*` and `?` stay within a name, `**` does not, `{a,b}` is either."""
+    """A glob as a regular expression: `*` and `?` match within a name, `**` across, `{a,b}` either."""
     out: list[str] = []
     depth, position = 0, 0
     while position < len(pattern):

@@ -1,4 +1,4 @@
-"""Files that have another name now: they lie in the same place of the disk and begin with what was read."""
+"""Renames: a file with a known inode, that begins with the content read, under another name."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class Renames:
-    """What became of the names that no longer stand for the files that were read under them."""
+    """The renamed files among those that were read."""
 
     moved: dict[str, str] = field(default_factory=dict)
-    """New names by old ones. Another file may stand under the old one, as after a rotation of logs."""
+    """From old names to new ones. Another file may have the old name, as after log rotation."""
     unreadable: dict[str, str] = field(default_factory=dict)
-    """New names of files that cannot be compared for now, with the reason."""
+    """New names of files that cannot be compared now, with the reason."""
     undecided: set[str] = field(default_factory=set)
-    """Their old names."""
+    """The old names of the unreadable ones."""
 
 
 def find_renames(
     files: Mapping[str, FileState], listing: Mapping[str, Identity], options: FileOptions
 ) -> Renames:
-    """Compare the files that were read with those that are there.
+    """Find renames by comparing the files that were read with those that exist.
 
-    A system uses the place of a deleted file again, so that its content decides. A name that says another
-    format is no name for the same rows.
+    A file system reuses the inode of a deleted file, so the content decides. A name that implies another
+    format is never a rename, since the rows would differ.
     """
     found = Renames()
     away = [
@@ -46,7 +46,7 @@ def find_renames(
     if not away:
         return found
     names = {identity.place: path for path, identity in listing.items()}
-    # A file that stands where it was read is not the new name of another.
+    # A file that is still under its own name is not the new name of another.
     taken = files.keys() - set(away)
     for path in away:
         state = files[path]

@@ -1,4 +1,4 @@
-"""Files that were not only appended to: what differs is taken back and added, nothing else."""
+"""Files that were edited: retracts and adds only the records that differ."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _NO_STATE = FileState(Identity(0, 0, 0, 0))
 
 
 class Rewriter:
-    """Brings the spool to the new content of a file by the smallest change of records."""
+    """Brings the spool to the new content of a file, with the smallest change of records."""
 
     def __init__(self, table: bool, segment_size: int) -> None:
         self._table = table
         self._segment_size = segment_size
 
     def edited(self, look: Look, state: FileState, draft: Draft) -> FileState:
-        """The state of a line-by-line file after it was changed before the place it was read to."""
+        """The state of a line-oriented file that was changed within the part already read."""
         if max(look.identity.size, state.consumed) > COMPARED_BYTES:
             if not self._table and not self._begins_anew(look, state, draft):
                 raise _too_large(look.path, state)
@@ -49,7 +49,7 @@ class Rewriter:
         raw = look.content()
         header = read_header(look.layout, raw, final=True)
         if header is None:
-            # Empty, or its first line may still grow: it begins anew, with other columns perhaps.
+            # Empty, or its first line may still grow: it starts from scratch, perhaps with other columns.
             return self._start_again(look, state, draft)
         records = look.layout.split(raw[header.data_start :], final=True)
         pieces = self._replace(look.path, state, header, records, draft)
@@ -69,7 +69,7 @@ class Rewriter:
         return FileState(look.identity)
 
     def _begins_anew(self, look: Look, state: FileState, draft: Draft) -> bool:
-        """Whether a file has no record that was read of it, as after a large one was truncated."""
+        """Whether the file has none of the records that were read, as after truncating a large one."""
         if not state.pieces:
             return True
         if look.identity.size > COMPARED_BYTES:
@@ -82,7 +82,7 @@ class Rewriter:
         return all(new.isdisjoint(draft.records([piece])) for piece in state.pieces)
 
     def shortened(self, look: Look, state: FileState, draft: Draft) -> bool:
-        """Whether a line-by-line file holds the beginning of what was read of it, and no more."""
+        """Whether a line-oriented file is a prefix of what was read of it."""
         if look.identity.size >= state.consumed or look.identity.size > COMPARED_BYTES:
             return False
         raw = look.content()
@@ -101,7 +101,7 @@ class Rewriter:
         )
 
     def whole(self, look: Look, state: FileState | None, draft: Draft) -> FileState:
-        """The state of a file that can only be read from its beginning."""
+        """The state of a file that can only be read as a whole."""
         raw = look.content()
         blocks = _blocks(raw)
         old = state or _NO_STATE
@@ -167,7 +167,7 @@ class Rewriter:
     def _report_bad(
         self, path: str, base: int, records: Records, hunks: Sequence[Hunk], draft: Draft
     ) -> None:
-        """Bad records among the new ones; those elsewhere were reported when they came."""
+        """Report bad records within the hunks; those outside were reported when they were first read."""
         if not records.bad:
             return
         starts = records.positions()
@@ -188,9 +188,9 @@ class Rewriter:
         draft: Draft,
         position: int,
     ) -> list[list[PieceId]]:
-        """Remove ranges of a file's records; what is left before and after each.
+        """Retract ranges of a file's records; returns what is left between them.
 
-        A stream keeps the rows and reports them instead.
+        A stream keeps the rows and reports them as bad rows instead.
         """
         if not self._table and any(first < last for first, last in ranges):
             self._report_lost(path, pieces, ranges, draft, position)
@@ -204,8 +204,8 @@ class Rewriter:
         draft: Draft,
         position: int,
     ) -> None:
-        """Say which rows a stream keeps although the file no longer has them, and how many more there are."""
-        reason = f"file changed before byte {position}; a stream cannot take rows back"
+        """Report the rows that a stream keeps although the file no longer has them, at most 1,000 singly."""
+        reason = f"file changed before byte {position}; a stream cannot retract rows"
         lost = sum(last - first for first, last in ranges)
         shown: list[bytes] = []
         if draft.textual(pieces):
@@ -219,7 +219,7 @@ class Rewriter:
 
 
 def _reach(ranges: Sequence[tuple[int, int]], count: int) -> int:
-    """How far one has to read for the first `count` records of some ranges."""
+    """How many records must be read to reach the first `count` records of the ranges."""
     end = 0
     for first, last in ranges:
         if not count:

@@ -1,4 +1,4 @@
-"""Looks at the files and puts what changed into the spool."""
+"""Polls the files and copies what changed into the spool."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from velostream.connectors.file.watch.paths import FileSet
 
 _VERIFIED_AT_ONCE = 4 * 1024 * 1024
-_VERIFIED_STEP = 64 * 1024 * 1024
-"""A look compares about this much of a large file that is as it was, so that others need not wait for it."""
+VERIFIED_STEP = 64 * 1024 * 1024
+"""A poll compares about this much of an unchanged large file, so that other files need not wait."""
 _VERIFY_EVERY = timedelta(seconds=5)
 _CLOCK_GRAIN = timedelta(milliseconds=50)
-"""A file may change again without a new time stamp for about this long (a kernel's tick, with a margin)."""
+"""A file may change again within this time without a new mtime (a kernel tick, with a margin)."""
 
 
 class Tracker:
-    """One look at the files per `poll`; at most one new position of the spool each."""
+    """Each `poll` looks at all files once, and makes at most one new position of the spool."""
 
     def __init__(
         self,
@@ -61,28 +61,29 @@ class Tracker:
         self._growth = Growth(self._rewriter, options.buffer_size)
         self._now = clock()
         self.passed = timedelta(0)
-        """For how long it has looked; unlike the clock it never goes back."""
+        """Time elapsed over all polls; unlike the clock it never goes back."""
         self._first_seen: dict[str, tuple[Identity, timedelta]] = {}
         self._done: dict[str, Identity] = {}
         self._vanished: dict[str, timedelta] = {}
-        # Files whose whole prefix has not been compared since they changed, and when it was last.
+        # Files whose prefix was not compared completely since they changed, and when it last was.
         self._unverified: dict[str, timedelta] = dict.fromkeys(spool.files, -_VERIFY_EVERY)
-        # Large files may have been edited while nobody looked: how many of their blocks are compared since.
+        # Large files may have been edited while no process
+        # watched: how many of their blocks were compared since.
         self._compared: dict[str, int] = {
-            path: 0 for path, state in spool.files.items() if state.consumed > _VERIFIED_STEP
+            path: 0 for path, state in spool.files.items() if state.consumed > VERIFIED_STEP
         }
         self.unread = False
-        """Whether the last look left something for the next one."""
+        """Whether the last poll left something for the next one."""
         self.outage: str | None = None
-        """Why nothing can be read at present."""
+        """Why nothing can be read at present; None when it can."""
         self.unreadable: dict[str, str] = {}
-        """Files and folders that could not be read at the last look, with the reason; the others were."""
+        """Files and folders that could not be read at the last poll, with the reason; the others were."""
 
     def poll(self) -> bool:
-        """Take what is new; whether there is a new position."""
+        """Read what is new; returns whether there is a new position."""
         self.unread = False
         found = self._files.look()
-        # Asked afterwards, so that a folder that has just gone does not seem empty.
+        # Checked after listing, so that a folder that has just vanished does not appear to be empty.
         if not found.files and not self._files.present():
             what = self._files.folder if self._files.several else self._files.path
             self.outage = f"{what} does not exist"
@@ -92,7 +93,7 @@ class Tracker:
         now = self._clock()
         self.passed += max(now - self._now, timedelta(0))
         self._now = now
-        # Rows are in the order of reading, also when the clock was put back since.
+        # `_timestamp` orders rows by reading, even if the clock was set back since.
         at_micros = max(_micros(now), self._spool.newest_micros + 1)
         draft = Draft(self._spool, at_micros, self._options.buffer_size)
         try:
@@ -109,6 +110,8 @@ class Tracker:
             return draft.commit()
         except BaseException:
             draft.abandon()
+            # Files before the one that failed were taken in vain: all are looked at again.
+            self._done.clear()
             raise
 
     # --- one file ------------------------------------------------------------------------------------
@@ -121,7 +124,8 @@ class Tracker:
         extent = draft.extent
         try:
             with Path(path).open("rb") as stream:
-                # It may have been written to since the listing, which then says nothing about the content.
+                # The file may have been replaced since it was listed;
+                # the listing says nothing about this content.
                 identity = identify(os.fstat(stream.fileno()))
                 if identity.place == listed.place:
                     self._look_into(Look(path, identity, layout, stream, self._quiet(path, identity)), draft)
@@ -129,7 +133,7 @@ class Tracker:
                     self.unread = True
         except OSError as exc:
             if draft.extent != extent:
-                # A part of it is in the draft, which cannot be kept without the rest.
+                # Part of the file is in the draft, which cannot be committed without the rest.
                 with reading(path):
                     raise
             if isinstance(exc, FileNotFoundError):
@@ -153,12 +157,12 @@ class Tracker:
         if old is None or new.pieces != old.pieces or draft.bad_count != bad or draft.says(path):
             draft.set_file(path, new)
         else:
-            # No row changed. It is found out again after a crash, so it needs no position of its own.
+            # No row changed. After a crash the same state is found again, so it needs no journal entry.
             self._spool.files[path] = new
         self._finish(look, new, draft)
 
     def _read(self, look: Look, state: FileState | None, draft: Draft) -> FileState | None:
-        """The file's new state; None while it has to be waited for."""
+        """The file's new state; None while it is being written and has to be waited for."""
         if state is not None and state.blocks and self._intact(look, state):
             return (
                 self._growth.take(look, state, draft)
@@ -181,9 +185,9 @@ class Tracker:
         return new if new.blocks else self._growth.take(look, new, draft)
 
     def _waits(self, look: Look, state: FileState, draft: Draft) -> bool:
-        """Whether a file that became shorter has nothing for a stream, which keeps the rows.
+        """Whether a file became a prefix of itself, which holds nothing new for a stream.
 
-        It may be on its way to being written anew, and then the same rows must not be taken for new ones.
+        It may be in the middle of being rewritten; its rows must not be read as new ones afterwards.
         """
         if self._table or self._once:
             return False
@@ -194,10 +198,11 @@ class Tracker:
         return True
 
     def _intact(self, look: Look, state: FileState) -> bool:
-        """Whether the file still begins with what was read of it.
+        """Whether the file still begins with the content that was read.
 
-        A whole file is intact only as it was. The prefix of a large one that grows is compared at its ends
-        at once, and in full when the file is quiet, or every few seconds.
+        A `whole` file must be unchanged. Of a large growing file, the first and last block of the prefix are
+        compared at once, and all blocks when the file is quiet or every few seconds: comparing gigabytes for
+        each appended line would cost more than reading it.
         """
         if look.identity.size < state.consumed or (state.whole and look.identity.size != state.consumed):
             return False
@@ -219,8 +224,8 @@ class Tracker:
         return True
 
     def _compare(self, look: Look, state: FileState) -> bool:
-        """Compare some more of a large file with what an earlier start read of it."""
-        reached = compared(look.stream, state.blocks, self._compared[look.path], _VERIFIED_STEP)
+        """Compare some more of a large file with what an earlier process read of it."""
+        reached = compared(look.stream, state.blocks, self._compared[look.path], VERIFIED_STEP)
         if reached is not None and reached < len(state.blocks):
             self._compared[look.path] = reached
             self.unread = True
@@ -231,7 +236,8 @@ class Tracker:
         return reached is not None
 
     def _finish(self, look: Look, state: FileState, draft: Draft) -> None:
-        """Decide whether the file needs another look before it changes."""
+        """Decide whether the file has to be polled again even if its identity stays the same."""
+        # So soon after a write, another may leave size and mtime unchanged: the content is compared later.
         if self._age(look.path, look.identity) < _CLOCK_GRAIN:
             self._unverified.setdefault(look.path, self.passed)
         elif not state.blocks:
@@ -260,18 +266,18 @@ class Tracker:
         return self._once or self._age(path, identity) >= debounce or self._waited(path) >= debounce
 
     def _age(self, path: str, identity: Identity) -> timedelta:
-        """How long ago a file was changed; one from the future was when it was first seen."""
+        """The time since a file was changed; for an mtime in the future, the time since it was first seen."""
         age = timedelta(microseconds=_micros(self._now) - identity.mtime_ns // 1000)
         return age if age >= timedelta(0) else self._waited(path)
 
     def _waited(self, path: str) -> timedelta:
-        """How long a file has been as it is, as far as was seen."""
+        """How long a file has had its present identity, as far as was observed."""
         return self.passed - self._first_seen[path][1]
 
     # --- several files -------------------------------------------------------------------------------
 
     def _follow_renames(self, listing: dict[str, Identity], draft: Draft) -> set[str]:
-        """Files that were renamed keep their rows; the names that have to wait, since that is not sure."""
+        """Keep the rows of renamed files; returns the names whose rename could not be decided."""
         if not self._files.several:
             return set()
         states = dict(self._spool.files)
@@ -287,14 +293,14 @@ class Tracker:
         return found.undecided
 
     def _tell_unreadable(self) -> None:
-        """Of several files the others go on; one that is read once, or alone, has to be read."""
+        """Raise for an unreadable file that must be read: the only one, or one of `--once`."""
         if self.unreadable and (self._once or not self._files.several):
             path, reason = next(iter(self.unreadable.items()))
             with reading(path):
                 raise OSError(reason)
 
     def _out_of_sight(self, path: str) -> bool:
-        """Whether a file may be there, in a folder that cannot be read."""
+        """Whether a missing file may exist in a folder that cannot be read."""
         return any(path == hidden or path.startswith(f"{hidden}/") for hidden in self.unreadable)
 
     def _drop_vanished(self, listing: dict[str, Identity], waiting: set[str], draft: Draft) -> None:
@@ -313,12 +319,12 @@ class Tracker:
             draft.set_file(path, None)
 
     def _let_go(self, path: str, state: FileState, draft: Draft) -> None:
-        """Take back the rows of a file that is gone, as far as they can be."""
+        """Retract the rows of a deleted file; a stream keeps them, with a warning in the log."""
         rows = draft.rows(state.pieces)
         if self._table:
             draft.cut(state.pieces, [(0, rows)])
         else:
-            log.warning("%s is gone; a stream cannot take its %d rows back", path, rows)
+            log.warning("%s is gone; a stream cannot retract its %d rows", path, rows)
         self._forget(path)
 
     def _forget(self, path: str) -> None:

@@ -1,1 +1,1 @@
-"""Talking to brokers."""
+"""Clients of Kafka brokers."""

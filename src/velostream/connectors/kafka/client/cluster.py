@@ -1,4 +1,4 @@
-"""Questions to Kafka brokers: topics, offsets, a few records. What goes wrong is told by category."""
+"""Metadata queries to Kafka brokers: topics, offsets, a few records. Errors are classified by category."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from velostream.connectors.kafka.options import KafkaOptions
 
 TIMEOUT = 5.0
-"""Seconds that a broker has to answer."""
+"""Timeout of a broker's answer, in seconds."""
 _CONFIG = frozenset(
     {
         "_INVALID_ARG",
@@ -78,13 +78,13 @@ _AWAY = {
     "REQUEST_TIMED_OUT": f"no answer within {TIMEOUT:.0f} s",
     "_RESOLVE": "its name is not known",
 }
-"""What the client's names mean for brokers that are away."""
+"""Messages for the client's error names that mean unreachable brokers."""
 _MOMENT = 0.05
 
 QUIET = logging.getLogger("velostream.kafka.client")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
-"""What clients say goes here and no further: each failure is told by an error of ours."""
+"""The client's log messages end here: each failure is reported by an error of ours."""
 
 
 class Part(NamedTuple):
@@ -95,18 +95,18 @@ class Part(NamedTuple):
 
     @property
     def text(self) -> str:
-        """How it stands in positions; no topic's name has a slash."""
+        """Its text in positions; no topic name contains a slash."""
         return f"{self.topic}/{self.number}"
 
     @classmethod
     def of(cls, text: str) -> Part:
-        """From its text."""
+        """The partition of such a text."""
         topic, _, number = text.rpartition("/")
         return cls(topic, int(number))
 
 
 class Recorded(NamedTuple):
-    """What a consumer group has recorded of a partition."""
+    """The offset and metadata that a consumer group has committed for a partition."""
 
     offset: int
     note: str
@@ -114,7 +114,7 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True)
 class TopicInfo:
-    """A topic as it is now; a topic that was deleted and made again has another id."""
+    """A topic as it is now; a topic that was deleted and created again has another id."""
 
     name: str
     id: str
@@ -132,7 +132,7 @@ class Record:
 
 
 class Cluster:
-    """The brokers of one statement's source or sink. Connects when first asked."""
+    """The brokers of one statement's source or sink. Connects on first use."""
 
     def __init__(self, options: KafkaOptions) -> None:
         self._settings = python_settings(options)
@@ -143,20 +143,20 @@ class Cluster:
 
     @property
     def brokers(self) -> str:
-        """Where the brokers are."""
+        """The addresses of the brokers."""
         return self._settings["bootstrap.servers"]
 
     def topics(self) -> dict[str, int]:
-        """Every topic but Kafka's own, and how many partitions it has."""
+        """Every topic except Kafka's internal ones, with its number of partitions."""
         found = self._metadata().topics.values()
         return {t.topic: len(t.partitions) for t in found if not t.topic.startswith("__")}
 
     def broker_count(self) -> int:
-        """How many brokers are alive."""
+        """The number of brokers that are alive."""
         return len(self._metadata().brokers)
 
     def describe(self, names: Sequence[str]) -> dict[str, TopicInfo]:
-        """Those of these topics that exist, with their ids."""
+        """Those of the topics that exist, with their ids."""
         from confluent_kafka import TopicCollection
 
         if not names:
@@ -174,19 +174,19 @@ class Cluster:
         return found
 
     def earliest(self, parts: Sequence[Part]) -> dict[Part, int]:
-        """The first offset of each partition that is still there."""
+        """The first available offset of each partition."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(parts, OffsetSpec.earliest())
 
     def latest(self, parts: Sequence[Part]) -> dict[Part, int]:
-        """The offset after the last record of each partition that may be read."""
+        """The offset after the last readable record of each partition."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(parts, OffsetSpec.latest())
 
     def at_time(self, parts: Sequence[Part], millis: int) -> dict[Part, int]:
-        """The offset of the first record of that time or later in each partition, or its end."""
+        """The offset of the first record at or after that time in each partition, or its end."""
         from confluent_kafka.admin import OffsetSpec
 
         found = self._offsets(parts, OffsetSpec.for_timestamp(millis))
@@ -207,13 +207,13 @@ class Cluster:
                 try:
                     return {Part(p.topic, p.partition): a.result().offset for p, a in answers.items()}
                 except _client().KafkaException as exc:
-                    # A topic that has just been made, or whose leader moves, is there in a moment.
+                    # A topic that has just been created, or whose leader moves, is available in a moment.
                     if exc.args[0].name() not in _MOVING or time.monotonic() > deadline:
                         raise
             time.sleep(_MOMENT)
 
     def create(self, name: str, partitions: int, replication: int) -> None:
-        """Make a topic; one that another made meanwhile is as good."""
+        """Create a topic. Idempotent: a topic that exists by now is accepted."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewTopic
 
@@ -227,7 +227,7 @@ class Cluster:
                     raise
 
     def records(self, ranges: Mapping[Part, tuple[int, int]], most: int) -> list[Record]:
-        """Up to `most` records of these ranges of offsets, the end excluded."""
+        """Up to `most` records of these offset ranges, the end excluded."""
         from confluent_kafka import TopicPartition
 
         wanted = {part: bounds for part, bounds in ranges.items() if bounds[0] < bounds[1]}
@@ -242,7 +242,8 @@ class Cluster:
                     [TopicPartition(p.topic, p.number, first) for p, (first, _) in wanted.items()]
                 )
                 while wanted and len(found) < most:
-                    # The client waits until it has as many as asked for: one, then what else is there.
+                    # The client waits until it has as many records as
+                    # asked for: ask for one, then for what else is there.
                     heard = consumer.consume(1, TIMEOUT)
                     if not heard:
                         break
@@ -268,21 +269,21 @@ class Cluster:
             wanted.pop(part, None)
 
     def commit(self, group: str, offsets: Mapping[Part, int]) -> None:
-        """Record under a consumer group how far we are."""
+        """Commit our offsets under a consumer group."""
         from confluent_kafka import TopicPartition
 
         places = [TopicPartition(part.topic, part.number, offset) for part, offset in offsets.items()]
         if not places:
             return
-        # Not of the admin client: see `committed`.
+        # Not with the admin client: see `committed`.
         with self._asking():
             if self._committer is None:
                 self._committer = self._consumer(group, self._committed_only)
             self._committer.commit(offsets=places, asynchronous=False)
 
     def committed(self, group: str, part: Part, *, settled: bool = True) -> Recorded | None:
-        """What was last recorded under a group, if anything; `settled` waits for its transactions to end."""
-        # Not of the admin client: an answer that a coordinator is not ready yet makes it crash (2.16).
+        """The offsets last committed under a group; `settled` waits for pending transactions to end."""
+        # Not with the admin client: an answer that a coordinator is not ready yet makes it crash (2.16).
         with self._asking(part.topic):
             consumer = self._consumer(group, settled)
         try:
@@ -293,7 +294,7 @@ class Cluster:
         return found if found.offset >= 0 else None
 
     def largest_record(self, topic: str) -> int | None:
-        """The largest record that a topic takes, in bytes; None when we may not ask."""
+        """The largest record that a topic accepts, in bytes; None when we are not authorised to ask."""
         from confluent_kafka.admin import ConfigResource, ResourceType
 
         asked = ConfigResource(ResourceType.TOPIC, topic)
@@ -305,7 +306,7 @@ class Cluster:
         return int(found["max.message.bytes"].value)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._made = None
         if self._committer is not None:
             self._committer.close()
@@ -333,9 +334,9 @@ class Cluster:
         return Consumer({**self._settings, **own}, logger=QUIET)
 
     def _hear(self, error: Any) -> None:
-        """What the client says beside its answers: that a login failed, while the question only times out."""
+        """Record out-of-band errors of the client: after a failed login the call itself only times out."""
         heard = self._heard.name() if self._heard is not None else None
-        # The client asks for its group even where nothing is done with it: what else is refused says more.
+        # The client asks for its group even where it is not used: any other refusal says more.
         if heard is None or (error.name() in _AUTH and (heard not in _AUTH or heard == _OF_GROUP)):
             self._heard = error
 
@@ -366,7 +367,7 @@ class Cluster:
             )
         if category is Category.CONFIG:
             return SourceConfigError(f'kafka at "{self.brokers}": {text} ({name})')
-        # All else is for a while: brokers that are away, start, or hand partitions over.
+        # All others are transient: brokers that are unreachable, starting, or moving partitions.
         why = _AWAY.get(name) or plain(text.replace("Local: ", ""))
         why = "no broker leads its partitions" if "leaders" in text else why
         return SourceNetworkError(
@@ -377,7 +378,7 @@ class Cluster:
 
 
 class Category(StrEnum):
-    """What kind of thing went wrong."""
+    """The category of a failure."""
 
     MISSING = "missing"
     AUTH = "auth"
@@ -386,7 +387,7 @@ class Category(StrEnum):
 
 
 def category_of(error: Any) -> Category:
-    """The category of an error of the client's."""
+    """The category of a client error."""
     name = error.name()
     kinds = {Category.MISSING: _MISSING, Category.AUTH: _AUTH, Category.CONFIG: _CONFIG}
     return next((kind for kind, names in kinds.items() if name in names), Category.OTHER)
@@ -402,7 +403,7 @@ def _committed(consumer: Any, part: Part) -> Recorded:
             if place.error is not None:
                 raise KafkaException(place.error)
         except KafkaException as exc:
-            # A group that is new, or whose broker has just started, has no coordinator for a moment.
+            # A new group, or one whose broker has just started, has no coordinator for a moment.
             if exc.args[0].name() not in _NO_COORDINATOR or time.monotonic() > deadline:
                 raise
             time.sleep(_MOMENT)

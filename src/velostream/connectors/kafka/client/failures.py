@@ -1,4 +1,4 @@
-"""What can go wrong while writing to Kafka, as errors of a sink."""
+"""Failures while writing to Kafka, as errors of a sink."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _REFUSED = {
 
 
 def sink_error(error: Any, brokers: str, topic: str) -> SinkError:
-    """An error of the producer, by category."""
+    """The SinkError for an error of the producer, by category."""
     name, text = error.name(), error.str()
     category = category_of(error)
     if category is Category.MISSING:
@@ -95,7 +95,7 @@ def sink_error(error: Any, brokers: str, topic: str) -> SinkError:
 
 @contextmanager
 def as_sink_errors() -> Iterator[None]:
-    """Questions to the brokers fail as a source's do; here they are asked for a sink."""
+    """Turns source errors of metadata queries into sink errors."""
     try:
         yield
     except SourceError as exc:

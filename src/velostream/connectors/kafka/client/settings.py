@@ -1,7 +1,7 @@
-"""What a statement says about a broker, in the words of its two clients.
+"""The broker settings of a statement, for each of the two Kafka clients.
 
-Python's client (librdkafka) asks for topics, offsets and samples; Java's, inside Spark, reads and writes the
-records. They know the same settings under partly different names.
+Python's client (librdkafka) queries topics, offsets and samples; Java's, inside Spark, reads and writes the
+records. They have the same settings under partly different names.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OAUTH_CALLBACK = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLogin
 
 
 def python_settings(options: KafkaOptions) -> dict[str, str]:
-    """For confluent-kafka."""
+    """Settings for confluent-kafka."""
     settings = _given(options, (*_SHARED, *_PYTHON))
     settings["ssl.endpoint.identification.algorithm"] = (
         options.ssl_endpoint_identification_algorithm or "none"
@@ -86,7 +86,7 @@ def python_settings(options: KafkaOptions) -> dict[str, str]:
 
 
 def java_settings(options: KafkaOptions) -> dict[str, str]:
-    """For the client inside Spark, as options of Spark's reader and writer."""
+    """Settings for the client inside Spark, as options of Spark's reader and writer."""
     settings = _given(options, (*_SHARED, *_JAVA))
     settings["ssl.endpoint.identification.algorithm"] = options.ssl_endpoint_identification_algorithm
     if options.ssl_ca_location and not options.ssl_truststore_location:
@@ -114,7 +114,7 @@ def _given(options: KafkaOptions, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def _jaas(options: KafkaOptions) -> str:
-    """The login module that says in Java what user and password say elsewhere."""
+    """The JAAS login module for Java, from user and password."""
     mechanism = options.sasl_mechanism or ""
     parts = {"username": options.sasl_username, "password": options.sasl_password}
     if mechanism == "OAUTHBEARER":

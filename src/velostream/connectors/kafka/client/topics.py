@@ -1,4 +1,4 @@
-"""Which topics a source reads, and what to say when they are not there."""
+"""The topics that a source reads, and the error when they are missing."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Topics:
 
     @property
     def pattern(self) -> bool:
-        """Whether topics that are made later may belong to it."""
+        """Whether topics that are created later may match."""
         return any("*" in name for name in self.names)
 
     def found(self) -> dict[str, TopicInfo]:
-        """Those that exist, with their ids."""
+        """The matching topics that exist, with their ids."""
         names = [name for name in self.names if "*" not in name]
         if self.pattern:
             names += [name for name in self._cluster.topics() if self._matches(name) and name not in names]
         return self._cluster.describe(names)
 
     def check(self) -> None:
-        """Raise SourceMissingError, with what can be done, unless all are there; make them if asked to."""
+        """Raise SourceMissingError unless all exist; missing ones are created if the options say so."""
         there = self.found()
         missing = [name for name in self.names if "*" not in name and name not in there]
         if missing and self._options.topic_create_if_missing:

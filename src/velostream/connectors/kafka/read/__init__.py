@@ -1,1 +1,1 @@
-"""Topics as a source."""
+"""Kafka topics as a source."""

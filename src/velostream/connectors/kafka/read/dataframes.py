@@ -1,4 +1,4 @@
-"""Ranges of Kafka offsets as Spark frames, read by Spark's own connector as a batch."""
+"""Ranges of Kafka offsets as Spark frames, read by Spark's own connector in batch mode."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from velostream.connectors.kafka.read.decoder import MessageDecoder
 
 RAW, RAW_KEY = "__raw", "__raw_key"
-"""Columns of `bad_records` and `raw_records`: the value and the key as they are."""
+"""Columns of `bad_records` and `raw_records`: the undecoded value and key."""
 SYSTEM = {
     ENTERED: "timestamp",
     PARTITION: "CAST(partition AS STRING)",
@@ -53,22 +53,22 @@ SYSTEM = {
         "topic, '/', CAST(partition AS STRING))"
     ),
 }
-"""SQL of the system columns. A key that is no text is shown as PostgreSQL shows bytes."""
+"""SQL of the system columns. A key that is no UTF-8 text is shown in hexadecimal, like PostgreSQL's bytea."""
 OFFSET_WIDTH = 19
 _READING = {
-    # A broker that has gone is found out in seconds rather than minutes; reading is then tried again.
+    # Detect a dead broker in seconds rather than minutes; the read is then retried.
     "kafka.default.api.timeout.ms": "15000",
     "kafka.request.timeout.ms": "10000",
     "kafkaConsumer.pollTimeoutMs": "15000",
     "kafka.fetch.max.wait.ms": "10",
-    # After each handful of records Spark asks the broker twice which offsets there are: after every 500, as
-    # Kafka comes, reading from one partition takes a fifth longer.
+    # After each fetch of records Spark asks the broker twice which offsets there are. With Kafka's default of
+    # 500 records per fetch, reading one partition takes a fifth longer.
     "kafka.max.poll.records": "10000",
 }
 _FEW_ROWS = 20_000
-"""Fewer than this are not worth more tasks than there are partitions."""
+"""Fewer records than this are not worth more tasks than partitions."""
 _HANDFUL = 5000
-"""Fewer than this are read by one task for several partitions: groups then need no shuffle, which is slow."""
+"""Fewer records than this are read by a single task: groups then need no shuffle, which is slow."""
 _READ_IN_TURN = 4
 _MOST_EXAMPLES = 1000
 _NOTHING = "__nothing"
@@ -82,13 +82,13 @@ class KafkaFrames:
     options: KafkaOptions
     decoder: MessageDecoder
     upsert: bool
-    """Whether a record without a value says that its key is gone; otherwise it is a bad record."""
+    """Whether a record without a value is a tombstone, which deletes its key; else it is a bad record."""
     tasks: int | None = None
-    """By how many tasks a range is read, if that is said."""
+    """The number of tasks that read a range; None leaves it to this class."""
     splits: bool = True
     """Whether several tasks may read one partition."""
     reader: str | None = None
-    """Under which name Spark keeps its consumers from one batch to the next; nobody else may use it."""
+    """The group id under which Spark caches its consumers between batches; must be unique to this source."""
 
     def rows(
         self,
@@ -99,9 +99,9 @@ class KafkaFrames:
         careful: bool,
         known: pa.Schema | None = None,
     ) -> DataFrame:
-        """The records of ranges of offsets, decoded: `fields` and `system` columns.
+        """The records of offset ranges, decoded: `fields` and `system` columns.
 
-        With `known`, a JSON record with another field than these is an error, when not careful.
+        With `known`, unless careful, a JSON record with a field that is not among these is an error.
         """
         records = self._records(ranges, system)
         if records is None:
@@ -117,10 +117,10 @@ class KafkaFrames:
     def endless(
         self, starts: Mapping[Part, int], fields: Sequence[pa.Field], system: Sequence[str]
     ) -> DataFrame:
-        """All records from these offsets on, as a frame that does not end, with `_bad`.
+        """All records from these offsets on, as an endless (streaming) frame, with `_bad`.
 
-        New partitions of the topics are read from their beginning. What the brokers deleted before it was
-        read is passed over: a look at the same offsets from outside tells of it.
+        New partitions of the topics are read from their beginning. Records that the brokers deleted before
+        they were read are skipped: they are found by comparing the same offsets from outside.
         """
         reader = self.spark.readStream.format("kafka").options(**self._settings(system))
         reader = reader.option("subscribe", ",".join(sorted({part.topic for part in starts})))
@@ -131,7 +131,7 @@ class KafkaFrames:
     def bad_records(
         self, ranges: Mapping[Part, tuple[int, int]], fields: Sequence[pa.Field]
     ) -> pa.Table | None:
-        """The records that cannot be decoded: `__raw`, `__raw_key`, and where they are."""
+        """The records that cannot be decoded: `__raw`, `__raw_key`, and their places."""
         where = (TOPIC, PARTITION, OFFSET, ENTERED, POSITION)
         records = self._records(ranges, where, RAW_KEY)
         if records is None:
@@ -140,12 +140,12 @@ class KafkaFrames:
         return found.where(f"{BAD} IS NOT NULL").select(*where, RAW, RAW_KEY).toArrow()
 
     def raw_records(self, ranges: Mapping[Part, tuple[int, int]]) -> DataFrame | None:
-        """The records of ranges as they are: `__raw`, `__raw_key`, `_timestamp`, `_position`."""
+        """The undecoded records of ranges: `__raw`, `__raw_key`, `_timestamp`, `_position`."""
         records = self._records(ranges, (ENTERED, POSITION), RAW_KEY)
         return None if records is None else records.withColumnRenamed(RECORD, RAW)
 
     def with_new_fields(self, ranges: Mapping[Part, tuple[int, int]], known: pa.Schema) -> pa.Table | None:
-        """Some of the JSON records that have other fields than these: `__raw` and `__raw_key`."""
+        """Some of the JSON records that have further fields: `__raw` and `__raw_key`."""
         records = self._records(ranges, (), RAW_KEY)
         if records is None:
             return None
@@ -154,7 +154,7 @@ class KafkaFrames:
 
     @property
     def _needs_value(self) -> bool:
-        """Whether a record without a value is bad: it is one more row, and nothing says what it holds."""
+        """Whether a record without a value is bad: without upsert it would be a row of unknown content."""
         return not self.upsert and self.options.format != "raw"
 
     def _with_care(self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str]) -> DataFrame:
@@ -169,7 +169,7 @@ class KafkaFrames:
     def _records(
         self, ranges: Mapping[Part, tuple[int, int]], system: Sequence[str], key: str | None = None
     ) -> DataFrame | None:
-        """The records of ranges, undecoded; their keys as a column `key`, if it is asked for."""
+        """The undecoded records of ranges; with their keys as a column `key`, if that is needed."""
         wanted = {part: bounds for part, bounds in ranges.items() if bounds[0] < bounds[1]}
         if not wanted:
             return None
@@ -213,13 +213,13 @@ class KafkaFrames:
 
 
 def _unless(condition: str, why: str) -> str:
-    """A condition that always holds, or fails."""
+    """A condition that is true, or fails the query."""
     refused = f"CAST(raise_error({literal(f'{BAD_ROW}: {why}')}) AS BOOLEAN)"
     return f"CASE WHEN {condition} THEN {refused} ELSE true END"
 
 
 def _by_topic(values: Mapping[Part, object], *, lists: bool = False) -> dict[str, object]:
-    """As Spark's options want it: topic to partition to offset, or topic to a list of partitions."""
+    """The form of Spark's options: topic to partition to offset, or topic to a list of partitions."""
     found: dict[str, dict[str, object]] = {}
     for part, value in values.items():
         found.setdefault(part.topic, {})[str(part.number)] = value

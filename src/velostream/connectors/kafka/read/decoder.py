@@ -1,4 +1,4 @@
-"""Keys and values of records to columns, each by its own format."""
+"""Decodes keys and values of records to columns, each by its own format."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Message(NamedTuple):
 class MessageDecoder:
     """Decodes the records of one source.
 
-    Values give the columns, each by its name; where `key.format` says how keys are encoded, the column `key`
-    holds them. A key that cannot be decoded makes its record bad.
+    Values give columns by name; where `key.format` says how keys are encoded, the column `key` holds them. A
+    key that cannot be decoded makes its record bad.
     """
 
     def __init__(self, options: KafkaOptions, declared: pa.Schema | None) -> None:
@@ -68,13 +68,13 @@ class MessageDecoder:
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Columns of Spark's reader, beside the value, that frames of records need."""
+        """Columns of Spark's reader, besides the value, that decoding needs."""
         if self.format == "raw":
             return _RAW_COLUMNS
         return (KEY,) if self._keys is not None else ()
 
     def columns(self, sample: Sequence[Message]) -> pa.Schema | None:
-        """The columns of such records; None when nothing tells."""
+        """The columns of such records; None when they cannot be inferred."""
         found = self._values.columns([message.value for message in sample if message.value is not None])
         if self._keys is None or found is None:
             return found
@@ -92,7 +92,7 @@ class MessageDecoder:
     def frame(
         self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str], *, careful: bool
     ) -> DataFrame:
-        """See `Decoder.frame`; the records have the columns `carried`, too."""
+        """See `Decoder.frame`; the records have the columns `carried` as well."""
         field = _key_field(fields) if self._keys is not None else None
         if field is None or self._keys is None:
             return self._decoded(records, fields, passed, careful=careful)
@@ -111,9 +111,9 @@ class MessageDecoder:
     def _decoded(
         self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str], *, careful: bool
     ) -> DataFrame:
-        """The columns of values."""
+        """The decoded columns of values."""
         if self.format == "raw":
-            # Its columns are those of the carrier, which it looks for under the names of system columns.
+            # The format `raw` reads columns of the Kafka record, under the names of system columns.
             there = [f"{name} AS _{name}" for name in _RAW_COLUMNS if name in records.columns]
             ours = [f"{quote(name)} AS {quote(f'_passed{name}')}" for name in passed]
             records = records.selectExpr(RECORD, *there, *ours)
@@ -122,13 +122,13 @@ class MessageDecoder:
         frame = self._values.frame(records, fields, passed, careful=careful)
         if self.format != "debezium":
             return frame
-        # An envelope says itself that a row is gone; the tombstone that follows it says nothing more.
+        # A Debezium envelope says itself that a row is deleted; the tombstone that follows it adds nothing.
         told = frame.where(f"{DELETED} IS NOT NULL" + (f" OR {BAD} IS NOT NULL" if careful else ""))
         others = [quote(name) for name in frame.columns if name not in (DELETED, TOMBSTONE)]
         return told.selectExpr(*others, *([f"{DELETED} AS {TOMBSTONE}"] if TOMBSTONE in passed else []))
 
     def reasons(self, messages: Sequence[Message], fields: Sequence[pa.Field]) -> list[str | None]:
-        """Why each record cannot be decoded; None where its key and its value, if it has one, can."""
+        """Why each record cannot be decoded; None where its key and its value, if any, can."""
         field = _key_field(fields) if self._keys is not None else None
         rest = [one for one in fields if one is not field]
         told = self._values.reasons([message.value or b"" for message in messages], rest)
@@ -142,16 +142,16 @@ class MessageDecoder:
         ]
 
     def new_fields(self, schema: pa.Schema) -> str:
-        """An SQL condition: a JSON record has a field, in its value or its key, that the schema has not."""
+        """An SQL condition: a JSON record has a field, in its value or key, that the schema lacks."""
         key = _key_field(list(schema)) if self._keys is not None else None
         found = list(_other_fields(RECORD, [field for field in schema if field is not key]))
         if key is not None and isinstance(self._keys, JsonKeys) and pa.types.is_struct(key.type):
             found += _other_fields(KEY, list(key.type))
-        # Where there is no object, there is no field.
+        # A record that is no JSON object has no fields.
         return " OR ".join(f"coalesce({each}, false)" for each in found)
 
     def widen(self, messages: Sequence[Message], schema: pa.Schema) -> pa.Schema | None:
-        """A schema with room for what these records hold, new columns at its end, or None."""
+        """A schema that can hold these records, new columns at its end; None when nothing has to change."""
         field = _key_field(list(schema)) if self._keys is not None else None
         rest = pa.schema([one for one in schema if one is not field])
         values = self._values.widen([m.value for m in messages if m.value is not None], rest) or rest
@@ -170,12 +170,12 @@ def _key_field(fields: Sequence[pa.Field]) -> pa.Field | None:
 
 
 def _other_fields(record: str, fields: Sequence[pa.Field], path: str = "$") -> Iterator[str]:
-    """Conditions: the object at a path of a JSON record, or one within it, has another field than these."""
+    """Conditions: the object at a path of a JSON record, or one within it, has a field not among these."""
     text = f"CAST({record} AS STRING)"
     at = text if path == "$" else f"get_json_object({text}, {literal(path)})"
     known = ", ".join(literal(field.name.lower()) for field in fields)
     yield f"size(array_except(transform(json_object_keys({at}), k -> lower(k)), array({known}))) > 0"
     for field in fields:
-        # Spark's paths have no way to write a name with an apostrophe.
+        # Spark's JSON paths cannot express a name with an apostrophe.
         if pa.types.is_struct(field.type) and "'" not in field.name:
             yield from _other_fields(record, list(field.type), f"{path}['{field.name}']")

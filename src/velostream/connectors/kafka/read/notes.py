@@ -1,7 +1,7 @@
-"""What a Kafka source remembers between starts: where it began, which topics it read, what it lost.
+"""Durable notes of a Kafka source: where it began, which topics it read, which records were lost.
 
-Positions are offsets as long as a topic lives. One that is deleted and made again begins at 0; positions go
-on from where they were, and the shift between the two is remembered before any such position is handed out.
+Positions are offsets while a topic lives. A topic that is deleted and created again begins at offset 0, but
+positions continue to increase: the shift between the two is recorded before any such position is emitted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gap:
-    """Records that were gone before they were read: positions from `first` up to, not including, `last`."""
+    """Records lost before they were read: positions from `first` up to, not including, `last`."""
 
     partition: str
     first: int
@@ -35,7 +35,7 @@ class _Remembered:
 
 
 class SourceMemory:
-    """One small durable record, replaced as a whole."""
+    """One small durable record, replaced atomically."""
 
     def __init__(self, folder: Path, owner: str = "", *, resumed: bool = False) -> None:
         self._record = Record(
@@ -48,7 +48,7 @@ class SourceMemory:
 
     @property
     def start(self) -> Mapping[str, int] | None:
-        """Where each partition began; None before the first start."""
+        """The start position of each partition; None before the first start."""
         return self._now.start
 
     @property
@@ -58,34 +58,34 @@ class SourceMemory:
 
     @property
     def gaps(self) -> list[Gap]:
-        """Everything that was lost."""
+        """All records that were lost."""
         return self._now.gaps
 
     def shift(self, partition: str) -> int:
-        """What a position has more than the offset it stands for."""
+        """The difference between a position and the offset it stands for."""
         return self._now.shifts.get(partition, 0)
 
     def began(self, start: Mapping[str, int], topics: Mapping[str, str]) -> None:
-        """Remember where reading begins, for partitions and topics that were not known."""
+        """Record where reading begins, for new partitions and topics."""
         self._now.start = {**start, **(self._now.start or {})}
         self._now.topics = {**topics, **self._now.topics}
         self._write()
 
     def made_again(self, topic: str, topic_id: str, shifts: Mapping[str, int]) -> None:
-        """Remember that a topic is another one now."""
+        """Record that a topic was deleted and created again."""
         self._now.topics = {**self._now.topics, topic: topic_id}
         self._now.shifts = {**self._now.shifts, **shifts}
         self._write()
 
     def lost(self, gap: Gap) -> None:
-        """Remember what cannot be read any more; a gap that begins where a known one does has grown."""
+        """Record lost positions; a gap that begins like a known one replaces it."""
         if gap not in self._now.gaps:
             others = [g for g in self._now.gaps if (g.partition, g.first) != (gap.partition, gap.first)]
             self._now.gaps = [*others, gap]
             self._write()
 
     def forget_gaps(self, upto: Mapping[str, int]) -> None:
-        """Gaps that lie before these positions have been told."""
+        """Forget gaps before these positions, which have been reported."""
         left = [gap for gap in self._now.gaps if gap.last > upto.get(gap.partition, 0)]
         if left != self._now.gaps:
             self._now.gaps = left

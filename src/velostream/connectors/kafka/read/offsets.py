@@ -1,4 +1,4 @@
-"""Which records of its topics a source takes: where it begins, what is new, what is lost."""
+"""Offsets of a Kafka source: where it begins, what is new, what is lost."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from velostream.model.changes import Offset
 
 _STEP = 1_000_000
-"""Most records of one batch: a long load shows progress, and its rows fit in memory."""
+"""The most records of one batch: a long load shows progress, and its rows fit in memory."""
 _TOPICS_EVERY = 5.0
-"""Seconds between looks for new partitions and topics."""
+"""Seconds between checks for new partitions and topics."""
 
 
 class Positions:
     """The positions of one source.
 
-    A position is, per partition, the offset of the next record (see `notes` for topics that are made again).
+    A position is, per partition, the offset of the next record (see `notes` for topics created again).
     """
 
     def __init__(self, options: KafkaOptions, context: SourceContext, cluster: Cluster) -> None:
@@ -43,26 +43,26 @@ class Positions:
         self._looked_at = 0.0
         self.memory = SourceMemory(context.spool, context.owner, resumed=context.resumed)
         self.newest: Mapping[str, int] = {}
-        """Where each partition ended when that was last asked."""
+        """The end of each partition when it was last queried."""
         self.final: dict[str, int] | None = None
-        """With `--once`, where each partition ended when the source was opened."""
+        """With `--once`, the end of each partition when the source was opened."""
         self.settled = True
-        """Whether the last look left nothing to a later one."""
+        """Whether the last poll covered everything."""
         self.under_way = False
-        """Whether a step was done: what is read from the beginning then has been read before."""
+        """Whether a step was done: a read from the beginning then repeats rows."""
         self.losses = 0
-        """How often records were found to be gone since the source was opened."""
+        """How many times lost records were found since the source was opened."""
         self.reader = _reader_name()
-        """Under which name Spark keeps its consumers; another one when a topic was made again."""
+        """The group id under which Spark caches consumers; replaced when a topic was created again."""
 
     def check(self) -> None:
-        """Decide where to begin, unless that is done; a missing topic is made if the options say so."""
+        """Decide where to begin, unless that is decided; create a missing topic if the options say so."""
         if self.memory.start is None:
             self._topics.check()
             self.begin()
 
     def begin(self) -> Mapping[str, int]:
-        """Where each partition begins, decided once, when the statement is created."""
+        """The start of each partition, decided once, when the statement is created."""
         if self.memory.start is None:
             self._known = self._topics.found()
             self._looked_at = time.monotonic()
@@ -78,7 +78,7 @@ class Positions:
         return self.memory.start
 
     def parts(self) -> list[Part]:
-        """The partitions that there were at the last look."""
+        """The partitions as of the last check."""
         return [
             Part(topic.name, number) for topic in self._known.values() for number in range(topic.partitions)
         ]
@@ -100,11 +100,11 @@ class Positions:
         return reached
 
     def look_again(self) -> None:
-        """Look for new partitions and topics the next time, however long the last look is ago."""
+        """Check for new partitions and topics at the next poll, however recent the last check is."""
         self._looked_at = 0.0
 
     def all_of(self, start: Offset | None) -> dict[str, int]:
-        """A position for every partition that there is now, those that are new included."""
+        """A position for every current partition, including new ones."""
         have = {**self.begin(), **(start or {})}
         self.look_again()
         self._look_at_topics(have)
@@ -112,7 +112,7 @@ class Positions:
         return {text: at for text, at in {**(self.memory.start or {}), **have}.items() if text in there}
 
     def _look_at_topics(self, have: dict[str, int]) -> None:
-        """Now and then: partitions and topics that are new, and topics that were made again."""
+        """At intervals: find new partitions and topics, and topics that were created again."""
         if self._known and time.monotonic() - self._looked_at < _TOPICS_EVERY:
             return
         found = self._topics.found()
@@ -120,7 +120,7 @@ class Positions:
         if missing and not self._topics.pattern:
             raise SourceMissingError(
                 f'kafka topic "{missing[0]}" does not exist any more',
-                hint="what was read stays; reading goes on when the topic is there again",
+                hint="rows that were read stay; reading resumes when the topic exists again",
             )
         self._known, self._looked_at = found, time.monotonic()
         for name, topic in found.items():
@@ -131,7 +131,7 @@ class Positions:
         new = [part for part in self.parts() if part.text not in self.memory.start]
         if new:
             ids = {name: topic.id for name, topic in found.items()}
-            # All of a new partition is new, wherever the others began.
+            # A new partition is read from its beginning, wherever the others began.
             first = self._cluster.earliest(new)
             self.memory.began({part.text: first[part] for part in new}, ids)
 
@@ -143,7 +143,8 @@ class Positions:
             topic.name,
         )
         self.memory.made_again(topic.name, topic.id, shifts)
-        # Spark's consumers may hold records of the old topic, under offsets that the new one has again.
+        # Spark's cached consumers may hold records of the old
+        # topic, under offsets that the new one uses again.
         self.reader = _reader_name()
 
     def _ends(self, have: Mapping[str, int]) -> dict[str, int]:
@@ -154,20 +155,20 @@ class Positions:
         try:
             found = self._cluster.latest(parts)
         except SourceMissingError:
-            # The topic may have been made again, with fewer partitions.
+            # The topic may have been created again, with fewer partitions.
             self._looked_at = 0.0
             raise
         return {part.text: offset + self.memory.shift(part.text) for part, offset in found.items()}
 
     def note_lost(self, start: Offset | None, end: Offset) -> bool:
-        """Look again which records of a range are gone; whether there are more than were known."""
+        """Check again which records of a range are lost; returns whether there are more than were known."""
         have = {text: (start or {}).get(text, self.begin().get(text, 0)) for text in end}
         before = list(self.memory.gaps)
         self._find_gaps(have, end)
         return self.memory.gaps != before
 
     def _find_gaps(self, have: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
-        """Where reading goes on: records that were deleted before they were read are said to be lost."""
+        """The positions at which reading continues; records deleted before being read are noted as lost."""
         there = {text: self._after_gap(text, at) for text, at in have.items()}
         behind = [Part.of(text) for text, at in have.items() if ends.get(text, 0) > at]
         for part, offset in self._cluster.earliest(behind).items():
@@ -177,7 +178,7 @@ class Positions:
                     "%s: records %d to %d were deleted before they were read", text, there[text], first - 1
                 )
                 reason = "deleted by the broker before it was read (retention)"
-                # What the step that begins here has not told yet is one gap with what was deleted since.
+                # A gap that the current step has not reported yet is joined with records deleted since.
                 untold = any(gap.partition == text and gap.first == have[text] for gap in self.memory.gaps)
                 begins = have[text] if untold else there[text]
                 self.memory.lost(Gap(text, begins, first, reason))
@@ -186,14 +187,14 @@ class Positions:
         return there
 
     def _after_gap(self, text: str, at: int) -> int:
-        """The first position from `at` on that was not lost, as far as is known."""
+        """The first position from `at` on that is not known to be lost."""
         for gap in sorted(self.memory.gaps, key=lambda gap: gap.first):
             if gap.partition == text and gap.first <= at < gap.last:
                 at = gap.last
         return at
 
     def bounded(self, have: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
-        """As far as one batch goes from positions that can be read, each partition by its share."""
+        """The end of one batch from readable positions; each partition gets its share."""
         most = self._context.most_rows or _STEP
         left = {text: max(ends.get(text, 0) - at, 0) for text, at in have.items()}
         total = sum(left.values())
@@ -202,18 +203,18 @@ class Positions:
         return {text: at + -(-left[text] * most // total) for text, at in have.items()}
 
     def ranges(self, start: Offset | None, end: Offset) -> Ranges:
-        """Offsets to read, without what is lost."""
+        """Offsets to read, without lost records."""
         begin = self.memory.start or {}
         found = {}
         for text, last in end.items():
             first = self._after_gap(text, (start or {}).get(text, begin.get(text, 0)))
             shift = self.memory.shift(text)
-            # What was read of a topic that is no more cannot be read again.
+            # Records of a topic that no longer exists cannot be read again.
             found[Part.of(text)] = (max(first - shift, 0), max(last - shift, 0))
         return found
 
     def gaps(self, start: Offset | None, end: Offset) -> Iterator[Gap]:
-        """What of a range was gone before it was read."""
+        """The lost records of a range."""
         begin = start or self.memory.start or {}
         for gap in self.memory.gaps:
             if begin.get(gap.partition, 0) <= gap.first < end.get(gap.partition, 0):

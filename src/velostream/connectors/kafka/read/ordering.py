@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 Ranges = dict[Part, tuple[int, int]]
 _FAR = 20_000
-"""Records that are further apart are read by themselves."""
+"""Records further apart than this are read in separate ranges."""
 _MOST_RUNS = 20
-"""Most ranges of one partition that are read by themselves."""
+"""The most separate ranges of one partition."""
 _EARLIEST, _LATEST = -2, -1
-"""Offsets of `starting.offsets` that mean the beginning and the end, as for Spark."""
+"""Values of `starting.offsets` for the beginning and the end, as in Spark."""
 
 
 def starting(
@@ -54,7 +54,7 @@ def starting(
 
 
 def sequence(positions: pa.ChunkedArray) -> pa.Array:
-    """Numbers that sort as records with these positions follow each other.
+    """Numbers that sort in the order of the records with these positions.
 
     Within a partition by offset; across partitions by time, for a key that has moved from one to another.
     """
@@ -66,7 +66,7 @@ def sequence(positions: pa.ChunkedArray) -> pa.Array:
         return pa.array(offsets)
     codes = parts.indices.to_numpy()
     by_part = np.lexsort((offsets, codes))
-    # A record is not older than those before it in its partition, whatever its producer's clock said.
+    # Timestamps are made non-decreasing within a partition, whatever the producers' clocks said.
     for code in range(len(parts.dictionary)):
         place = by_part[codes[by_part] == code]
         times[place] = np.maximum.accumulate(times[place])
@@ -81,9 +81,9 @@ def place(position: str) -> tuple[Part, int]:
 
 
 def runs(positions: Collection[str], first: Mapping[Part, int], last: Mapping[Part, int]) -> list[Ranges]:
-    """Ranges of offsets that hold the records at these positions, as far as they lie between the bounds.
+    """Offset ranges, within the bounds, that contain the records at these positions.
 
-    A range of each partition at a time: records far apart are not read with all that lies between them.
+    One range of each partition at a time: records far apart are not read with everything between them.
     """
     offsets: dict[Part, list[int]] = {}
     for part, offset in map(place, positions):
@@ -99,7 +99,7 @@ def runs(positions: Collection[str], first: Mapping[Part, int], last: Mapping[Pa
 
 
 def _near(offsets: list[int]) -> list[tuple[int, int]]:
-    """Offsets as ranges that are not far apart."""
+    """Offsets grouped into ranges of near ones."""
     gaps = sorted((b - a for a, b in pairwise(offsets)), reverse=True)
     far = max(_FAR, gaps[_MOST_RUNS - 1]) if len(gaps) >= _MOST_RUNS else _FAR
     found = [[offsets[0], offsets[0] + 1]]

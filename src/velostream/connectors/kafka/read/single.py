@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def located(frames: KafkaFrames, runs: Sequence[Ranges], positions: Collection[str]) -> dict[str, Located]:
-    """Where the records at these positions are, and their values; `runs` are ranges that hold them."""
+    """The places and values of the records at these positions; `runs` are ranges that contain them."""
     found: dict[str, Located] = {}
     for row in _rows(frames, runs, positions):
         part, offset = place(row[POSITION])

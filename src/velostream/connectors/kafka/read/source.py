@@ -1,4 +1,4 @@
-"""Kafka topics as a source: everything from a starting position on, then what comes."""
+"""Kafka topics as a source: all records from a starting position on, then new ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SAMPLE = 1000
 _OF_KAFKA = re.compile(
     r"org\.apache\.kafka\.(common\.(errors\.)?|clients\.consumer\.)\w*Exception|\[KAFKA_DATA_LOSS"
 )
-"""Exceptions of Kafka's own; a stack trace that only passes through its connector has none."""
+"""Matches Kafka's own exceptions; a stack trace that only passes through its connector has none."""
 _GONE = re.compile(r"OffsetOutOfRange|KafkaIllegalStateException|KAFKA_DATA_LOSS|DataLoss")
 _REFUSED = re.compile(r"errors\.\w*(Authorization|Authentication|Security)\w*Exception")
 
@@ -66,8 +66,8 @@ class KafkaSource(
 ):
     """The records of one topic, several, or all that match a pattern.
 
-    A position is, per partition, the offset of the next record (see `notes` for topics that are made again).
-    Spark reads ranges of offsets; this class only asks which there are.
+    A position is, per partition, the offset of the next record (see `notes` for topics created again). Spark
+    reads ranges of offsets; this class only determines which ranges there are.
     """
 
     def __init__(self, options: KafkaOptions, context: SourceContext) -> None:
@@ -88,7 +88,7 @@ class KafkaSource(
     # --- the contract -----------------------------------------------------------------------------------
 
     def retry_delay(self, attempt: int) -> timedelta:
-        """See `Awaited`: as the strategy says."""
+        """See `Awaited`: as the retry strategy says."""
         return self._options.retry_delay(attempt)
 
     def check(self) -> None:
@@ -96,7 +96,7 @@ class KafkaSource(
         self._positions.check()
 
     def discover(self) -> pa.Schema:
-        """See `Source`: from a sample of the newest records, unless the columns are known."""
+        """See `Source`: inferred from a sample of the newest records, unless the columns are known."""
         if self._schema is None:
             schema = self._decoder.columns(self._sample())
             if not schema:
@@ -114,7 +114,7 @@ class KafkaSource(
         return self._positions.latest(after)
 
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
-        """See `Source`: Spark reads, always."""
+        """See `Source`: always read by Spark."""
         raise InternalError("Kafka is read by Spark")
 
     def frame(
@@ -130,7 +130,7 @@ class KafkaSource(
         schema = self.discover()
         self.session, self._used = spark, columns
         if start is None and self._positions.under_way:
-            # What was read and is gone now is no loss.
+            # Records that were read once and have expired since are no loss.
             start = self.oldest()
         system = [name for name in columns or () if name in SYSTEM and name not in schema.names]
         known = schema if self._takes_new_fields(columns) else None
@@ -148,7 +148,8 @@ class KafkaSource(
                 )
         positions = self._positions.all_of(start)
         ranges = self._positions.ranges(positions, positions)
-        # A query that begins where nothing is any more waits for ever; a look tells what is lost.
+        # A query that begins at an expired offset waits forever;
+        # the loss itself is found by comparing offsets.
         earliest = self._cluster.earliest(list(ranges))
         starts = {part: max(first, earliest[part]) for part, (first, _) in ranges.items()}
         schema = self.discover()
@@ -166,12 +167,12 @@ class KafkaSource(
 
     @property
     def edition(self) -> Mapping[str, str]:
-        """See `EndlessSource`: the ids of the topics, their partitions, and how often records were lost."""
+        """See `EndlessSource`: the topics' ids, their partitions, and how often records were lost."""
         parts = dict.fromkeys(self._memory.start or {}, "")
         return {**self._memory.topics, **parts, "": str(self._positions.losses)}
 
     def count(self, start: Offset | None, end: Offset) -> int:
-        """See `Counted`: offsets, of which compaction and transactions may have taken some."""
+        """See `Counted`: offsets, some of which compaction and transactions may have left empty."""
         return sum(self.counts(start, end).values())
 
     def counts(self, start: Offset | None, end: Offset) -> dict[str, int]:
@@ -191,7 +192,7 @@ class KafkaSource(
         return {text: max(end - offset.get(text, 0), 0) for text, end in self._positions.newest.items()}
 
     def has_bad_rows(self, start: Offset | None, end: Offset) -> bool:
-        """See `BadRecords`: records that were gone before they were read."""
+        """See `BadRecords`: records that were lost before they were read."""
         return any(self._positions.gaps(start, end))
 
     def bad_rows(self, start: Offset | None, end: Offset) -> Iterator[BadRow]:
@@ -221,14 +222,14 @@ class KafkaSource(
     def again(
         self, spark: SparkSession, positions: Collection[str], end: Offset, columns: Sequence[str] | None
     ) -> DataFrame | None:
-        """See `Replayable`: those that are still in the topic."""
+        """See `Replayable`: records that are still in the topic."""
         self.session, self._used = spark, columns
         names = {*(columns or ()), POSITION} - set(self.discover().names)
         system = [name for name in SYSTEM if name in names]
         return records_at(self._frames(), self._runs(positions), positions, self._fields(columns), system)
 
     def oldest(self) -> Offset | None:
-        """See `Replayable`: what the brokers still have."""
+        """See `Replayable`: the oldest offsets that the brokers still have."""
         began = self._positions.begin()
         first = self._cluster.earliest([Part.of(text) for text in began])
         return {p.text: max(began[p.text], at + self._memory.shift(p.text)) for p, at in first.items()}
@@ -270,7 +271,7 @@ class KafkaSource(
         return wider
 
     def explained(self, said: str) -> VelostreamError | None:
-        """See `Explaining`: what happens to a broker while Spark reads from it is tried again."""
+        """See `Explaining`: broker failures while Spark reads are retried."""
         if not _OF_KAFKA.search(said):
             return None
         self._positions.look_again()
@@ -298,13 +299,13 @@ class KafkaSource(
         return self._positions.settled
 
     def finished(self, offset: Offset) -> bool:
-        """See `Source`: with `--once`, what was there when it was opened."""
+        """See `Source`: with `--once`, at the ends as of opening."""
         return self._positions.final is not None and all(
             offset.get(text, 0) >= end for text, end in self._positions.final.items()
         )
 
     def commit(self, offset: Offset) -> None:
-        """See `Source`: also told to Kafka under `group.id`, for tools that show how far behind we are."""
+        """See `Source`: also commits the offsets to `group.id`, for tools that show consumer lag."""
         self._memory.forget_gaps(offset)
         if self._options.group_id is None:
             return
@@ -330,7 +331,7 @@ class KafkaSource(
         return found.to_pylist() if found is not None else []
 
     def _takes_new_fields(self, columns: Sequence[str] | None) -> bool:
-        """Whether a field that appears in a record is a new column: with `*`, where nothing is declared."""
+        """Whether new fields in records become columns: with `*`, where no columns are declared."""
         everything = columns is None or set(self.discover().names) <= set(columns)
         return everything and not self._context.declared and self._options.format == "json"
 

@@ -1,1 +1,1 @@
-"""Topics as a sink."""
+"""Kafka topics as a sink."""

@@ -1,4 +1,4 @@
-"""Rows to records: key, value, headers, time."""
+"""Encodes rows as records: key, value, headers, time."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class Records(NamedTuple):
-    """Records in the order in which they are written. A value of None is a tombstone: the key is gone."""
+    """Records in the order of writing. A value of None is a tombstone, which deletes the key."""
 
     keys: Sequence[bytes | None] | None
     values: Sequence[bytes | None]
     headers: Sequence[Headers] | None = None
     times: Sequence[int | None] | None = None
-    """Milliseconds since 1970; None: when they are written."""
+    """Milliseconds since 1970; None: the time of writing."""
 
     def without(self, left_out: frozenset[int]) -> Records:
-        """All but those at some places."""
+        """All records except those at these indexes."""
         if not left_out:
             return self
 
@@ -42,7 +42,7 @@ class Records(NamedTuple):
 
 
 class Encoder:
-    """Makes records of rows as a statement's properties say."""
+    """Encodes rows as records, as a statement's properties say."""
 
     def __init__(self, options: KafkaOptions, context: SinkContext) -> None:
         names = {name.casefold(): name for name in context.schema.names}
@@ -59,7 +59,7 @@ class Encoder:
         self._values = self._format(options.format, context.schema, "value", options)
 
     def records(self, rows: pa.Table) -> Records:
-        """One record per row; a row that is taken back is a tombstone, unless another with its key comes."""
+        """One record per row; a retracted row is a tombstone, unless another row with its key is added."""
         taken_back = 0
         if WEIGHT in rows.schema.names:
             taken_back = pc.sum(pc.less(rows.column(WEIGHT), 0)).as_py() or 0
@@ -98,13 +98,13 @@ class Encoder:
 
 
 def key_columns(schema: pa.Schema, key: Sequence[str]) -> list[str]:
-    """The columns of a key as the result spells them; UnknownNameError for one that it has not."""
+    """The key columns in the spelling of the result; UnknownNameError for one that it lacks."""
     names = {name.casefold(): name for name in schema.names}
     return [_column(name, names, "key") for name in key]
 
 
 def _default_key(columns: Sequence[str]) -> str:
-    """One column as it is, as most tools write keys; several as an object."""
+    """A single key column as it is, as most tools write keys; several as a JSON object."""
     return "raw" if len(columns) <= 1 else "json"
 
 

@@ -1,4 +1,4 @@
-"""Records into a topic, for what makes up its own data: demonstrations and benchmarks."""
+"""Writes generated records to a topic, for demonstrations and benchmarks."""
 
 from __future__ import annotations
 

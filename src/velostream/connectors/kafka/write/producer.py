@@ -1,4 +1,4 @@
-"""Writing records: a producer that delivers all or says why not, and one that does so in transactions."""
+"""Producers of records: a plain one that delivers all or raises, and a transactional one."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _AT_A_TIME = 10_000
 _LOOK_EVERY = 100
 _QUEUED = 200_000
 _QUEUED_BYTES = 128 * 2**20
-"""What waits to be sent; more has to wait to be queued, so that memory stays bounded."""
+"""Backpressure: at most this many bytes wait to be sent, so that memory stays bounded."""
 _LARGEST_BATCH = 1_000_000
 _ANSWER_SECONDS = 10.0
 OVERHEAD = 512
-"""Bytes that a record may need beside its key, value and headers: those of its batch, and lengths."""
+"""Bytes that a record may need besides its key, value and headers, for its batch and lengths."""
 
 
 class Producer:
-    """Sends records in order, each once as long as it lives; a failure of any is raised by `flush`."""
+    """Sends records in order, each once as long as it lives; `flush` raises a failure of any."""
 
     def __init__(self, options: KafkaOptions, topic: str, limit: int, **settings: Any) -> None:
         from confluent_kafka import Producer as Client
@@ -51,7 +51,7 @@ class Producer:
             "batch.size": min(limit, _LARGEST_BATCH),
             "partitioner": _PARTITIONERS.get(options.partitioner, options.partitioner),
             "message.timeout.ms": int(self._patience * 1000),
-            # A request that a broker took with it when it died is only given up after this: 60 s by default.
+            # A request to a broker that died is given up after this; the default is 60 s.
             "socket.timeout.ms": int(min(_ANSWER_SECONDS, self._patience) * 1000),
             "request.timeout.ms": int(min(_ANSWER_SECONDS, self._patience) * 1000),
             "reconnect.backoff.max.ms": 1000,
@@ -76,7 +76,7 @@ class Producer:
         self.flush()
 
     def flush(self) -> None:
-        """Until nothing waits; raises the first failure."""
+        """Wait until the queue is empty; raises the first failure."""
         deadline = time.monotonic() + self._patience + 5
         with self._explaining():
             while self._client.flush(1.0) and self._failure is None and time.monotonic() < deadline:
@@ -88,13 +88,13 @@ class Producer:
             )
 
     def close(self) -> None:
-        """Let go of the connection, and of what was not delivered."""
+        """Close the connection, dropping what was not delivered."""
         with suppress(Exception):
             self._client.purge()
             self._client.flush(1.0)
 
     def explained(self, error: Any) -> SinkError:
-        """An error as ours; a login that failed shows beside it, while it only says that time is up."""
+        """The error as one of ours; a failed login appears out of band while the call itself times out."""
         heard = self._heard
         if (
             heard is not None
@@ -107,7 +107,7 @@ class Producer:
     # --- inside -----------------------------------------------------------------------------------------
 
     def _told_by(self) -> dict[str, Any]:
-        """Only failures are told: a million successes would cost a second of Python."""
+        """Report only failures: a million success callbacks would cost a second of Python."""
         return {"delivery.report.only.error": True, "on_delivery": self._told}
 
     def _send_batches(self, records: Records) -> None:
@@ -135,7 +135,7 @@ class Producer:
                 self._client.produce(self._topic, **given)
 
     def _make_room(self, size: int) -> None:
-        """Wait until records of this size can be queued without filling the queue.
+        """Wait until records of this size fit into the queue.
 
         A batch that meets a full queue is queued in part, and what is queued later would be out of order.
         """
@@ -159,7 +159,7 @@ class Producer:
         except KafkaException as exc:
             raise self.explained(exc.args[0]) from exc
         except SystemError as exc:
-            # What a client says of itself when it has a failure for good and something to report beside it.
+            # Raised by the client after a fatal error with reports pending; its cause says more.
             cause = exc.__cause__
             told = cause.args[0] if isinstance(cause, KafkaException) else self._failure or self._heard
             if told is None:
@@ -169,7 +169,7 @@ class Producer:
             raise SinkError(f'too many records wait to be written to topic "{self._topic}"') from exc
 
     def _told(self, error: Any, _: Any) -> None:
-        # Records behind one that failed fail too; the first tells why.
+        # Records behind a failed one fail too; the first tells the cause.
         if error is not None and self._failure is None:
             self._failure = error
 
@@ -179,10 +179,10 @@ class Producer:
 
 
 class Transactions(Producer):
-    """A producer whose records become visible together, with a number beside them that tells that they did.
+    """Transactional producer: a step's records become visible atomically, together with its number.
 
-    The number is an offset of a consumer group of our own: committed by the same transaction, it can be asked
-    for when the answer to a commit was lost.
+    The number is committed as the offset of a consumer group of our own, in the same transaction. When the
+    answer to a commit is lost, the brokers can therefore be asked whether the transaction took place.
     """
 
     def __init__(self, options: KafkaOptions, topic: str, limit: int, name: str) -> None:
@@ -194,7 +194,7 @@ class Transactions(Producer):
             **{
                 "transactional.id": name,
                 "transaction.timeout.ms": int(timeout.total_seconds() * 1000),
-                # Neither may outlive the transaction.
+                # A delivery must not outlive its transaction.
                 "message.timeout.ms": int(min(timeout, options.delivery_timeout).total_seconds() * 1000),
             },
         )
@@ -203,16 +203,16 @@ class Transactions(Producer):
         self._group = _group_metadata(options, name)
         self._began = 0.0
         self._stuck = False
-        """Whether a call of the client's never came back."""
+        """Whether a call of the client has never returned."""
 
     def settle(self) -> None:
-        """End what a predecessor left open, as the brokers have it, and keep it from writing ever again."""
+        """End a predecessor's open transaction, and fence it, so that it can never write again."""
         self._insist(self._client.init_transactions, self._timeout + self._patience)
 
     def send_as(self, number: int, note: str, records: Records) -> None:
-        """Write records in one transaction, which commits `number` as an offset, `note` beside it.
+        """Write records in one transaction, which commits `number` as an offset with `note` as metadata.
 
-        Whatever it raises, whether the transaction took place is to be asked of the brokers, after `settle`
+        Whatever it raises: whether the transaction took place has to be asked of the brokers, after `settle`
         of the next producer.
         """
         from confluent_kafka import TopicPartition
@@ -223,19 +223,19 @@ class Transactions(Producer):
             self.send(records)
             self._record(TopicPartition(self._topic, 0, number, metadata=note))
         except SinkError:
-            # So that readers need not wait for the brokers to find out.
+            # So that readers need not wait for the transaction timeout.
             if not self._stuck:
                 with suppress(Exception):
                     self._client.purge()
                     self._client.abort_transaction(5.0)
             raise
-        self._commit()
+        self.commit()
 
     def _record(self, place: Any) -> None:
-        """Make the number part of the transaction.
+        """Add the number to the transaction.
 
-        The client's call may wait for ever, whatever time it is given, when a broker died under it (2.16).
-        Then the client is left alone: the next one ends its transaction, and keeps it from ever going on.
+        The client's call may block forever, whatever its timeout, when a broker dies meanwhile (2.16). Then
+        the client is abandoned: the next one ends its transaction and fences it.
         """
         outcome: list[SinkError | None] = []
 
@@ -263,11 +263,12 @@ class Transactions(Producer):
         if not self._stuck:
             super().close()
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
+        """End the transaction: what was sent in it is there, once."""
         self._insist(self._client.commit_transaction, self._timeout)
 
     def explained(self, error: Any) -> SinkError:
-        """A transaction that outlived its time is fenced by the brokers, and is not another's work."""
+        """A transaction that exceeded its timeout is fenced by the brokers; no other producer is at work."""
         lasted = time.monotonic() - self._began if self._began else 0.0
         if error.name() in FENCED and lasted >= self._timeout:
             return SinkError(
@@ -278,15 +279,15 @@ class Transactions(Producer):
         return super().explained(error)
 
     def _told_by(self) -> dict[str, Any]:
-        """What fails makes the transaction fail, and with it the next call.
+        """Failures make the transaction fail, and with it the next call, so no reports are needed.
 
-        A client that is fenced raises inside of `flush`; with reports to tell beside it, it then runs into
-        errors of its own, or crashes.
+        A fenced client raises inside of `flush`; with delivery reports pending, it then runs into errors of
+        its own, or crashes.
         """
         return {}
 
     def _insist(self, call: Callable[[float], Any], seconds: float) -> None:
-        """Do what may be done again as often as it takes, for some time."""
+        """Repeat an idempotent call until it succeeds, for some time."""
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + seconds
@@ -303,7 +304,7 @@ class Transactions(Producer):
 
 
 def _messages(records: Records) -> Iterator[list[dict[str, Any]]]:
-    """As `produce_batch` takes them: without headers and times."""
+    """Messages in the form of `produce_batch`: without headers and times."""
     keys, values = records.keys, records.values
     for start in range(0, len(values), _AT_A_TIME):
         part = slice(start, start + _AT_A_TIME)

@@ -1,4 +1,4 @@
-"""Topics as Spark's real-time mode writes them: the same bytes as the sink, made by Spark SQL."""
+"""Real-time writing to topics by Spark's own sink: the same bytes as `KafkaSink`, made by Spark SQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_REQUEST_MS = 30_000
 
 
 def realtime_target(options: KafkaOptions, context: SinkContext) -> RealtimeTarget:
-    """How Spark writes rows of the context's schema to the topic; asks the brokers for their limit."""
+    """How Spark writes rows of the context's schema to the topic; asks the brokers for their size limit."""
     _check(options)
     cluster = Cluster(options)
     try:
@@ -56,7 +56,7 @@ def realtime_target(options: KafkaOptions, context: SinkContext) -> RealtimeTarg
 
 
 def _check(options: KafkaOptions) -> None:
-    """Refuse what Spark's own sink does not do."""
+    """Raise UnsupportedError for properties that Spark's own sink cannot honour."""
     for form, what in ((options.format, "format"), (options.key_format, "key.format")):
         if form is not None and form not in WRITTEN_BY_SPARK:
             raise _only(f'"{what}" = "{form}" is written by Python', f"write {' or '.join(WRITTEN_BY_SPARK)}")
@@ -86,7 +86,7 @@ def _bytes(form: str, column: str) -> str:
 
 
 def _producer(options: KafkaOptions, limit: int) -> dict[str, str]:
-    """Settings of Java's producer. Records go out at once, unless the statement says otherwise."""
+    """Settings of Java's producer. Records are sent at once, unless the statement says otherwise."""
     linger = round(options.linger.total_seconds() * 1000) if "linger" in options.model_fields_set else 0
     patience = max(round(options.delivery_timeout.total_seconds() * 1000), linger + 1)
     return {

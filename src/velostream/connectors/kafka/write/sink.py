@@ -1,4 +1,4 @@
-"""Topics as a place to write to: at least once, or exactly once in transactions."""
+"""Kafka topics as a sink: at least once, or exactly once in transactions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from velostream.connectors.kafka.options import KafkaOptions
 
 _SHOWN = 10_000
-"""Bytes of a record that is too large that are kept with the reason."""
+"""The most bytes of an oversized record that are kept with the reason."""
 _NO_KEY = 'the key is null, so that no record could replace this one ("key.format" = "json" can hold a null)'
 _FORGOTTEN_AFTER = 24 * 3600.0
-"""Seconds after which brokers may forget what was recorded under a group; a week unless set otherwise."""
+"""Seconds after which brokers may expire the offsets of a group; a week by default."""
 
 
 def await_topic(options: KafkaOptions, stop: Event, tell: Callable[[str], None]) -> None:
-    """Until the topic is there, or is made, or the time to wait for it is over."""
+    """Wait until the topic exists, creating it if asked to; raises when the time is up."""
     with as_sink_errors():
         topics = _topics(options)
 
@@ -57,12 +57,13 @@ def _topics(options: KafkaOptions) -> Topics:
 
 
 class KafkaSink(Sink):
-    """Records of one topic.
+    """Writes records to one topic.
 
     Exactly once: a step is one transaction over all partitions, so that readers of committed records see
-    whole steps. Its number is committed with it, as the offset of a group that only this job uses. A step
-    whose answer was lost is not written again before the brokers have said whether that number is there, with
-    the token that the step was given. The transactional id makes sure that nobody else is still writing then.
+    whole steps. The step's number is committed with it, as the offset of a group that only this job uses. If
+    the answer to a commit is lost, the step is not written again before the brokers have said whether that
+    number, with the step's token, is there. The transactional id ensures that no other producer is still
+    writing by then.
     """
 
     def __init__(self, options: KafkaOptions, context: SinkContext) -> None:
@@ -83,16 +84,16 @@ class KafkaSink(Sink):
         self._cluster = Cluster(options)
         self._producer: Producer | None = None
         self._done = 0
-        """How many transactions were recorded."""
+        """The number of transactions that were recorded."""
         self._token = ""
-        """What the next transaction is told from another's of the same number by."""
+        """Distinguishes the next transaction from another job's of the same number."""
         self._unclaimed: int | None = None
-        """One transaction more than was recorded, of which it is not known yet whether it is ours."""
+        """The number of a transaction that was not recorded, and may be ours or of another producer."""
 
     # --- contract ---------------------------------------------------------------------------------------
 
     def recover(self, recorded: Mapping[str, Any] | None) -> None:
-        """See `Sink`; at least once, what was written and not recorded stays, and is written again."""
+        """See `Sink`; at least once: what was written and not recorded stays, and is written again."""
         self._done = int(recorded.get("transaction", 0)) if recorded else 0
         with as_sink_errors():
             self._topics.check()
@@ -101,7 +102,7 @@ class KafkaSink(Sink):
         if self.delivery is Delivery.AT_LEAST_ONCE:
             self._producer = Producer(self._options, self._topic, self._limit)
             return
-        # Before anything is ended for others: somebody may have gone on where our record ends.
+        # Before fencing: another data directory may have continued where our record ends.
         found = self._committed(settled=False)
         if found is not None and found.offset > self._done + 1:
             raise self._overtaken(found.offset)
@@ -184,7 +185,7 @@ class KafkaSink(Sink):
         )
 
     def _encoded(self, rows: pa.Table) -> tuple[Records, pa.Table]:
-        """Records and their rows; rows that the format cannot hold are found one by one, and set aside."""
+        """Records and their rows; rows that the format cannot represent are set aside."""
         try:
             return self._encoder.records(rows), rows
         except ValueError:
@@ -205,7 +206,7 @@ class KafkaSink(Sink):
         return self._encoder.records(rows), rows
 
     def _writable(self, records: Records, rows: pa.Table) -> Records:
-        """All but those that Kafka never takes, which are set aside."""
+        """The records that Kafka accepts; oversized ones are set aside."""
         if records.headers is None and not (self._upserts and None in (records.keys or ())):
             longest = max((len(value) for value in records.values if value), default=0)
             longest += max((len(key) for key in records.keys or () if key), default=0)
@@ -234,7 +235,7 @@ class KafkaSink(Sink):
 
 
 def _identity(context: SinkContext) -> str:
-    """An id of this job's own, made once: two data directories have jobs of the same name."""
+    """The job's own transactional id, created once: jobs in two data directories may have the same name."""
     record = Record(
         context.state / "identity.json",
         f"{context.job} identity",

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import pyarrow as pa
 from sqlglot import exp
 
 from velostream.errors import TypeMismatchError
 from velostream.serving.sql.duckdb import arithmetic, functions
+from velostream.serving.sql.duckdb.rules import Call
+from velostream.serving.sql.duckdb.scopes import find
 from velostream.serving.sql.duckdb.typed import (
     BOOLEAN,
-    INT,
     NULL,
     STRING,
     NeedsSpark,
     Typed,
-    cast_node,
+    cast,
     coerce_all,
+    quoted,
     require,
     typed_value,
 )
@@ -27,177 +31,182 @@ from velostream.sql.types import arrow_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
+    from velostream.serving.sql.duckdb.rules import Rule
+    from velostream.serving.sql.duckdb.scopes import OutputColumn, Scope
 
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
-_AGGREGATE_CALLS = frozenset(
-    {"count", "sum", "avg", "min", "max", "bool_and", "bool_or", "first_value", "last_value"}
-    | set(functions.WINDOW)
-)
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
+_ARITHMETIC: dict[type[exp.Expr], Callable[[Typed, Typed], Typed]] = {
+    exp.Mul: arithmetic.product,
+    exp.Div: arithmetic.quotient,
+    exp.IntDiv: arithmetic.whole_quotient,
+    exp.Mod: arithmetic.remainder,
+    exp.DPipe: lambda left, right: functions.concatenation(Call((left, right))),
+}
 
 
-class Surroundings(Protocol):
-    """What an expression needs from the query around it."""
+class Queries(Protocol):
+    """What an expression needs from the query around it, beside its names."""
 
-    def column(self, node: exp.Column) -> Typed:
-        """A column by name."""
-
-    def grouped(self, value: Typed) -> Typed:
-        """The value, in the form that grouping by it gives it."""
-
-    def subquery(self, tree: exp.Expr) -> tuple[exp.Expr, list[pa.DataType]]:
-        """A query inside of the expression, and the types of its columns."""
+    def subquery(self, tree: exp.Expr, scope: Scope) -> tuple[str, list[OutputColumn]]:
+        """A query inside of the expression, which sees the names around it."""
 
     def parameter(self, node: exp.Placeholder) -> tuple[Any, str]:
         """The value of a parameter, and the name under which it is bound."""
 
 
 class Expressions:
-    """Translates the expressions of one query."""
+    """Translates the expressions that see the names of one scope."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._around = surroundings
+    def __init__(self, queries: Queries, scope: Scope) -> None:
+        self._queries = queries
+        self._scope = scope
 
     def translate(self, node: exp.Expr) -> Typed:
         """The expression for DuckDB with Spark's type; raises NeedsSpark."""
         for kind, rule in self._RULES:
             if isinstance(node, kind):
                 _only_known(node)
-                return self._around.grouped(rule(self, node))
+                return self._grouped(rule(self, node))
         if isinstance(node, exp.Func):
-            return self._around.grouped(self._function(node))
+            return self._grouped(self._function(node))
         raise NeedsSpark(node.key.upper())
 
-    def condition(self, node: exp.Expr, what: str) -> exp.Expr:
+    def condition(self, node: exp.Expr, what: str) -> str:
         """A boolean expression."""
         return require(self.translate(node), BOOLEAN, what)
+
+    def _grouped(self, value: Typed) -> Typed:
+        return without_negative_zero(value) if value.sql in self._scope.zero_keys else value
 
     # --- leaves -------------------------------------------------------------------------------------
 
     def _column(self, node: exp.Column) -> Typed:
-        return self._around.column(node)
+        """A column, or an alias that stands for an expression."""
+        if node.args.get("db") or node.args.get("catalog"):
+            raise NeedsSpark(node.sql())
+        name, qualifier = node.name.casefold(), node.table.casefold() or None
+        scope: Scope | None = self._scope
+        while scope is not None:
+            found = find(scope, name, qualifier)
+            if found is not None:
+                return found
+            aliased = scope.aliased(name) if qualifier is None and scope is self._scope else []
+            if len(aliased) == 1:
+                return self._aliased(aliased[0], name)
+            scope = scope.outer
+        raise NeedsSpark(f'column "{node.sql()}"')
+
+    def _aliased(self, node: exp.Expr, name: str) -> Typed:
+        before = self._scope.aliases
+        self._scope.aliases = [(alias, item) for alias, item in before if alias.casefold() != name]
+        try:
+            return self.translate(node)
+        finally:
+            self._scope.aliases = before
 
     def _literal(self, node: exp.Literal) -> Typed:
-        if node.is_string:
-            return Typed(cast_node(exp.Literal.string(node.this), STRING), STRING, node.this)
         text = node.this
-        value: Any = text
-        if text.isdigit():
-            value = int(text)
-        elif "e" in text.lower():
-            value = float(text)
-        else:
-            value = Decimal(text)
-        return typed_value(value, exp.Literal.number(text))
+        if node.is_string:
+            return typed_value(text, quoted(text))
+        value = int(text) if text.isdigit() else float(text) if "e" in text.lower() else Decimal(text)
+        return typed_value(value, text)
 
     def _boolean(self, node: exp.Boolean) -> Typed:
-        return Typed(exp.Boolean(this=node.this), BOOLEAN)
+        return Typed("TRUE" if node.this else "FALSE", BOOLEAN)
 
-    def _null(self, node: exp.Null) -> Typed:
-        return Typed(exp.null(), NULL)
+    def _null(self, _: exp.Null) -> Typed:
+        return Typed("NULL", NULL)
 
     def _parameter(self, node: exp.Placeholder) -> Typed:
-        value, name = self._around.parameter(node)
-        return typed_value(value, exp.Parameter(this=exp.var(name)))
+        value, name = self._queries.parameter(node)
+        return typed_value(value, f"${name}", bound=True)
 
     def _paren(self, node: exp.Paren) -> Typed:
         inner = self.translate(node.this)
-        return Typed(exp.Paren(this=inner.node), inner.type, inner.literal, inner.unsure)
+        return replace(inner, sql=f"({inner.sql})")
 
     # --- operators ----------------------------------------------------------------------------------
 
     def _comparison(self, node: exp.Binary) -> Typed:
-        if isinstance(node.expression, exp.Any | exp.All):
-            raise NeedsSpark("ANY and ALL")
-        return arithmetic.compared(self.translate(node.left), self.translate(node.right), type(node))
+        return arithmetic.compared(
+            self.translate(node.left), _COMPARISONS[type(node)], self.translate(node.right)
+        )
 
-    def _same(self, node: exp.NullSafeEQ) -> Typed:
-        return arithmetic.compared(self.translate(node.left), self.translate(node.right), exp.NullSafeEQ)
+    def _arithmetic(self, node: exp.Binary) -> Typed:
+        return _ARITHMETIC[type(node)](self.translate(node.left), self.translate(node.right))
 
-    def _distinct_from(self, node: exp.NullSafeNEQ) -> Typed:
-        return arithmetic.compared(self.translate(node.left), self.translate(node.right), exp.NullSafeNEQ)
+    def _added(self, node: exp.Add | exp.Sub) -> Typed:
+        sign = "+" if isinstance(node, exp.Add) else "-"
+        left = self.translate(node.left)
+        if isinstance(node.right, exp.Interval):
+            return arithmetic.shifted(left, sign, node.right)
+        return arithmetic.added(left, sign, self.translate(node.right))
+
+    def _minus(self, node: exp.Neg) -> Typed:
+        return arithmetic.negated(self.translate(node.this), written=isinstance(node.this, exp.Literal))
 
     def _between(self, node: exp.Between) -> Typed:
         value = self.translate(node.this)
-        low = arithmetic.compared(value, self.translate(node.args["low"]), exp.GTE)
-        high = arithmetic.compared(value, self.translate(node.args["high"]), exp.LTE)
-        return Typed(exp.Paren(this=exp.And(this=low.node, expression=high.node)), BOOLEAN)
+        low = arithmetic.compared(value, ">=", self.translate(node.args["low"]))
+        high = arithmetic.compared(value, "<=", self.translate(node.args["high"]))
+        return Typed(f"({low.sql} AND {high.sql})", BOOLEAN)
 
     def _logic(self, node: exp.And | exp.Or) -> Typed:
         left, right = self.condition(node.left, "logic"), self.condition(node.right, "logic")
-        return Typed(exp.Paren(this=type(node)(this=left, expression=right)), BOOLEAN)
+        return Typed(f"({left} {node.key.upper()} {right})", BOOLEAN)
 
     def _negation(self, node: exp.Not) -> Typed:
-        return Typed(exp.Paren(this=exp.Not(this=self.condition(node.this, "NOT"))), BOOLEAN)
+        return Typed(f"(NOT {self.condition(node.this, 'NOT')})", BOOLEAN)
 
     def _is(self, node: exp.Is) -> Typed:
-        value = self.translate(node.this)
-        if isinstance(node.expression, exp.Null):
-            return functions.SCALAR["isnull"]([value])
-        if isinstance(node.expression, exp.Boolean):
-            wanted = exp.Boolean(this=node.expression.this)
-            tested = exp.NullSafeEQ(this=require(value, BOOLEAN, "IS"), expression=wanted)
-            return Typed(exp.Paren(this=tested), BOOLEAN)
+        value, wanted = self.translate(node.this), node.expression
+        if isinstance(wanted, exp.Null):
+            return Typed(f"({value.sql} IS NULL)", BOOLEAN)
+        if isinstance(wanted, exp.Boolean):
+            tested = require(value, BOOLEAN, "IS")
+            return Typed(f"({tested} IS NOT DISTINCT FROM {self._boolean(wanted).sql})", BOOLEAN)
         raise NeedsSpark("IS")
 
     def _in(self, node: exp.In) -> Typed:
         value = self.translate(node.this)
         query = node.args.get("query")
-        if query is None and not node.args.get("unnest") and not node.args.get("field"):
-            return arithmetic.member(value, [self.translate(option) for option in node.expressions])
         if query is None:
-            raise NeedsSpark("IN")
+            return arithmetic.member(value, [self.translate(option) for option in node.expressions])
         if not _null_counts_as_false(node):
             raise NeedsSpark("the value of IN of a query, which is never NULL in Spark")
-        tree, kinds = self._around.subquery(query.unnest())
-        if len(kinds) != 1 or kinds[0] != value.type:
+        sql, columns = self._queries.subquery(query.unnest(), self._scope)
+        if [column.type for column in columns] != [value.type]:
             raise NeedsSpark("IN of a query with another type")
-        return Typed(exp.Paren(this=exp.In(this=value.node, query=exp.Subquery(this=tree))), BOOLEAN)
+        return Typed(f"({value.sql} IN ({sql}))", BOOLEAN)
 
     def _exists(self, node: exp.Exists) -> Typed:
-        tree, _ = self._around.subquery(node.this.unnest())
-        return Typed(exp.Exists(this=tree), BOOLEAN)
+        sql, _ = self._queries.subquery(node.this.unnest(), self._scope)
+        return Typed(f"EXISTS({sql})", BOOLEAN)
 
     def _subquery(self, node: exp.Subquery | exp.Query) -> Typed:
         around = node.parent_select
         if isinstance(around, exp.Select) and around.args.get("group") and _clause(node) == "expressions":
             raise NeedsSpark("a subquery beside aggregates")
-        tree, kinds = self._around.subquery(node.unnest())
-        if len(kinds) != 1:
+        sql, columns = self._queries.subquery(node.unnest(), self._scope)
+        if len(columns) != 1:
             raise NeedsSpark("a scalar subquery of several columns")
-        return Typed(exp.Subquery(this=tree), kinds[0])
+        return Typed(f"({sql})", columns[0].type)
 
     def _like(self, node: exp.Like) -> Typed:
         value, pattern = self.translate(node.this), self.translate(node.expression)
         if not isinstance(pattern.literal, str) or "\\" in pattern.literal:
             raise NeedsSpark("LIKE with a pattern that is not a plain constant")
-        tested: exp.Expr = exp.Like(this=require(value, STRING, "LIKE"), expression=pattern.node)
-        if node.args.get("negate"):
-            tested = exp.Not(this=exp.Paren(this=tested))
-        return Typed(exp.Paren(this=tested), BOOLEAN)
-
-    def _sum_or_difference(self, node: exp.Add | exp.Sub) -> Typed:
-        if isinstance(node.expression, exp.Interval):
-            return arithmetic.shifted(self.translate(node.left), node.expression, type(node))
-        return arithmetic.sum_or_difference(self.translate(node.left), self.translate(node.right), type(node))
-
-    def _product(self, node: exp.Mul) -> Typed:
-        return arithmetic.product(self.translate(node.left), self.translate(node.right))
-
-    def _quotient(self, node: exp.Div) -> Typed:
-        return arithmetic.quotient(self.translate(node.left), self.translate(node.right))
-
-    def _whole_quotient(self, node: exp.IntDiv) -> Typed:
-        return arithmetic.whole_quotient(self.translate(node.left), self.translate(node.right))
-
-    def _remainder(self, node: exp.Mod) -> Typed:
-        return arithmetic.remainder(self.translate(node.left), self.translate(node.right))
-
-    def _minus(self, node: exp.Neg) -> Typed:
-        return arithmetic.negated(self.translate(node.this), written=isinstance(node.this, exp.Literal))
-
-    def _concatenation(self, node: exp.DPipe) -> Typed:
-        return functions.concatenation([self.translate(node.left), self.translate(node.right)])
+        tested = f"{require(value, STRING, 'LIKE')} LIKE {pattern.sql}"
+        return Typed(f"(NOT ({tested}))" if node.args.get("negate") else f"({tested})", BOOLEAN)
 
     def _cast(self, node: exp.Cast) -> Typed:
         if node.args.get("safe") or node.args.get("format"):
@@ -212,31 +221,28 @@ class Expressions:
         conditions = [self._when(node.this, branch.this) for branch in node.args["ifs"]]
         results = [self.translate(branch.args["true"]) for branch in node.args["ifs"]]
         otherwise = node.args.get("default")
-        results.append(self.translate(otherwise) if otherwise is not None else Typed(exp.null(), NULL))
-        nodes, kind = coerce_all(results, "CASE")
-        branches = [
-            exp.If(this=condition, true=result)
-            for condition, result in zip(conditions, nodes[:-1], strict=True)
-        ]
-        return Typed(exp.Paren(this=exp.Case(ifs=branches, default=nodes[-1])), kind)
+        results.append(self.translate(otherwise) if otherwise is not None else Typed("NULL", NULL))
+        (*texts, default), kind = coerce_all(results, "CASE")
+        branches = [f"WHEN {when} THEN {then}" for when, then in zip(conditions, texts, strict=True)]
+        return Typed(f"(CASE {' '.join(branches)} ELSE {default} END)", kind)
 
-    def _when(self, subject: exp.Expr | None, test: exp.Expr) -> exp.Expr:
+    def _when(self, subject: exp.Expr | None, test: exp.Expr) -> str:
         if subject is None:
             return self.condition(test, "WHEN")
-        return arithmetic.compared(self.translate(subject), self.translate(test), exp.EQ).node
+        return arithmetic.compared(self.translate(subject), "=", self.translate(test)).sql
 
     # --- functions ----------------------------------------------------------------------------------
 
     def _function(self, node: exp.Func) -> Typed:
         name, arguments = called(node)
         if name in functions.AGGREGATES:
-            return self._aggregate(node)
+            return self._aggregate(node, "")
         rule = functions.SCALAR.get(name)
         if rule is None:
             raise NeedsSpark(f"function {name}")
-        return _naming(name, rule, [self.translate(argument) for argument in arguments])
+        return self._called(name, rule, arguments)
 
-    def _aggregate(self, node: exp.Expr) -> Typed:
+    def _aggregate(self, node: exp.Expr, over: str) -> Typed:
         name, arguments = called(node)
         distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
         if distinct:
@@ -245,58 +251,59 @@ class Expressions:
             arguments = arguments[0].expressions
         if name == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
             arguments = []
-        values = [self.translate(argument) for argument in arguments]
-        rule = functions.AGGREGATES[name]
-        return _naming(name, lambda given: rule(given, distinct), values)
+        return self._called(name, functions.AGGREGATES[name], arguments, distinct=distinct, over=over)
+
+    def _called(
+        self,
+        name: str,
+        rule: Rule,
+        arguments: list[exp.Expr],
+        *,
+        distinct: bool = False,
+        over: str = "",
+    ) -> Typed:
+        call = Call(tuple(self.translate(argument) for argument in arguments), distinct, over)
+        try:
+            return rule(call)
+        except NeedsSpark as exc:
+            raise NeedsSpark(f"function {name}: {exc.reason}") from exc
 
     def _filtered(self, node: exp.Filter) -> Typed:
         if called(node.this)[0] not in functions.AGGREGATES:
             raise NeedsSpark("FILTER")
-        made = self._aggregate(node.this)
         condition = self.condition(node.expression.this, "FILTER")
-
-        def with_filter(aggregate: exp.Expr) -> exp.Expr:
-            return exp.Filter(this=aggregate, expression=exp.Where(this=condition.copy()))
-
-        return Typed(_wrapped(made.node, with_filter), made.type)
+        return self._aggregate(node.this, f" FILTER(WHERE {condition})")
 
     def _window(self, node: exp.Window) -> Typed:
         name = called(node.this)[0] if isinstance(node.this, exp.Func) else ""
-        if name in functions.WINDOW:
-            arguments = [self.translate(argument) for argument in called(node.this)[1]]
-            made = _naming(name, functions.WINDOW[name], arguments)
-        elif name in functions.AGGREGATES:
-            made = self._aggregate(node.this)
-        else:
+        if name not in functions.WINDOW and name not in functions.AGGREGATES:
             raise NeedsSpark(f"{name or node.this.key} OVER")
-        partition = [self.translate(part).node for part in node.args.get("partition_by") or []]
-        order = node.args.get("order")
-        ordering = (
-            exp.Order(expressions=[self.ordered(item) for item in order.expressions]) if order else None
-        )
-        frame = _frame(node.args.get("spec"))
+        parts = []
+        if node.args.get("partition_by"):
+            keys = [self.translate(part).sql for part in node.args["partition_by"]]
+            parts.append(f"PARTITION BY {', '.join(keys)}")
+        if node.args.get("order"):
+            parts.append(self.order(node.args["order"]))
+        if node.args.get("spec"):
+            parts.append(_frame(node.args["spec"]))
+        over = f" OVER ({' '.join(parts)})"
+        if name in functions.AGGREGATES:
+            return self._aggregate(node.this, over)
+        return self._called(name, functions.WINDOW[name], called(node.this)[1], over=over)
 
-        def over(function: exp.Expr) -> exp.Expr:
-            return exp.Window(
-                this=function,
-                partition_by=[part.copy() for part in partition],
-                order=ordering.copy() if ordering else None,
-                spec=frame.copy() if frame else None,
-                over="OVER",
-            )
-
-        windowed = _wrapped(made.node, over)
-        numbering = name in functions.WINDOW and made.type == INT and name not in ("lag", "lead")
-        return Typed(cast_node(windowed, INT) if numbering else windowed, made.type)
-
-    def ordered(self, item: exp.Expr, value: exp.Expr | None = None) -> exp.Expr:
-        """One item of ORDER BY with its place for nulls written out."""
-        if not isinstance(item, exp.Ordered) or item.args.get("with_fill"):
-            raise NeedsSpark("ORDER BY")
-        node = value if value is not None else self.translate(item.this).node
-        return exp.Ordered(
-            this=node, desc=bool(item.args.get("desc")), nulls_first=bool(item.args.get("nulls_first"))
-        )
+    def order(self, clause: exp.Order, place: Callable[[exp.Expr], int | None] = lambda _: None) -> str:
+        """ORDER BY with the places for nulls written out; `place` tells which output column an item names."""
+        if clause.args.get("siblings"):
+            raise NeedsSpark("ORDER SIBLINGS BY")
+        items = []
+        for item in clause.expressions:
+            if not isinstance(item, exp.Ordered) or item.args.get("with_fill"):
+                raise NeedsSpark("ORDER BY")
+            output = place(item)
+            key = str(output + 1) if output is not None else self.translate(item.this).sql
+            direction = "DESC" if item.args.get("desc") else "ASC"
+            items.append(f"{key} {direction} NULLS {'FIRST' if item.args.get('nulls_first') else 'LAST'}")
+        return f"ORDER BY {', '.join(items)}"
 
     _RULES: ClassVar[list[tuple[Any, Callable[[Any, Any], Typed]]]] = [
         (exp.Column, _column),
@@ -305,9 +312,8 @@ class Expressions:
         (exp.Null, _null),
         (exp.Placeholder, _parameter),
         (exp.Paren, _paren),
-        (exp.NullSafeEQ, _same),
-        (exp.NullSafeNEQ, _distinct_from),
-        (_COMPARISONS, _comparison),
+        (tuple(_COMPARISONS), _comparison),
+        (tuple(_ARITHMETIC), _arithmetic),
         (exp.Between, _between),
         ((exp.And, exp.Or), _logic),
         (exp.Not, _negation),
@@ -317,13 +323,8 @@ class Expressions:
         ((exp.Subquery, exp.Query), _subquery),
         (exp.ILike, lambda _, __: _refuse("ILIKE")),
         (exp.Like, _like),
-        ((exp.Add, exp.Sub), _sum_or_difference),
-        (exp.Mul, _product),
-        (exp.Div, _quotient),
-        (exp.IntDiv, _whole_quotient),
-        (exp.Mod, _remainder),
+        ((exp.Add, exp.Sub), _added),
         (exp.Neg, _minus),
-        (exp.DPipe, _concatenation),
         (exp.Cast, _cast),
         (exp.Case, _case),
         (exp.Filter, _filtered),
@@ -331,18 +332,11 @@ class Expressions:
     ]
 
 
-def _wrapped(node: exp.Expr, wrap: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """The aggregate calls of a translated aggregate, each wrapped; their arguments are left alone."""
-    if isinstance(node, exp.Anonymous) and node.this in _AGGREGATE_CALLS:
-        return wrap(node)
-    copy = node.copy()
-
-    def visit(part: exp.Expr) -> exp.Expr:
-        if isinstance(part, exp.Anonymous) and part.this in _AGGREGATE_CALLS:
-            return wrap(part.copy())
-        return part
-
-    return copy.transform(visit)
+def without_negative_zero(value: Typed) -> Typed:
+    """Spark's grouping turns -0.0 into 0.0; so does adding 0."""
+    if not pa.types.is_floating(value.type):
+        return value
+    return Typed(f"({value.sql} + {cast('0', value.type)})", value.type)
 
 
 _PARTS = frozenset({"this", "expression", "expressions"})
@@ -372,9 +366,7 @@ def _only_known(node: exp.Expr) -> None:
             raise NeedsSpark(f"{node.key.upper()} with {key}")
 
 
-def _frame(spec: exp.WindowSpec | None) -> exp.WindowSpec | None:
-    if spec is None:
-        return None
+def _frame(spec: exp.WindowSpec) -> str:
     if spec.args.get("exclude"):
         raise NeedsSpark("EXCLUDE in a window frame")
     kind = str(spec.args.get("kind") or "").upper()
@@ -384,14 +376,7 @@ def _frame(spec: exp.WindowSpec | None) -> exp.WindowSpec | None:
             continue
         if kind != "ROWS" or not isinstance(bound, exp.Literal) or not bound.name.isdigit():
             raise NeedsSpark("a window frame by value")
-    return spec.copy()
-
-
-def _naming(name: str, rule: Callable[[list[Typed]], Typed], values: list[Typed]) -> Typed:
-    try:
-        return rule(values)
-    except NeedsSpark as exc:
-        raise NeedsSpark(f"function {name}: {exc.reason}") from exc
+    return spec.sql(dialect="duckdb")
 
 
 def _null_counts_as_false(node: exp.In) -> bool:

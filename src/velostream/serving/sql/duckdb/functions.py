@@ -1,17 +1,28 @@
-"""The functions that DuckDB answers exactly as Spark does.
+"""The functions that DuckDB answers exactly as Spark does, as rules.
 
-Each rule gives Spark's result type and the DuckDB expression for it, or raises NeedsSpark for arguments
-outside of what the agreement test covers. A function that is not listed here needs Spark.
+Each rule says which arguments it takes, the DuckDB text and Spark's type of the result, and raises NeedsSpark
+for all other arguments. The agreement test covers each of them. A function that is not listed needs Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from sqlglot import exp
 
-from velostream.serving.sql.duckdb import division
+from velostream.serving.sql.duckdb.division import mean
+from velostream.serving.sql.duckdb.rules import (
+    Call,
+    Rule,
+    anything,
+    at_least,
+    constant_text,
+    either,
+    function,
+    of,
+    of_one_type,
+    typed_as,
+)
 from velostream.serving.sql.duckdb.typed import (
     BIGINT,
     BOOLEAN,
@@ -23,507 +34,256 @@ from velostream.serving.sql.duckdb.typed import (
     TIMESTAMP,
     NeedsSpark,
     Typed,
-    call,
-    cast_node,
-    coerce,
     coerce_all,
-    guard,
     is_decimal,
     is_int,
-    number,
-    require,
+    is_number,
+    quoted,
     scalar_type,
-    sql_name,
 )
 
-Rule = Callable[[list[Typed]], Typed]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-_LONGEST_EXACT = 2**53
-"""Integers up to this are exact as doubles."""
-
-
-def _needs(arguments: list[Typed], *counts: int) -> None:
-    if len(arguments) not in counts:
-        raise NeedsSpark(f"{len(arguments)} arguments")
-
-
-def _text(value: Typed) -> exp.Expr:
-    return require(value, STRING, "text function")
-
-
-def _literal_int(value: Typed, least: int, what: str) -> int:
-    if not isinstance(value.literal, int) or isinstance(value.literal, bool) or value.literal < least:
-        raise NeedsSpark(f"{what} that is not a constant of at least {least}")
-    return value.literal
+TEXT = of(STRING)
+TRUTH = of(BOOLEAN)
+DAY = of(DATE)
+INSTANT = of(TIMESTAMP)
+MOMENT = typed_as(lambda kind: kind in (DATE, TIMESTAMP))
+INTEGER = typed_as(is_int)
+DECIMAL = typed_as(is_decimal)
+NUMBER = typed_as(is_number)
+SCALAR_VALUE = typed_as(scalar_type)
+ORDERED = typed_as(lambda kind: scalar_type(kind) and kind != pa.binary())
+DOUBLE_ITSELF = typed_as(lambda kind: bool(kind == DOUBLE))
 
 
-def _literal_text(value: Typed, what: str) -> str:
-    if not isinstance(value.literal, str) or not value.literal:
-        raise NeedsSpark(f"{what} that is not a constant")
-    return value.literal
+def _same(kind: pa.DataType) -> pa.DataType:
+    return kind
 
 
-# --- text -------------------------------------------------------------------------------------------
+def _whole(kind: pa.DataType) -> pa.DataType:
+    return pa.decimal128(min(38, kind.precision - kind.scale + 1), 0)
+
+
+def _total(kind: pa.DataType) -> pa.DataType:
+    return pa.decimal128(min(38, kind.precision + 10), kind.scale)
+
+
+def _named(rules: Mapping[str, Rule]) -> dict[str, Rule]:
+    """Rules by each of the names that a key lists."""
+    return {name: rule for names, rule in rules.items() for name in names.split()}
+
+
+# --- functions of one row ---------------------------------------------------------------------------
 
 
 def _ascii_only(name: str) -> Rule:
-    def rule(arguments: list[Typed]) -> Typed:
-        _needs(arguments, 1)
-        text = _text(arguments[0])
-        # Beyond ASCII the two engines follow different Unicode rules: straße, İ, final sigma.
-        plain = exp.EQ(this=call("strlen", text.copy()), expression=call("length", text.copy()))
-        missing = exp.Is(this=text.copy(), expression=exp.null())
-        return Typed(
-            guard(exp.Or(this=missing, expression=plain), call(name, text), f"{name} beyond ASCII"), STRING
-        )
-
-    return rule
+    """Beyond ASCII the two engines follow different Unicode rules: straße, İ, final sigma."""
+    ascii_ = "{0} IS NULL OR STRLEN({0}) = LENGTH({0})"
+    sql = f"(CASE WHEN {ascii_} THEN {name.upper()}({{0}}) ELSE ERROR('{name} beyond ASCII') END)"
+    return function(TEXT, sql=sql, gives=STRING)
 
 
-def _length(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 1)
-    return Typed(cast_node(call("length", _text(arguments[0])), INT), INT)
-
-
-def concatenation(arguments: list[Typed]) -> Typed:
+def concatenation(call: Call) -> Typed:
     """Text joined end to end; null when any part is."""
-    if not arguments:
-        raise NeedsSpark("concat of nothing")
-    joined = _text(arguments[0])
-    for argument in arguments[1:]:
-        joined = exp.Paren(this=exp.DPipe(this=joined, expression=_text(argument), safe=False))
+    if not call.arguments:
+        raise NeedsSpark("nothing to join")
+    joined, *others = (TEXT(value) for value in call.arguments)
+    for other in others:
+        joined = f"({joined} || {other})"
     return Typed(joined, STRING)
 
 
-def _concat_ws(arguments: list[Typed]) -> Typed:
-    if len(arguments) < 2:
-        raise NeedsSpark("concat_ws of nothing")
-    return Typed(call("concat_ws", *(_text(argument) for argument in arguments)), STRING)
+def _concat_ws(call: Call) -> Typed:
+    if len(call.arguments) < 2:
+        raise NeedsSpark("nothing to join")
+    return call.write("CONCAT_WS({all})", STRING, [TEXT(value) for value in call.arguments])
 
 
-def substring(arguments: list[Typed]) -> Typed:
-    """Characters from a constant position of at least 1."""
-    _needs(arguments, 2, 3)
-    start = _literal_int(arguments[1], 1, "a position")
-    parts = [_text(arguments[0]), number(start)]
-    if len(arguments) == 3:
-        parts.append(number(_literal_int(arguments[2], 0, "a length")))
-    return Typed(call("substring", *parts), STRING)
+def _nullif(call: Call) -> Typed:
+    call.expect(2)
+    value = call.arguments[0]
+    (one, other), _ = coerce_all(call.arguments, "arguments")
+    return Typed(f"CASE WHEN {one} = {other} THEN NULL ELSE {value.sql} END", value.type)
 
 
-def _trim(name: str) -> Rule:
-    def rule(arguments: list[Typed]) -> Typed:
-        _needs(arguments, 1)
-        return Typed(call(name, _text(arguments[0]), exp.Literal.string(" ")), STRING)
-
-    return rule
+def _if(call: Call) -> Typed:
+    call.expect(3)
+    (one, other), kind = coerce_all(call.arguments[1:], "results")
+    return Typed(f"CASE WHEN {TRUTH(call.arguments[0])} THEN {one} ELSE {other} END", kind)
 
 
-def _replace(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 3)
-    _literal_text(arguments[1], "text to replace")
-    return Typed(call("replace", *(_text(argument) for argument in arguments)), STRING)
+def _rounded_decimal(call: Call) -> Typed:
+    # Doubles are left to Spark, which rounds their shortest decimal text; DuckDB rounds the binary value.
+    call.expect(1, 2)
+    value, *digits = call.arguments
+    text = DECIMAL(value)
+    kept = min(value.type.scale, int(at_least(0)(digits[0]))) if digits else 0
+    kind = pa.decimal128(min(38, value.type.precision - value.type.scale + kept + 1), kept)
+    return call.write("CAST(ROUND({0}, {1}) AS {type})", kind, [text, str(kept)])
 
 
-def _text_test(name: str) -> Rule:
-    def rule(arguments: list[Typed]) -> Typed:
-        _needs(arguments, 2)
-        return Typed(call(name, _text(arguments[0]), _text(arguments[1])), BOOLEAN)
-
-    return rule
-
-
-def position(arguments: list[Typed]) -> Typed:
-    """Where the second text stands in the first, from 1; 0 when nowhere."""
-    _needs(arguments, 2)
-    return Typed(cast_node(call("instr", _text(arguments[0]), _text(arguments[1])), INT), INT)
-
-
-# --- choosing ---------------------------------------------------------------------------------------
-
-
-def coalesce(arguments: list[Typed]) -> Typed:
-    """The first that is not null."""
-    nodes, kind = coerce_all(arguments, "coalesce")
-    return Typed(exp.Coalesce(this=nodes[0], expressions=nodes[1:]), kind)
-
-
-def _nvl(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 2)
-    return coalesce(arguments)
-
-
-def _if(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 3)
-    nodes, kind = coerce_all(arguments[1:], "if")
-    condition = require(arguments[0], BOOLEAN, "if")
-    return Typed(exp.Case(ifs=[exp.If(this=condition, true=nodes[0])], default=nodes[1]), kind)
-
-
-def _nullif(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 2)
-    nodes, _ = coerce_all(arguments, "nullif")
-    same = exp.EQ(this=nodes[0], expression=nodes[1])
-    return Typed(
-        exp.Case(ifs=[exp.If(this=same, true=exp.null())], default=arguments[0].node.copy()),
-        arguments[0].type,
+def _whole_number(name: str) -> Rule:
+    return either(
+        function(INTEGER, sql="CAST({0} AS {type})", gives=BIGINT),
+        function(DECIMAL, sql=f"CAST({name}({{0}}) AS {{type}})", gives=_whole),
     )
 
 
-def _extreme(name: str) -> Rule:
-    def rule(arguments: list[Typed]) -> Typed:
-        if len(arguments) < 2:
-            raise NeedsSpark(f"{name} of one value")
-        nodes, kind = coerce_all(arguments, name)
-        if not scalar_type(kind):
-            raise NeedsSpark(f"{name} of {sql_name(kind)}")
-        return Typed(call(name, *nodes), kind)
-
-    return rule
-
-
-def _is_null(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 1)
-    return Typed(exp.Paren(this=exp.Is(this=arguments[0].node, expression=exp.null())), BOOLEAN)
-
-
-def _is_not_null(arguments: list[Typed]) -> Typed:
-    return Typed(exp.Paren(this=exp.Not(this=_is_null(arguments).node)), BOOLEAN)
-
-
-def _is_nan(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 1)
-    tested = call("isnan", require(arguments[0], DOUBLE, "isnan"))
-    return Typed(exp.Coalesce(this=tested, expressions=[exp.false()]), BOOLEAN)
-
-
-# --- numbers ----------------------------------------------------------------------------------------
-
-
-def _abs(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 1)
-    value = arguments[0]
-    if not (is_int(value.type) or is_decimal(value.type) or value.type == DOUBLE):
-        raise NeedsSpark(f"abs of {sql_name(value.type)}")
-    return Typed(cast_node(call("abs", value.node), value.type), value.type)
-
-
-def _round(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 1, 2)
-    value = arguments[0]
-    digits = _literal_int(arguments[1], 0, "a number of digits") if len(arguments) == 2 else 0
-    if is_int(value.type):
-        return Typed(value.node, value.type)
-    if not is_decimal(value.type):
-        # Of doubles Spark rounds the shortest decimal text, DuckDB the binary value.
-        raise NeedsSpark(f"round of {sql_name(value.type)}")
-    precision, scale = value.type.precision, value.type.scale
-    kept = min(digits, scale)
-    kind = pa.decimal128(min(38, precision - scale + kept + 1), kept)
-    return Typed(cast_node(call("round", value.node, number(kept)), kind), kind)
-
-
-def _whole(name: str) -> Rule:
-    def rule(arguments: list[Typed]) -> Typed:
-        _needs(arguments, 1)
-        value = arguments[0]
-        if is_int(value.type):
-            return Typed(cast_node(value.node, BIGINT), BIGINT)
-        if not is_decimal(value.type):
-            raise NeedsSpark(f"{name} of {sql_name(value.type)}")
-        kind = pa.decimal128(min(38, value.type.precision - value.type.scale + 1), 0)
-        return Typed(cast_node(call(name, value.node), kind), kind)
-
-    return rule
-
-
-def _sqrt(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 1)
-    value = require(arguments[0], DOUBLE, "sqrt")
-    return Typed(call("sqrt", value), DOUBLE)
-
-
-# --- dates and times --------------------------------------------------------------------------------
-
-
-def _moment(value: Typed, what: str) -> exp.Expr:
-    if value.type not in (DATE, TIMESTAMP):
-        raise NeedsSpark(f"{what} of {sql_name(value.type)}")
-    return value.node
-
-
-def _part(name: str, *, clock: bool = False, shift: int = 0) -> Rule:
-    def rule(arguments: list[Typed]) -> Typed:
-        _needs(arguments, 1)
-        if clock:
-            node = call(name, require(arguments[0], TIMESTAMP, name))
-        else:
-            node = call(name, _moment(arguments[0], name))
-        shifted = exp.Add(this=node, expression=number(shift)) if shift else node
-        return Typed(cast_node(shifted, INT), INT)
-
-    return rule
-
-
-_TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
-
-
-def _date_trunc(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 2)
-    unit = _literal_text(arguments[0], "a unit").lower()
-    if unit not in _TRUNCATED:
-        raise NeedsSpark(f'date_trunc to "{unit}"')
-    moment = require(arguments[1], TIMESTAMP, "date_trunc")
-    return Typed(call("date_trunc", exp.Literal.string(unit), moment), TIMESTAMP)
-
-
-def _shifted_date(sign: int) -> Rule:
-    def rule(arguments: list[Typed]) -> Typed:
-        _needs(arguments, 2)
-        day = require(arguments[0], DATE, "date arithmetic")
-        days = require(arguments[1], INT, "a number of days")
-        operator = exp.Add if sign > 0 else exp.Sub
-        return Typed(exp.Paren(this=operator(this=day, expression=days)), DATE)
-
-    return rule
-
-
-def _datediff(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 2)
-    end = require(arguments[0], DATE, "datediff")
-    start = require(arguments[1], DATE, "datediff")
-    return Typed(cast_node(call("date_diff", exp.Literal.string("day"), start, end), INT), INT)
-
-
-def _to_date(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 1)
-    return Typed(cast_node(_moment(arguments[0], "date"), DATE), DATE)
-
-
-def now(arguments: list[Typed]) -> Typed:
-    """The moment at which the query started."""
-    _needs(arguments, 0)
-    return Typed(call("now"), TIMESTAMP)
-
-
-def today(arguments: list[Typed]) -> Typed:
-    """The day, in UTC, at which the query started."""
-    _needs(arguments, 0)
-    return Typed(cast_node(call("now"), DATE), DATE)
-
-
-SCALAR: dict[str, Rule] = {
-    "upper": _ascii_only("upper"),
-    "ucase": _ascii_only("upper"),
-    "lower": _ascii_only("lower"),
-    "lcase": _ascii_only("lower"),
-    "length": _length,
-    "len": _length,
-    "char_length": _length,
-    "character_length": _length,
-    "concat": concatenation,
-    "concat_ws": _concat_ws,
-    "substring": substring,
-    "trim": _trim("trim"),
-    "ltrim": _trim("ltrim"),
-    "rtrim": _trim("rtrim"),
-    "replace": _replace,
-    "startswith": _text_test("starts_with"),
-    "endswith": _text_test("ends_with"),
-    "contains": _text_test("contains"),
-    "instr": position,
-    "coalesce": coalesce,
-    "nvl": _nvl,
-    "ifnull": _nvl,
-    "nullif": _nullif,
-    "if": _if,
-    "greatest": _extreme("greatest"),
-    "least": _extreme("least"),
-    "isnull": _is_null,
-    "isnotnull": _is_not_null,
-    "isnan": _is_nan,
-    "abs": _abs,
-    "round": _round,
-    "floor": _whole("floor"),
-    "ceil": _whole("ceil"),
-    "ceiling": _whole("ceil"),
-    "sqrt": _sqrt,
-    "year": _part("year"),
-    "quarter": _part("quarter"),
-    "month": _part("month"),
-    "day": _part("day"),
-    "dayofmonth": _part("day"),
-    "dayofweek": _part("dayofweek", shift=1),
-    "dayofyear": _part("dayofyear"),
-    "weekofyear": _part("weekofyear"),
-    "hour": _part("hour", clock=True),
-    "minute": _part("minute", clock=True),
-    "second": _part("second", clock=True),
-    "date_trunc": _date_trunc,
-    "date_add": _shifted_date(1),
-    "date_sub": _shifted_date(-1),
-    "datediff": _datediff,
-    "date": _to_date,
-    "now": now,
-    "current_timestamp": now,
-    "current_date": today,
-    "curdate": today,
-}
-"""Functions of one row."""
-
-
-# --- aggregates -------------------------------------------------------------------------------------
-
-
-def _count(arguments: list[Typed], distinct: bool) -> Typed:
-    if not arguments:
-        return Typed(call("count", exp.Star()), BIGINT)
-    if len(arguments) > 1 or not scalar_type(arguments[0].type):
-        raise NeedsSpark("count of several columns or nested values")
-    return Typed(call("count", _maybe_distinct(arguments[0].node, distinct)), BIGINT)
-
-
-def _maybe_distinct(node: exp.Expr, distinct: bool) -> exp.Expr:
-    return exp.Distinct(expressions=[node]) if distinct else node
-
-
-def _sum(arguments: list[Typed], distinct: bool) -> Typed:
-    _needs(arguments, 1)
-    value = arguments[0]
-    node = call("sum", _maybe_distinct(value.node, distinct))
-    if is_int(value.type):
-        return Typed(cast_node(node, BIGINT), BIGINT)
-    if is_decimal(value.type):
-        kind = pa.decimal128(min(38, value.type.precision + 10), value.type.scale)
-        return Typed(cast_node(node, kind), kind)
-    if value.type == DOUBLE:
-        return Typed(node, DOUBLE)
-    raise NeedsSpark(f"sum of {sql_name(value.type)}")
-
-
-def _avg(arguments: list[Typed], distinct: bool) -> Typed:
-    _needs(arguments, 1)
-    value = arguments[0]
-    if value.type == DOUBLE:
-        return Typed(call("avg", _maybe_distinct(value.node, distinct)), DOUBLE)
-    if is_decimal(value.type):
-        total = call("sum", _maybe_distinct(value.node, distinct))
-        return division.mean(total, call("count", _maybe_distinct(value.node.copy(), distinct)), value.type)
-    if not is_int(value.type) or distinct:
-        raise NeedsSpark(f"avg of {sql_name(value.type)}")
-    # Spark adds integers up as doubles. While the sum of their sizes is below 2^53 every partial sum, in
-    # any order, is exact, and so is ours.
-    wide = cast_node(value.node, pa.decimal128(20, 0))
-    size = call("coalesce", call("sum", call("abs", wide.copy())), number(0))
-    exact = exp.LTE(this=size, expression=number(_LONGEST_EXACT))
-    total = cast_node(call("sum", wide), DOUBLE)
-    mean = exp.Div(this=total, expression=cast_node(call("count", value.node.copy()), DOUBLE))
-    several = exp.GT(this=call("count", value.node.copy()), expression=number(0))
-    meant = exp.Case(ifs=[exp.If(this=several, true=mean)])
-    return Typed(guard(exact, meant, "avg of integers whose sum is not exact as a double"), DOUBLE)
-
-
-def _min_max(name: str) -> Callable[[list[Typed], bool], Typed]:
-    def rule(arguments: list[Typed], distinct: bool) -> Typed:
-        _needs(arguments, 1)
-        kind = arguments[0].type
-        if not scalar_type(kind) or kind == pa.binary():
-            raise NeedsSpark(f"{name} of {sql_name(kind)}")
-        return Typed(call(name, arguments[0].node), kind)
-
-    return rule
-
-
-def _truth(name: str) -> Callable[[list[Typed], bool], Typed]:
-    def rule(arguments: list[Typed], distinct: bool) -> Typed:
-        _needs(arguments, 1)
-        return Typed(call(name, require(arguments[0], BOOLEAN, name)), BOOLEAN)
-
-    return rule
-
-
-def _count_if(arguments: list[Typed], distinct: bool) -> Typed:
-    _needs(arguments, 1)
-    if distinct:
-        raise NeedsSpark("count_if of distinct values")
-    hit = exp.Case(ifs=[exp.If(this=require(arguments[0], BOOLEAN, "count_if"), true=number(1))])
-    return Typed(call("count", hit), BIGINT)
-
-
-AGGREGATES: dict[str, Callable[[list[Typed], bool], Typed]] = {
-    "count": _count,
-    "sum": _sum,
-    "avg": _avg,
-    "mean": _avg,
-    "min": _min_max("min"),
-    "max": _min_max("max"),
-    "bool_and": _truth("bool_and"),
-    "every": _truth("bool_and"),
-    "bool_or": _truth("bool_or"),
-    "some": _truth("bool_or"),
-    "any": _truth("bool_or"),
-    "count_if": _count_if,
-}
-"""Functions of many rows; the second argument says whether DISTINCT was written."""
-
-
-# --- window functions -------------------------------------------------------------------------------
+def _unit(value: Typed) -> str:
+    unit = str(value.written).lower()
+    if unit not in ("year", "quarter", "month", "week", "day", "hour", "minute", "second"):
+        raise NeedsSpark(f'unit "{unit}"')
+    return quoted(unit)
+
+
+def _part(name: str) -> Rule:
+    return function(MOMENT, sql=f"CAST({name}({{0}}) AS {{type}})", gives=INT)
+
+
+def _clock_part(name: str) -> Rule:
+    return function(INSTANT, sql=f"CAST({name}({{0}}) AS {{type}})", gives=INT)
+
+
+SCALAR = _named(
+    {
+        "upper ucase": _ascii_only("upper"),
+        "lower lcase": _ascii_only("lower"),
+        "length len char_length character_length": function(
+            TEXT, sql="CAST(LENGTH({0}) AS {type})", gives=INT
+        ),
+        "concat": concatenation,
+        "concat_ws": _concat_ws,
+        "substring": either(
+            function(TEXT, at_least(1), sql="SUBSTRING({0}, {1})", gives=STRING),
+            function(TEXT, at_least(1), at_least(0), sql="SUBSTRING({0}, {1}, {2})", gives=STRING),
+        ),
+        "trim": function(TEXT, sql="TRIM({0}, ' ')", gives=STRING),
+        "ltrim": function(TEXT, sql="LTRIM({0}, ' ')", gives=STRING),
+        "rtrim": function(TEXT, sql="RTRIM({0}, ' ')", gives=STRING),
+        "replace": function(TEXT, constant_text, TEXT, sql="REPLACE({all})", gives=STRING),
+        "startswith": function(TEXT, TEXT, sql="STARTS_WITH({all})", gives=BOOLEAN),
+        "endswith": function(TEXT, TEXT, sql="ENDS_WITH({all})", gives=BOOLEAN),
+        "contains": function(TEXT, TEXT, sql="CONTAINS({all})", gives=BOOLEAN),
+        "instr": function(TEXT, TEXT, sql="CAST(INSTR({all}) AS {type})", gives=INT),
+        "coalesce": of_one_type("COALESCE({all})"),
+        "nvl ifnull": of_one_type("COALESCE({all})", least=2, most=2),
+        "nullif": _nullif,
+        "if": _if,
+        "greatest": of_one_type("GREATEST({all})", least=2, scalar=True),
+        "least": of_one_type("LEAST({all})", least=2, scalar=True),
+        "isnull": function(anything, sql="({0} IS NULL)", gives=BOOLEAN),
+        "isnotnull": function(anything, sql="(NOT ({0} IS NULL))", gives=BOOLEAN),
+        "isnan": function(of(DOUBLE), sql="COALESCE(ISNAN({0}), FALSE)", gives=BOOLEAN),
+        "abs": function(NUMBER, sql="CAST(ABS({0}) AS {type})", gives=_same),
+        "round": either(
+            function(INTEGER, sql="{0}", gives=_same),
+            function(INTEGER, at_least(0), sql="{0}", gives=_same),
+            _rounded_decimal,
+        ),
+        "floor": _whole_number("FLOOR"),
+        "ceil ceiling": _whole_number("CEIL"),
+        "sqrt": function(of(DOUBLE), sql="SQRT({0})", gives=DOUBLE),
+        "year": _part("YEAR"),
+        "quarter": _part("QUARTER"),
+        "month": _part("MONTH"),
+        "day dayofmonth": _part("DAY"),
+        "dayofweek": function(MOMENT, sql="CAST(DAYOFWEEK({0}) + 1 AS {type})", gives=INT),
+        "dayofyear": _part("DAYOFYEAR"),
+        "weekofyear": _part("WEEKOFYEAR"),
+        "hour": _clock_part("HOUR"),
+        "minute": _clock_part("MINUTE"),
+        "second": _clock_part("SECOND"),
+        "date_trunc": function(_unit, INSTANT, sql="DATE_TRUNC({all})", gives=TIMESTAMP),
+        "date_add": function(DAY, of(INT), sql="({0} + {1})", gives=DATE),
+        "date_sub": function(DAY, of(INT), sql="({0} - {1})", gives=DATE),
+        "datediff": function(DAY, DAY, sql="CAST(DATE_DIFF('day', {1}, {0}) AS {type})", gives=INT),
+        "date": function(MOMENT, sql="CAST({0} AS {type})", gives=DATE),
+        "now current_timestamp": function(sql="NOW()", gives=TIMESTAMP),
+        "current_date curdate": function(sql="CAST(NOW() AS {type})", gives=DATE),
+    }
+)
+
+# --- functions of many rows -------------------------------------------------------------------------
+
+
+def _decimal_mean(call: Call) -> Typed:
+    total = function(DECIMAL, sql="SUM({distinct}{0}){over}", gives=_same)(call)
+    count = function(anything, sql="COUNT({distinct}{0}){over}", gives=BIGINT)(call)
+    return mean(total.sql, count.sql, total.type)
+
+
+# Spark adds integers up as doubles. While the sum of their sizes is at most 2^53 every partial sum, in any
+# order, is exact, and so is ours.
+_INTEGER_MEAN = (
+    f"(CASE WHEN COALESCE(SUM(ABS(CAST({{0}} AS DECIMAL(20, 0)))){{over}}, 0) <= {2**53} "
+    "THEN CASE WHEN COUNT({0}){over} > 0 "
+    "THEN CAST(SUM(CAST({0} AS DECIMAL(20, 0))){over} AS DOUBLE) / CAST(COUNT({0}){over} AS DOUBLE) END "
+    "ELSE ERROR('avg of integers whose sum is not exact as a double') END)"
+)
+_CAST_SUM = "CAST(SUM({distinct}{0}){over} AS {type})"
+
+AGGREGATES = _named(
+    {
+        "count": either(
+            function(sql="COUNT(*){over}", gives=BIGINT),
+            function(SCALAR_VALUE, sql="COUNT({distinct}{0}){over}", gives=BIGINT),
+        ),
+        "sum": either(
+            function(INTEGER, sql=_CAST_SUM, gives=BIGINT),
+            function(DECIMAL, sql=_CAST_SUM, gives=_total),
+            function(DOUBLE_ITSELF, sql="SUM({distinct}{0}){over}", gives=DOUBLE),
+        ),
+        "avg mean": either(
+            function(DOUBLE_ITSELF, sql="AVG({distinct}{0}){over}", gives=DOUBLE),
+            function(INTEGER, sql=_INTEGER_MEAN, gives=DOUBLE, distinct=False),
+            _decimal_mean,
+        ),
+        "min": function(ORDERED, sql="MIN({0}){over}", gives=_same),
+        "max": function(ORDERED, sql="MAX({0}){over}", gives=_same),
+        "bool_and every": function(TRUTH, sql="BOOL_AND({0}){over}", gives=BOOLEAN),
+        "bool_or some any": function(TRUTH, sql="BOOL_OR({0}){over}", gives=BOOLEAN),
+        "count_if": function(
+            TRUTH, sql="COUNT(CASE WHEN {0} THEN 1 END){over}", gives=BIGINT, distinct=False
+        ),
+    }
+)
+
+# --- functions that need OVER -----------------------------------------------------------------------
 
 
 def _numbering(name: str) -> Rule:
-    def rule(arguments: list[Typed]) -> Typed:
-        _needs(arguments, 0)
-        return Typed(call(name), INT)
-
-    return rule
-
-
-def _fraction(name: str) -> Rule:
-    def rule(arguments: list[Typed]) -> Typed:
-        _needs(arguments, 0)
-        return Typed(call(name), DOUBLE)
-
-    return rule
-
-
-def _ntile(arguments: list[Typed]) -> Typed:
-    _needs(arguments, 1)
-    return Typed(call("ntile", number(_literal_int(arguments[0], 1, "a number of parts"))), INT)
+    return function(sql=f"CAST({name}(){{over}} AS {{type}})", gives=INT)
 
 
 def _neighbour(name: str) -> Rule:
-    def rule(arguments: list[Typed]) -> Typed:
-        _needs(arguments, 1, 2, 3)
-        value = arguments[0]
-        step = _literal_int(arguments[1], 0, "a distance") if len(arguments) > 1 else 1
-        parts = [value.node, number(step)]
-        if len(arguments) == 3 and arguments[2].type != NULL:
-            if arguments[2].type != value.type:
-                raise NeedsSpark(f"{name} with a default of another type")
-            parts.append(coerce(arguments[2], value.type))
-        return Typed(call(name, *parts), value.type)
+    def with_default(call: Call) -> Typed:
+        call.expect(3)
+        value, _, default = call.arguments
+        if default.type not in (value.type, NULL):
+            raise NeedsSpark("a default of another type")
+        given = "{0}, {1}" if default.type == NULL else "{all}"
+        return function(anything, at_least(0), anything, sql=f"{name}({given}){{over}}", gives=_same)(call)
 
-    return rule
-
-
-def _edge(name: str) -> Rule:
-    def rule(arguments: list[Typed]) -> Typed:
-        _needs(arguments, 1)
-        return Typed(call(name, arguments[0].node), arguments[0].type)
-
-    return rule
+    return either(
+        function(anything, sql=f"{name}({{0}}, 1){{over}}", gives=_same),
+        function(anything, at_least(0), sql=f"{name}({{all}}){{over}}", gives=_same),
+        with_default,
+    )
 
 
-WINDOW: dict[str, Rule] = {
-    "row_number": _numbering("row_number"),
-    "rank": _numbering("rank"),
-    "dense_rank": _numbering("dense_rank"),
-    "percent_rank": _fraction("percent_rank"),
-    "cume_dist": _fraction("cume_dist"),
-    "ntile": _ntile,
-    "lag": _neighbour("lag"),
-    "lead": _neighbour("lead"),
-    "first_value": _edge("first_value"),
-    "last_value": _edge("last_value"),
-}
-"""Functions that need OVER; their results are cast after it, since OVER must follow the call itself."""
+WINDOW = _named(
+    {
+        "row_number": _numbering("ROW_NUMBER"),
+        "rank": _numbering("RANK"),
+        "dense_rank": _numbering("DENSE_RANK"),
+        "percent_rank": function(sql="PERCENT_RANK(){over}", gives=DOUBLE),
+        "cume_dist": function(sql="CUME_DIST(){over}", gives=DOUBLE),
+        "ntile": function(at_least(1), sql="CAST(NTILE({0}){over} AS {type})", gives=INT),
+        "lag": _neighbour("LAG"),
+        "lead": _neighbour("LEAD"),
+        "first_value": function(anything, sql="FIRST_VALUE({0}){over}", gives=_same),
+        "last_value": function(anything, sql="LAST_VALUE({0}){over}", gives=_same),
+    }
+)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
 
 from velostream.serving.sql.duckdb.typed import NeedsSpark, Typed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class OutputColumn:
 
 @dataclass
 class Relation:
-    """Something in FROM: how the user calls it, how DuckDB does, and its columns."""
+    """A relation in FROM: the user's name of it, its name in DuckDB, and its columns."""
 
     name: str | None
     internal: str
@@ -31,7 +35,7 @@ class Relation:
         kind = self.columns[position].type
         if pa.types.is_nested(kind) and "duration" in str(kind):
             raise NeedsSpark("intervals in an array, map or struct")
-        return Typed(exp.column(f"c{position}", table=self.internal), kind)
+        return Typed(f"{self.internal}.c{position}", kind)
 
 
 @dataclass
@@ -39,13 +43,19 @@ class Scope:
     """The names that an expression can see."""
 
     relations: list[Relation] = field(default_factory=list)
+    ctes: Mapping[str, Relation] = field(default_factory=dict)
+    outer: Scope | None = None
     aliases: list[tuple[str, exp.Expr]] = field(default_factory=list)
     zero_keys: set[str] = field(default_factory=set)
-    outer: Scope | None = None
+    """Floating keys of GROUP BY, which makes one of 0.0 and -0.0."""
+
+    def aliased(self, name: str) -> list[exp.Expr]:
+        """The expressions that a folded name is an alias of."""
+        return [item for alias, item in self.aliases if alias.casefold() == name]
 
 
 def find(scope: Scope, name: str, qualifier: str | None) -> Typed | None:
-    """The column of a folded name in this scope alone; several of them are for Spark to complain about."""
+    """The column of a folded name in this scope alone; an ambiguous name is left to Spark to report."""
     found = [
         relation.typed(place)
         for relation in scope.relations

@@ -1,4 +1,4 @@
-"""SQL expressions with the type that Spark gives them, written for DuckDB.
+"""DuckDB expressions as text, each with the type that Spark gives to its value.
 
 Everything here follows one rule: an expression is translated only where both engines are known to give the
 same value and type; everything else raises NeedsSpark. Casts are always written out, so that DuckDB never
@@ -10,10 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from sqlglot import exp
+
+from velostream.sql.types import spark_ddl
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class NeedsSpark(Exception):  # noqa: N818 - a verdict, not a failure
@@ -26,16 +30,25 @@ class NeedsSpark(Exception):  # noqa: N818 - a verdict, not a failure
 
 @dataclass(frozen=True)
 class Typed:
-    """A DuckDB expression and the type of its value; `literal` is the value where it was written out.
+    """A DuckDB expression and the type of its value; `literal` is the value where it is a constant.
+
+    `bound` marks the value of a parameter. Plans are kept and used for other values, so the text must depend
+    on no more of it than `parameter_kind` tells.
 
     `unsure` marks a number of which the tree does not tell whether it was written `10L` or as a CAST; Spark
     gives the two different types beside a decimal.
     """
 
-    node: exp.Expr
+    sql: str
     type: pa.DataType
     literal: Any = None
     unsure: bool = False
+    bound: bool = False
+
+    @property
+    def written(self) -> Any:
+        """The value of a constant that the query itself writes out."""
+        return None if self.bound else self.literal
 
 
 BOOLEAN = pa.bool_()
@@ -54,11 +67,11 @@ _DUCKDB = {
     pa.bool_(): "BOOLEAN",
     pa.int8(): "TINYINT",
     pa.int16(): "SMALLINT",
-    pa.int32(): "INTEGER",
+    pa.int32(): "INT",
     pa.int64(): "BIGINT",
     pa.float32(): "REAL",
     pa.float64(): "DOUBLE",
-    pa.string(): "VARCHAR",
+    pa.string(): "TEXT",
     pa.binary(): "BLOB",
     pa.date32(): "DATE",
     TIMESTAMP: "TIMESTAMPTZ",
@@ -89,73 +102,69 @@ def is_number(kind: pa.DataType) -> bool:
     return is_int(kind) or is_decimal(kind) or kind == DOUBLE
 
 
-def sql_name(kind: pa.DataType) -> str:
-    """The type as messages show it."""
-    if is_decimal(kind):
-        return f"DECIMAL({kind.precision},{kind.scale})"
-    return _DUCKDB.get(kind, str(kind)).replace("VARCHAR", "STRING").replace("TIMESTAMPTZ", "TIMESTAMP")
+def duckdb_name(kind: pa.DataType) -> str:
+    """The type as DuckDB writes it, for a type that DuckDB computes with."""
+    return f"DECIMAL({kind.precision}, {kind.scale})" if is_decimal(kind) else _DUCKDB[kind]
 
 
-def cast_node(node: exp.Expr, kind: pa.DataType) -> exp.Expr:
-    """CAST, for a type that DuckDB computes with."""
-    text = f"DECIMAL({kind.precision}, {kind.scale})" if is_decimal(kind) else _DUCKDB[kind]
-    return exp.Cast(this=node, to=exp.DataType.build(text, dialect="duckdb"))
+def cast(sql: str, kind: pa.DataType) -> str:
+    """CAST, to a type that DuckDB computes with."""
+    return f"CAST({sql} AS {duckdb_name(kind)})"
 
 
-def call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    """A DuckDB function by its own name."""
-    return exp.Anonymous(this=name, expressions=list(arguments))
+def quoted(text: str) -> str:
+    """A text constant."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
 
 
-def number(value: int) -> exp.Expr:
-    """An integer as written."""
-    return (
-        exp.Literal.number(value) if value >= 0 else exp.Paren(this=exp.Neg(this=exp.Literal.number(-value)))
-    )
-
-
-def guard(condition: exp.Expr, value: exp.Expr, why: str) -> exp.Expr:
-    """The value where the condition holds; otherwise the query stops, and Spark is asked."""
-    stop = call("error", exp.Literal.string(why))
-    return exp.Paren(this=exp.Case(ifs=[exp.If(this=condition, true=value)], default=stop))
+def guard(condition: str, value: str, why: str) -> str:
+    """The value where the condition holds; otherwise the query fails in DuckDB and runs on Spark instead."""
+    return f"(CASE WHEN {condition} THEN {value} ELSE ERROR({quoted(why)}) END)"
 
 
 # --- constants --------------------------------------------------------------------------------------
 
 
-def typed_value(value: Any, node: exp.Expr) -> Typed:
+def typed_value(value: Any, sql: str, *, bound: bool = False) -> Typed:
     """A constant with the type that Spark gives to a literal of it."""
     kind = _value_type(value)
-    if kind == NULL:
-        return Typed(exp.null(), NULL)
-    return Typed(cast_node(node, kind), kind, value)
+    return Typed("NULL", NULL) if kind == NULL else Typed(cast(sql, kind), kind, value, bound=bound)
+
+
+def parameter_kind(value: Any) -> Any:
+    """The properties of a parameter's value on which a plan depends: its type, also as a decimal; for a text,
+    those that the translations of LIKE and REPLACE check.
+    """
+    if isinstance(value, str):
+        return "str", bool(value), "\\" in value
+    if isinstance(value, Decimal) or (isinstance(value, int) and not isinstance(value, bool)):
+        return type(value), _value_type(value), decimal_type(Decimal(value))
+    return type(value)
 
 
 def _value_type(value: Any) -> pa.DataType:
-    if value is None:
-        return NULL
-    if isinstance(value, bool):
-        return BOOLEAN
-    if isinstance(value, int):
-        return _integer_type(value)
-    if isinstance(value, Decimal):
-        return decimal_type(value)
-    for python, kind in (
-        (float, DOUBLE),
-        (str, STRING),
-        (bytes, pa.binary()),
-        (datetime, TIMESTAMP),
-        (date, DATE),
-    ):
-        if isinstance(value, python):
-            return kind
+    match value:
+        case None:
+            return NULL
+        case bool():
+            return BOOLEAN
+        case int():
+            bits = (value if value >= 0 else ~value).bit_length()
+            return INT if bits < 32 else BIGINT if bits < 64 else decimal_type(Decimal(value))
+        case float():
+            return DOUBLE
+        case Decimal():
+            return decimal_type(value)
+        case str():
+            return STRING
+        case bytes():
+            return pa.binary()
+        case datetime():
+            return TIMESTAMP
+        case date():
+            return DATE
     raise NeedsSpark(f"a parameter of type {type(value).__name__}")
-
-
-def _integer_type(value: int) -> pa.DataType:
-    if -(2**31) <= value < 2**31:
-        return INT
-    return BIGINT if -(2**63) <= value < 2**63 else decimal_type(Decimal(value))
 
 
 def decimal_type(value: Decimal) -> pa.DataType:
@@ -181,6 +190,8 @@ def as_decimal_type(value: Typed) -> pa.DataType:
         raise NeedsSpark("a decimal beside a constant with a suffix or a cast")
     if isinstance(value.literal, int):
         return decimal_type(Decimal(value.literal))
+    if not is_int(value.type):
+        raise NeedsSpark(f"a decimal beside {spark_ddl(value.type)}")
     return pa.decimal128(_INT_DIGITS[value.type], 0)
 
 
@@ -189,11 +200,11 @@ def wider_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     scale = max(left.scale, right.scale)
     whole = max(left.precision - left.scale, right.precision - right.scale)
     if whole + scale > 38:
-        raise NeedsSpark(f"{sql_name(left)} and {sql_name(right)} have no common type of 38 digits")
+        raise NeedsSpark(f"{spark_ddl(left)} and {spark_ddl(right)} have no common type of 38 digits")
     return pa.decimal128(whole + scale, scale)
 
 
-def common_type(values: list[Typed], what: str) -> pa.DataType:
+def common_type(values: Sequence[Typed], what: str) -> pa.DataType:
     """The type to which Spark brings values before it compares them or chooses one."""
     kinds = {value.type for value in values if value.type != NULL}
     if not kinds:
@@ -204,7 +215,7 @@ def common_type(values: list[Typed], what: str) -> pa.DataType:
         return max(kinds, key=lambda kind: _INT_DIGITS[kind])
     numbers = [value for value in values if value.type != NULL]
     if not all(is_number(kind) for kind in kinds):
-        names = " and ".join(sorted(sql_name(kind) for kind in kinds))
+        names = " and ".join(sorted(spark_ddl(kind) for kind in kinds))
         raise NeedsSpark(f"{what} of {names}")
     if DOUBLE in kinds:
         return DOUBLE
@@ -214,25 +225,25 @@ def common_type(values: list[Typed], what: str) -> pa.DataType:
     return common
 
 
-def coerce(value: Typed, kind: pa.DataType) -> exp.Expr:
+def coerce(value: Typed, kind: pa.DataType) -> str:
     """The value in a type that holds it without loss, or as Spark's nearest double."""
     if value.type == kind:
-        return value.node
+        return value.sql
     if value.type == NULL:
-        return cast_node(value.node, kind) if scalar_type(kind) else value.node
+        return cast(value.sql, kind) if scalar_type(kind) else value.sql
     if kind == DOUBLE and is_decimal(value.type) and value.type.precision > _EXACT_AS_DOUBLE:
-        raise NeedsSpark(f"{sql_name(value.type)} as DOUBLE")
-    return cast_node(value.node, kind)
+        raise NeedsSpark(f"{spark_ddl(value.type)} as DOUBLE")
+    return cast(value.sql, kind)
 
 
-def coerce_all(values: list[Typed], what: str) -> tuple[list[exp.Expr], pa.DataType]:
+def coerce_all(values: Sequence[Typed], what: str) -> tuple[list[str], pa.DataType]:
     """All values in their common type."""
     kind = common_type(values, what)
     return [coerce(value, kind) for value in values], kind
 
 
-def require(value: Typed, kind: pa.DataType, what: str) -> exp.Expr:
+def require(value: Typed, kind: pa.DataType, what: str) -> str:
     """The value, which must be of this type or NULL."""
     if value.type not in (kind, NULL):
-        raise NeedsSpark(f"{what} of {sql_name(value.type)}")
+        raise NeedsSpark(f"{what} of {spark_ddl(value.type)}")
     return coerce(value, kind)

@@ -1,0 +1,87 @@
+"""Steps of rows with a key: a later row replaces the earlier one of its key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from velostream.connectors.capabilities import Ordered
+from velostream.engine.kinds.pipeline import Pipeline
+from velostream.engine.kinds.runner import Progress
+from velostream.engine.rows.groups import absent, distinct_keys, in_order, key_schema, last_of_each
+from velostream.model.columns import NO_ROW, POSITION
+from velostream.spark.dataframes import checked_cast
+
+if TYPE_CHECKING:
+    from velostream.model.changes import Commit, SourceOffsets
+    from velostream.plan.plans import UpsertPlan
+
+
+class UpsertPipeline(Pipeline):
+    """Upserts by key; for keys that lost a row, the last of their remaining rows is looked up."""
+
+    plan: UpsertPlan
+
+    def _advance(
+        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, *, careful: bool
+    ) -> Progress:
+        plan = self.plan
+        if not careful and self._cheaper_whole(start, end):
+            return self.rebuild(end, commit)
+        changes = self.feed.changes(start, end, plan.asked, careful=careful)
+        plus, minus = self._of_changes(plan.ordered_sql, changes)
+        if minus is None and self.inputs.again is not None:
+            # A replayed record may be older than the current row of its key: its key is looked up.
+            minus = plus.slice(0, 0)
+        elif minus is None or minus.num_rows == 0:
+            upserts = self._shape.stored(self._in_order(plus))
+            self._table.commit_keyed(upserts, None, commit)
+            return Progress(plus.num_rows, upserts.num_rows)
+        touched = distinct_keys(pa.concat_tables([plus.select(plan.key), minus.select(plan.key)]))
+        self._runner.show(self.feed.restricted(end, plan.below_keys, touched, (POSITION,), careful=careful))
+        live = self._in_order(self._only(touched, plan.ordered_sql, plan.key))
+        upserts = self._shape.stored(live)
+        keys = checked_cast(touched, key_schema(self._table.spec.schema, plan.key))
+        self._table.commit_keyed(upserts, absent(keys, upserts), commit)
+        return Progress(plus.num_rows + minus.num_rows, touched.num_rows)
+
+    def _whole(self, end: SourceOffsets) -> str:
+        self._runner.show(self.feed.snapshot(end, (POSITION,), careful=True))
+        return self.plan.ordered_sql
+
+    def _finished(self, found: pa.Table) -> pa.Table:
+        return self._shape.stored(self._in_order(found))
+
+    def _in_order(self, rows: pa.Table) -> pa.Table:
+        """The rows in the order of their source, without their position."""
+        sources = [item.source for item in self.inputs.all.values()]
+        if len(sources) == 1:
+            place = rows.schema.get_field_index("__position")
+            rows = rows.set_column(
+                place, "__position", Ordered.of(sources[0]).order(rows.column("__position"))
+            )
+        return in_order(rows)
+
+
+class MessagesPipeline(UpsertPipeline):
+    """Upserts by message key: the last message of each key wins; one without a value is a tombstone."""
+
+    def _advance(
+        self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, *, careful: bool
+    ) -> Progress:
+        plan = self.plan
+        changes = self.feed.changes(start, end, plan.asked, careful=careful)
+        rows, _ = self._of_changes(plan.ordered_sql, changes)
+        if self.inputs.again is not None:
+            # Replayed messages do not replace later ones of the same key.
+            keys = distinct_keys(rows.select(plan.key))
+            self._runner.show(self.feed.snapshot(end, plan.asked, careful=True))
+            rows = self._only(keys, plan.ordered_sql, plan.key)
+        last = last_of_each(self._in_order(rows), plan.key)
+        gone = last.column(NO_ROW)
+        upserts = self._shape.stored(last.filter(pc.invert(gone)).drop_columns([NO_ROW]))
+        deletes = last.filter(gone).select(plan.key)
+        self._table.commit_keyed(upserts, deletes if deletes.num_rows else None, commit)
+        return Progress(rows.num_rows, last.num_rows)

@@ -1,0 +1,189 @@
+"""Opens the sources and sinks that a statement names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from velostream.connectors.base import Delivery, Sink, SinkContext, Source, SourceContext, wait_while_missing
+from velostream.connectors.capabilities import Awaited
+from velostream.connectors.properties import build_options, check_reach
+from velostream.connectors.realtime import RealtimeConnector
+from velostream.connectors.registry import connector_for, said_of
+from velostream.engine.inputs.tables import loaded
+from velostream.errors import JobError, SourceMissingError, UnsupportedError
+from velostream.model.options import common_options
+from velostream.model.private import make_folder
+from velostream.model.storage import storing
+from velostream.spark.class_path import load_jars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+    from threading import Event
+
+    from pyspark.sql import SparkSession
+
+    from velostream.config import Settings
+    from velostream.connectors.realtime import RealtimeTarget
+    from velostream.connectors.registry import Registered
+    from velostream.model.options import CommonOptions, Options
+    from velostream.model.statements import Properties, SourceRef
+    from velostream.model.uri import Uri
+    from velostream.serving.table.table import Table
+
+
+def _options(connector: Registered, uri: Uri, properties: Properties, settings: Settings) -> Options:
+    said = said_of(connector, uri, properties, settings)
+    written = {**connector.parse(uri), **properties}
+    # Places named in the configuration are the operator's choice, and so allowed.
+    check_reach(connector.options, {key: said[key] for key in written if key in said}, settings.reach)
+    return build_options(connector.options, said, connector.name)
+
+
+def open_source(
+    ref: SourceRef,
+    settings: Settings,
+    spool: Path,
+    *,
+    known: pa.Schema | None,
+    once: bool,
+    table: bool,
+    whole: bool = True,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    owner: str = "",
+    resumed: bool = False,
+) -> Source:
+    """Open one source of a statement. `known` are columns that an earlier start discovered."""
+    connector = connector_for(ref.uri)
+    declared = declared_columns(ref)
+    options = _options(connector, ref.uri, ref.properties, settings)
+    traits = connector.connector.traits(options, table=table, once=once)
+    with storing(spool):
+        make_folder(spool)
+    context = SourceContext(
+        spool=spool,
+        schema=declared if declared is not None else known,
+        declared=declared is not None,
+        once=once,
+        table=table,
+        whole=whole,
+        clock=clock,
+        most_rows=common_options(ref.properties).max_rows_per_batch,
+        owner=f"{owner} {ref.id}",
+        resumed=resumed,
+        reach=settings.reach,
+    )
+    source = connector.connector.source(ref.uri, options, context)
+    source.traits = traits
+    return source
+
+
+def load_needed(spark: SparkSession, sources: Iterable[Source]) -> None:
+    """Put the jars that sources need on the class path of a running Spark."""
+    for name in dict.fromkeys(name for source in sources for name in source.traits.needs):
+        load_jars(spark, name)
+
+
+def declared_columns(ref: SourceRef) -> pa.Schema | None:
+    """Columns that the user wrote for the source, in CREATE SOURCE or as property `schema`."""
+    from velostream.sql.types import parse_columns
+
+    columns = ref.columns
+    # To a database, "schema" is a namespace of tables: then it is a property of the connector's own.
+    own = connector_for(ref.uri).options.property_names()
+    if not columns and "schema" in ref.properties and "schema" not in own:
+        columns = parse_columns(ref.properties["schema"])
+    if not columns:
+        return None
+    return pa.schema([pa.field(column.name, column.type) for column in columns])
+
+
+def open_sink(uri: Uri, properties: Properties, settings: Settings, context: SinkContext) -> Sink:
+    """Open the sink of a statement; its properties are added to the context."""
+    connector = connector_for(uri)
+    with storing(context.state):
+        make_folder(context.state)
+    common = common_options(properties)
+    wanted = Delivery(common.delivery) if common.delivery is not None else None
+    sink = connector.connector.sink(
+        uri,
+        _sink_options(connector, uri, properties, settings),
+        replace(context, decimal_format=common.decimal_format, delivery=wanted),
+    )
+    if wanted is Delivery.EXACTLY_ONCE and sink.delivery is not wanted:
+        sink.close()
+        raise UnsupportedError(f'"delivery" = "exactly_once" is more than {uri.scheme}:// can give')
+    return sink
+
+
+def realtime_target(
+    uri: Uri, properties: Properties, settings: Settings, context: SinkContext
+) -> RealtimeTarget:
+    """How Spark itself writes to the sink of a statement in real-time mode."""
+    connector = connector_for(uri)
+    if not isinstance(connector.connector, RealtimeConnector):
+        raise UnsupportedError(f"Spark does not write to {uri.scheme}:// row by row")
+    context = replace(context, decimal_format=common_options(properties).decimal_format)
+    options = _sink_options(connector, uri, properties, settings)
+    return connector.connector.realtime_target(uri, options, context)
+
+
+def await_sink(
+    uri: Uri, properties: Properties, settings: Settings, stop: Event, tell: Callable[[str], None]
+) -> None:
+    """Wait until the sink of a statement exists, or its timeout has passed."""
+    connector = connector_for(uri)
+    options = _sink_options(connector, uri, properties, settings)
+    connector.connector.await_sink(uri, options, stop, tell)
+
+
+def _sink_options(connector: Registered, uri: Uri, properties: Properties, settings: Settings) -> Options:
+    """The options of the sink; `sink.` before a property selects it where a source has the same property."""
+    own = {
+        name.removeprefix("sink."): value for name, value in properties.items() if name.startswith("sink.")
+    }
+    return _options(connector, uri, {**properties, **own}, settings)
+
+
+def sole_place(uri: Uri, properties: Properties, settings: Settings) -> str | None:
+    """The place that only one statement may write to; None where several may."""
+    connector = connector_for(uri)
+    place = connector.connector.sole_place(uri, _sink_options(connector, uri, properties, settings))
+    return None if place is None else f"{connector.name}:{place}"
+
+
+def wait_for_tables(
+    tables: Sequence[Table], options: CommonOptions, stop: Event, tell: Callable[[str], None]
+) -> None:
+    """Wait until the tables that a stream is joined to are loaded, or `join.wait` has passed."""
+    import time
+
+    limit = options.join_wait.total_seconds()
+    deadline = time.monotonic() + limit
+    while (missing := [table.name for table in tables if not loaded(table)]) and not stop.is_set():
+        if time.monotonic() >= deadline and options.join_on_timeout == "fail":
+            raise JobError(
+                f'table "{missing[0]}" was not loaded within {limit:g}s, and the stream is joined to it',
+                hint="see why in SHOW JOBS; "
+                '"join.wait" sets how long to wait, "join.on.timeout" what happens then',
+            )
+        if time.monotonic() >= deadline and options.join_on_timeout != "wait":
+            return
+        tell(f"waiting for table {', '.join(missing)} to load")
+        stop.wait(0.1)
+
+
+def wait_for(source: Source, stop: Event, tell: Callable[[str], None]) -> None:
+    """Wait until the source exists and has columns; raises what is missing after its `wait_timeout`."""
+
+    def look() -> None:
+        source.check()
+        source.discover()
+
+    wait_while_missing(
+        look, SourceMissingError, source.traits.wait_timeout, Awaited.of(source).retry_delay, stop, tell
+    )

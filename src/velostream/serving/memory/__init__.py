@@ -1,0 +1,1 @@
+"""Tables in memory: segments, versions, and one writer."""
