@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
@@ -27,23 +28,29 @@ RPC_REQUEST, ONE_WAY, CHUNK, FILE = 3, 9, 0, 6
 RPC_FAILURE, CHUNK_FAILURE, FILE_FAILURE = 5, 2, 8
 
 
-def family(pid: int) -> Iterator[int]:
-    """A process and those that it started."""
-    yield pid
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            yield from family(int(child))
+def family(pid: int) -> set[int]:
+    """A process and those that it started, at one moment: some end while one looks at them."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name in parentheses may hold spaces; the state and the parent follow it.
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found, waiting = set(), [pid]
+    while waiting:
+        found.add(one := waiting.pop())
+        waiting.extend(children.get(one, ()))
+    return found
 
 
 def sockets(pid: int) -> Iterator[str]:
-    """The inodes of a process's sockets."""
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            target = str(descriptor.readlink())
-        except OSError:
-            continue
-        if target.startswith("socket:["):
-            yield target[8:-1]
+    """The inodes of a process's sockets; none of a process that has ended."""
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    yield target[8:-1]
 
 
 def listening() -> list[int]:
