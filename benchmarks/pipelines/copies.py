@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.measure import timed
 from benchmarks.pipelines.loads import summed_up
 from benchmarks.pipelines.workload import COLUMNS, COPIED
-from velostream.connectors.kafka.client.cluster import Cluster, Part
+from velostream.connectors.kafka.client.cluster import Cluster
+from velostream.connectors.kafka.client.ranges import Part
 from velostream.connectors.kafka.options import KafkaOptions
 
 if TYPE_CHECKING:

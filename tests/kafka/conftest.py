@@ -10,6 +10,7 @@ import kafka_clients as clients
 import pytest
 
 import velostream
+from velostream.connectors.kafka.read import few_records
 from velostream.devtools.broker.process import BrokerProcess, free_port
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from velostream.runtime.database import Database
 
 _numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def read_by_driver_or_spark(rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests have few records, which the driver reads; in half of the tests Spark does."""
+    if rng.random() < 0.5:
+        monkeypatch.setattr(few_records, "MOST_RECORDS", 0)
 
 
 @pytest.fixture(scope="session")

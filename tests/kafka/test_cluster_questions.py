@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from velostream.connectors.kafka.client.cluster import TIMEOUT, Part
+from velostream.connectors.kafka.client.cluster import TIMEOUT
+from velostream.connectors.kafka.client.ranges import Part
 from velostream.devtools.broker.process import cluster
 
 if TYPE_CHECKING:

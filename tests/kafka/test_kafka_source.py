@@ -12,7 +12,8 @@ from kafka_clients import Sent, make_topic
 import velostream
 from refusals import refusal
 from velostream.connectors.base import SourceContext
-from velostream.connectors.kafka.client.cluster import Cluster, Part
+from velostream.connectors.kafka.client.cluster import Cluster
+from velostream.connectors.kafka.client.ranges import Part
 from velostream.connectors.kafka.options import KafkaOptions
 from velostream.connectors.kafka.read.source import KafkaSource
 from velostream.errors import SourceMissingError

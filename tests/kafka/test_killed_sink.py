@@ -18,7 +18,8 @@ import pytest
 import sink_runner as runner
 
 from refusals import refusal
-from velostream.connectors.kafka.client.cluster import Cluster, Part
+from velostream.connectors.kafka.client.cluster import Cluster
+from velostream.connectors.kafka.client.ranges import Part
 from velostream.connectors.kafka.options import KafkaOptions
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ import os
 import resource
 import shlex
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,8 @@ from velostream.secrets import secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
 
     from velostream.spark.java import JavaHome
 
@@ -333,3 +336,18 @@ def forget() -> None:
     SparkContext._jvm = None  # noqa: SLF001
     if gateway is not None:
         gateway.shutdown()
+
+
+class CallFromJava:
+    """The connection on which Java called this thread: py4j keeps it, and the thread, for ever."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        gateway = spark.sparkContext._gateway  # noqa: SLF001
+        client = gateway._gateway_client if gateway is not None else None  # noqa: SLF001
+        self._connection = client.get_thread_connection() if client is not None else None
+
+    def hang_up(self) -> None:
+        """Close the connection and end the thread that waits on it; for when Java will not call any more."""
+        if self._connection is not None:
+            with suppress(OSError, AttributeError):
+                self._connection.socket.shutdown(socket.SHUT_RDWR)

@@ -17,28 +17,45 @@ _ROOT = "__records"
 
 
 class LazyFrame:
-    """The steps of decoders, under the names of DataFrame's methods."""
+    """The steps of decoders, under the names of DataFrame's methods.
 
-    def __init__(self, root: DataFrame, text: str = _ROOT) -> None:
+    Conditions and dropped columns wait for the next selection, since each SELECT within another costs
+    Spark's analysis two milliseconds.
+    """
+
+    def __init__(
+        self, root: DataFrame, text: str = _ROOT, where: tuple[str, ...] = (), dropped: tuple[str, ...] = ()
+    ) -> None:
         self._root = root
         self._text = text
+        self._where = where
+        self._dropped = dropped
 
     def selectExpr(self, *expressions: str) -> LazyFrame:  # noqa: N802
         """As of DataFrame."""
-        return self._then(f"SELECT {', '.join(expressions)} FROM {self._text}")
+        # A `*` must not select what was dropped before.
+        below = f"({self._select()})" if self._dropped else self._text
+        where = () if self._dropped else self._where
+        return LazyFrame(self._root, f"(SELECT {', '.join(expressions)} FROM {below}{_clause(where)})")
 
     def where(self, condition: str) -> LazyFrame:
         """As of DataFrame."""
-        return self._then(f"SELECT * FROM {self._text} WHERE {condition}")
+        return LazyFrame(self._root, self._text, (*self._where, condition), self._dropped)
 
     def drop(self, *names: str) -> LazyFrame:
         """As of DataFrame, but the columns must exist."""
-        return self._then(f"SELECT * EXCEPT ({', '.join(map(quote, names))}) FROM {self._text}")
+        return LazyFrame(self._root, self._text, self._where, (*self._dropped, *map(quote, names)))
 
     def frame(self) -> DataFrame:
         """The DataFrame of all steps, analysed once."""
         self._root.createOrReplaceTempView(_ROOT)
-        return self._root.sparkSession.sql(f"SELECT * FROM {self._text}")
+        whole = self._text.startswith("(") and not self._where and not self._dropped
+        return self._root.sparkSession.sql(self._text[1:-1] if whole else self._select())
 
-    def _then(self, text: str) -> LazyFrame:
-        return LazyFrame(self._root, f"({text})")
+    def _select(self) -> str:
+        but = f" EXCEPT ({', '.join(self._dropped)})" if self._dropped else ""
+        return f"SELECT *{but} FROM {self._text}{_clause(self._where)}"
+
+
+def _clause(where: tuple[str, ...]) -> str:
+    return " WHERE " + " AND ".join(f"({condition})" for condition in where) if where else ""

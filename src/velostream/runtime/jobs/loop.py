@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from velostream.errors import SparkEndedError, StepError, VelostreamError
 from velostream.model.changes import Commit, SourceOffsets
-from velostream.spark.callbacks import CallFromJava
 from velostream.spark.failures import translate, translated
+from velostream.spark.gateway import CallFromJava
 
 if TYPE_CHECKING:
     from collections.abc import Callable

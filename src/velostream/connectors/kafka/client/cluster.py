@@ -7,8 +7,9 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from velostream.connectors.kafka.client.ranges import Part, RangeReader
 from velostream.connectors.kafka.client.settings import python_settings
 from velostream.errors import (
     ConfigError,
@@ -85,24 +86,6 @@ QUIET = logging.getLogger("velostream.kafka.client")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 """The client's log messages end here: each failure is reported by an error of ours."""
-
-
-class Part(NamedTuple):
-    """One partition of a topic."""
-
-    topic: str
-    number: int
-
-    @property
-    def text(self) -> str:
-        """Its text in positions; no topic name contains a slash."""
-        return f"{self.topic}/{self.number}"
-
-    @classmethod
-    def of(cls, text: str) -> Part:
-        """The partition of such a text."""
-        topic, _, number = text.rpartition("/")
-        return cls(topic, int(number))
 
 
 class Recorded(NamedTuple):
@@ -228,45 +211,19 @@ class Cluster:
 
     def records(self, ranges: Mapping[Part, tuple[int, int]], most: int) -> list[Record]:
         """Up to `most` records of these offset ranges, the end excluded."""
-        from confluent_kafka import TopicPartition
-
-        wanted = {part: bounds for part, bounds in ranges.items() if bounds[0] < bounds[1]}
-        if not wanted:
-            return []
-        found: list[Record] = []
-        with self._asking():
-            consumer = self._consumer("velostream-sample", self._committed_only)
+        reader = self.reader("velostream-sample", reset="earliest")
         try:
-            with self._asking():
-                consumer.assign(
-                    [TopicPartition(p.topic, p.number, first) for p, (first, _) in wanted.items()]
-                )
-                while wanted and len(found) < most:
-                    # The client waits until it has as many records as
-                    # asked for: ask for one, then for what else is there.
-                    heard = consumer.consume(1, TIMEOUT)
-                    if not heard:
-                        break
-                    for message in (*heard, *consumer.consume(min(500, most - len(found)), 0)):
-                        self._take(message, wanted, found)
+            found, _ = reader.read(ranges, most=most, patience=TIMEOUT)
         finally:
-            consumer.close()
-        return found[:most]
+            reader.close()
+        return [Record(Part(m.topic(), m.partition()), m.offset(), m.key(), m.value()) for m in found[:most]]
 
-    def _take(self, message: Any, wanted: dict[Part, tuple[int, int]], found: list[Record]) -> None:
-        from confluent_kafka import KafkaException
+    def reader(self, group: str, *, reset: Literal["earliest", "error"] = "error") -> RangeReader:
+        """A consumer of ranges of offsets, which commits nothing; the group is only its name.
 
-        part = Part(message.topic(), message.partition())
-        if message.error() is not None:
-            if message.error().name() != "_PARTITION_EOF":
-                raise KafkaException(message.error())
-            wanted.pop(part, None)
-            return
-        last = wanted.get(part, (0, 0))[1]
-        if message.offset() < last:
-            found.append(Record(part, message.offset(), message.key(), message.value()))
-        if message.offset() >= last - 1:
-            wanted.pop(part, None)
+        `reset` tells what happens where the first offsets of a range have been deleted.
+        """
+        return RangeReader(lambda: self._consumer(group, self._committed_only, reset), self._asking)
 
     def commit(self, group: str, offsets: Mapping[Part, int]) -> None:
         """Commit our offsets under a consumer group."""
@@ -325,12 +282,14 @@ class Cluster:
             self._made = AdminClient({**self._settings, "error_cb": self._hear}, logger=QUIET)
         return self._made
 
-    def _consumer(self, group: str, committed_only: bool) -> Any:
+    def _consumer(self, group: str, committed_only: bool, reset: str = "earliest") -> Any:
         from confluent_kafka import Consumer
 
         level = "read_committed" if committed_only else "read_uncommitted"
         own = {"group.id": group, "enable.auto.commit": False, "isolation.level": level}
-        own |= {"enable.partition.eof": True, "error_cb": self._hear, "auto.offset.reset": "earliest"}
+        # The end of a range may be found by an empty answer only: do not wait half a second for records.
+        own |= {"fetch.wait.max.ms": 10}
+        own |= {"enable.partition.eof": True, "error_cb": self._hear, "auto.offset.reset": reset}
         return Consumer({**self._settings, **own}, logger=QUIET)
 
     def _hear(self, error: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from velostream.connectors.kafka.client.settings import java_settings
 from velostream.connectors.kafka.read.decoder import NO_VALUE
+from velostream.connectors.kafka.read.few_records import MOST_RECORDS
 from velostream.formats.columns.dataframes import BAD_ROW, RECORD
 from velostream.formats.columns.types import spark_name
 from velostream.model.columns import (
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from velostream.connectors.kafka.client.cluster import Part
+    from velostream.connectors.kafka.client.ranges import Part
     from velostream.connectors.kafka.options import KafkaOptions
     from velostream.connectors.kafka.read.decoder import MessageDecoder
+    from velostream.connectors.kafka.read.few_records import FewRecords
 
 RAW, RAW_KEY = "__raw", "__raw_key"
 """Columns of `bad_records` and `raw_records`: the undecoded value and key."""
@@ -67,8 +69,6 @@ _READING = {
 }
 _FEW_ROWS = 20_000
 """Fewer records than this are not worth more tasks than partitions."""
-_HANDFUL = 5000
-"""Fewer records than this are read by a single task: groups then need no shuffle, which is slow."""
 _READ_IN_TURN = 4
 _MOST_EXAMPLES = 1000
 _NOTHING = "__nothing"
@@ -81,6 +81,8 @@ class KafkaFrames:
     spark: SparkSession
     options: KafkaOptions
     decoder: MessageDecoder
+    few: FewRecords
+    """Reads small ranges in the driver."""
     upsert: bool
     """Whether a record without a value is a tombstone, which deletes its key; else it is a bad record."""
     tasks: int | None = None
@@ -103,11 +105,33 @@ class KafkaFrames:
 
         With `known`, unless careful, a JSON record with a field that is not among these is an error.
         """
-        records = self._records(ranges, system)
-        if records is None:
+        wanted = _not_empty(ranges)
+        few = None if careful else self._few(wanted, system)
+        if not wanted or (few is not None and not few.num_rows):
             return self._nothing(fields, system, careful)
+        if few is not None:
+            # Decoders in Python hold the schemas that were known when their frame was made.
+            shape = (tuple(fields), tuple(system), known) if self.decoder.by_spark else None
+            decoded = self.few.decoded(
+                self.spark, few, lambda rows: self._fast(rows, fields, system, known), shape
+            )
+            # Rows of one partition need no shuffle to be grouped. Not before they are decoded: Spark decodes
+            # rows that the driver holds while it plans, without a job.
+            return decoded.coalesce(1)
+        records = self._read(wanted, system)
         if careful:
-            return self._with_care(records, fields, system)
+            return self._with_care(self._as_records(records, system), fields, system)
+        return self._fast(records, fields, system, known)
+
+    def _fast(
+        self,
+        frame: DataFrame,
+        fields: Sequence[pa.Field],
+        system: Sequence[str],
+        known: pa.Schema | None,
+    ) -> DataFrame:
+        """Records as Spark reads them, decoded; a bad one is an error."""
+        records = self._as_records(frame, system)
         if known is not None:
             records = records.where(_unless(self.decoder.new_fields(known), "a record has a new field"))
         if self._needs_value:
@@ -170,9 +194,11 @@ class KafkaFrames:
         self, ranges: Mapping[Part, tuple[int, int]], system: Sequence[str], key: str | None = None
     ) -> DataFrame | None:
         """The undecoded records of ranges; with their keys as a column `key`, if that is needed."""
-        wanted = {part: bounds for part, bounds in ranges.items() if bounds[0] < bounds[1]}
-        if not wanted:
-            return None
+        wanted = _not_empty(ranges)
+        return self._as_records(self._read(wanted, system), system, key) if wanted else None
+
+    def _read(self, wanted: Mapping[Part, tuple[int, int]], system: Sequence[str]) -> DataFrame:
+        """The records of ranges, read by Spark."""
         reader = self.spark.read.format("kafka").options(**self._settings(system)).options(**_READING)
         reader = reader.option("assign", json.dumps(_by_topic({p: [p.number] for p in wanted}, lists=True)))
         for number, name in enumerate(("startingOffsets", "endingOffsets")):
@@ -185,11 +211,17 @@ class KafkaFrames:
         if self.splits and tasks > len(wanted):
             reader = reader.option("minPartitions", tasks)
         frame = reader.load()
-        if self.tasks is None and self.splits and rows < _HANDFUL:
-            frame = frame.coalesce(-(-len(wanted) // _READ_IN_TURN))
-        elif self.tasks is not None and self.tasks < len(wanted):
-            frame = frame.coalesce(self.tasks)
-        return self._as_records(frame, system, key)
+        if self.tasks is None and self.splits and rows <= MOST_RECORDS:
+            return frame.coalesce(-(-len(wanted) // _READ_IN_TURN))
+        if self.tasks is not None and self.tasks < len(wanted):
+            return frame.coalesce(self.tasks)
+        return frame
+
+    def _few(self, wanted: Mapping[Part, tuple[int, int]], system: Sequence[str]) -> pa.Table | None:
+        """The undecoded records of a small range, unless the statement says how Spark is to read them."""
+        if not wanted or self.reader is None or self.tasks is not None or not self.splits:
+            return None
+        return self.few.read(wanted, self.reader, headers=HEADERS in system)
 
     def _settings(self, system: Sequence[str]) -> dict[str, str]:
         headers = {"includeHeaders": "true"} if HEADERS in system else {}
@@ -210,6 +242,10 @@ class KafkaFrames:
         ddl += [f"{name} {SYSTEM_TYPES[name]}" for name in system]
         ddl += [f"{BAD} STRING"] if careful else []
         return self.spark.createDataFrame([], ", ".join(ddl))
+
+
+def _not_empty(ranges: Mapping[Part, tuple[int, int]]) -> dict[Part, tuple[int, int]]:
+    return {part: (first, last) for part, (first, last) in ranges.items() if first < last}
 
 
 def _unless(condition: str, why: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from velostream.connectors.realtime import READ_BY_SPARK
 from velostream.errors import SourceConfigError
 from velostream.formats.columns.dataframes import RECORD
 from velostream.formats.debezium.envelopes import DELETED
@@ -44,6 +45,8 @@ class MessageDecoder:
 
     def __init__(self, options: KafkaOptions, declared: pa.Schema | None) -> None:
         self.format = options.format
+        self.by_spark = {options.format, options.key_format or options.format} <= set(READ_BY_SPARK)
+        """Whether the SQL that decodes depends on the columns alone."""
         self._keys = None
         names = declared.names if declared is not None else None
         if options.key_format is not None:

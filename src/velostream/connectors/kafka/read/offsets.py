@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from velostream.connectors.base import log
-from velostream.connectors.kafka.client.cluster import Cluster, Part
+from velostream.connectors.kafka.client.ranges import Part
 from velostream.connectors.kafka.client.topics import Topics
 from velostream.connectors.kafka.read.notes import Gap, SourceMemory
 from velostream.connectors.kafka.read.ordering import starting
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from velostream.connectors.base import SourceContext
-    from velostream.connectors.kafka.client.cluster import TopicInfo
+    from velostream.connectors.kafka.client.cluster import Cluster, TopicInfo
     from velostream.connectors.kafka.options import KafkaOptions
     from velostream.connectors.kafka.read.ordering import Ranges
     from velostream.model.changes import Offset

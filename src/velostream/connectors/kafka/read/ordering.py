@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.connectors.kafka.client.cluster import Cluster, Part
+from velostream.connectors.kafka.client.ranges import Part
 from velostream.connectors.kafka.read.dataframes import OFFSET_WIDTH
 from velostream.errors import SourceConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from velostream.connectors.kafka.client.cluster import Cluster
     from velostream.connectors.kafka.options import KafkaOptions
 
 Ranges = dict[Part, tuple[int, int]]

@@ -20,9 +20,11 @@ from velostream.connectors.capabilities import (
     SparkReader,
     Widening,
 )
-from velostream.connectors.kafka.client.cluster import Cluster, Part
+from velostream.connectors.kafka.client.cluster import Cluster
+from velostream.connectors.kafka.client.ranges import Part
 from velostream.connectors.kafka.read.dataframes import RAW, RAW_KEY, SYSTEM, KafkaFrames
 from velostream.connectors.kafka.read.decoder import NO_VALUE, Message, MessageDecoder
+from velostream.connectors.kafka.read.few_records import FewRecords
 from velostream.connectors.kafka.read.offsets import Positions
 from velostream.connectors.kafka.read.ordering import Ranges, place, runs, sequence
 from velostream.connectors.kafka.read.single import located, messages, records_at
@@ -76,6 +78,7 @@ class KafkaSource(
         self._cluster = Cluster(options)
         self._positions = Positions(options, context, self._cluster)
         self._memory = self._positions.memory
+        self._few = FewRecords(self._cluster)
         self._schema = context.schema
         self._decoder = MessageDecoder(options, context.schema if context.declared else None)
         self._used: Sequence[str] | None = None
@@ -154,7 +157,7 @@ class KafkaSource(
         starts = {part: max(first, earliest[part]) for part, (first, _) in ranges.items()}
         schema = self.discover()
         system = [name for name in columns or () if name in SYSTEM and name not in schema.names]
-        frames = KafkaFrames(spark, self._options, self._decoder, upsert=False)
+        frames = KafkaFrames(spark, self._options, self._decoder, self._few, upsert=False)
         return Endless(frames.endless(starts, self._fields(columns), system), len(starts), self.edition)
 
     def reached(self, told: str) -> Offset:
@@ -318,6 +321,7 @@ class KafkaSource(
     def close(self) -> None:
         """See `Source`."""
         self.session = None
+        self._few.close()
         self._cluster.close()
 
     # --- records ----------------------------------------------------------------------------------------
@@ -358,6 +362,7 @@ class KafkaSource(
             self.session,
             self._options,
             self._decoder,
+            self._few,
             upsert,
             self.tasks,
             self.splits,

@@ -7,8 +7,9 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.base import Delivery, Sink, wait_while_missing
-from velostream.connectors.kafka.client.cluster import Cluster, Part, Recorded
+from velostream.connectors.kafka.client.cluster import Cluster, Recorded
 from velostream.connectors.kafka.client.failures import as_sink_errors
+from velostream.connectors.kafka.client.ranges import Part
 from velostream.connectors.kafka.client.topics import Topics
 from velostream.connectors.kafka.write.encoder import Encoder, Records
 from velostream.connectors.kafka.write.producer import OVERHEAD, Producer, Transactions
