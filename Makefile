@@ -12,7 +12,7 @@ PREPARED := $(VENV)/.prepared
 # cluster replace their process's Spark, and come last.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-cli test-cluster test-contract test-docs test-files test-formats test-kafka test-restart test-sql test-tables test-trials test-windows check bench bench-tables bench-pipelines soak setup prepare clean
+.PHONY: help demo test test-bad-rows test-cli test-cluster test-contract test-derived test-docs test-files test-formats test-kafka test-restart test-runtime test-sql test-tables test-trials test-windows check bench bench-tables bench-pipelines soak setup prepare clean
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-16s %s\n' "$$name" "$$what"; done
@@ -25,6 +25,9 @@ test: prepare ## all tests
 
 AREA = @$(BIN)/pytest -q $(SIDE_BY_SIDE)
 
+test-bad-rows: prepare ## rows that cannot be used: dead letters, replay
+	$(AREA) tests/bad_rows
+
 test-cli: prepare ## the command line
 	$(AREA) tests/cli tests/unit/cli
 
@@ -34,11 +37,14 @@ test-cluster: prepare ## a standalone cluster
 test-contract: prepare ## what every source, sink and table must do
 	$(AREA) tests/contract tests/kafka/test_kafka_contract.py
 
+test-derived: prepare ## tables over tables, in memory and in Delta Lake
+	$(AREA) tests/derived
+
 test-docs: prepare ## guides, reference and examples, as they are written
 	$(AREA) tests/docs
 
 test-files: prepare ## the file source and sink
-	$(AREA) tests/connectors tests/files tests/unit/connectors
+	$(AREA) tests/files tests/unit/connectors
 
 test-formats: prepare ## JSON, CSV, Avro, Protobuf, Debezium
 	$(AREA) tests/formats
@@ -52,14 +58,17 @@ test-restart: prepare ## kill -9 at every interesting moment
 test-sql: prepare ## the SQL front end and the planner
 	$(AREA) tests/sql tests/unit/sql tests/unit/plan
 
-test-tables: prepare ## tables: storage, lookups, SQL over them, derived tables
-	$(AREA) tests/serving tests/unit/serving tests/runtime tests/unit/runtime tests/unit/spark
+test-runtime: prepare ## databases, statements, jobs
+	$(AREA) tests/runtime tests/unit/runtime tests/unit/spark
+
+test-tables: prepare ## tables: storage, lookups, SQL over them
+	$(AREA) tests/serving tests/unit/serving
 
 test-trials: prepare ## limits, bombs, full disks, hostile names
 	$(AREA) tests/trials
 
 test-windows: prepare ## event time, windows, OVER, stream joins: cases as text
-	$(AREA) tests/velotest tests/runtime/test_windows.py tests/runtime/test_windows_at_random.py tests/unit/testing
+	$(AREA) tests/velotest tests/windows tests/unit/testing
 
 check: setup ## format, lint, types, import contracts, and the tests that need no Java
 	@$(BIN)/ruff format --check .

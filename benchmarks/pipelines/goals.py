@@ -39,6 +39,7 @@ def goals() -> Iterator[Goal]:
     yield Goal("CPU per record, most of 1 to 8 partitions", "×", 1.1, _spread, at_most=True)
     yield Goal("produce to readable, p50 beside by hand", "×", 0.5, _latency, at_most=True)
     yield Goal("exactly once: time beside at least once", "×", 1.25, _exactly_once, at_most=True)
+    yield Goal("topic to topic in micro-batches, p50 beside by hand", "×", 1, _copied, at_most=True)
     for share, bound in (("p50", 20), ("p99", 200)):
         yield Goal(f"topic to topic in real time, {share}", "ms", bound, _realtime(share), at_most=True)
     for window, bound in (("tumbling", 0.95), ("sliding", 0.8), ("session", 0.8)):
@@ -90,6 +91,10 @@ def _latency(found: Found) -> float:
 
 def _exactly_once(found: Found) -> float:
     return float(found["copies"]["exactly once"]["warm"] / found["copies"]["at least once"]["warm"])
+
+
+def _copied(found: Found) -> float:
+    return float(found["copy_latency"]["ours"]["p50"] / found["copy_latency"]["by_hand"]["p50"])
 
 
 def _realtime(share: str) -> Callable[[Found], float]:

@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from refusals import refusal
+from velostream.errors import ClosedError
 from velostream.model.jobs import JobState
 
 pytestmark = pytest.mark.spark
@@ -102,3 +105,56 @@ def test_secret_settings_do_not_stand_in_the_command(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert not list((tmp_path / "data" / "tmp").glob("**/*.properties"))
+
+
+FOLLOWED = {
+    "rows": ("SELECT id, v * 2 AS w FROM {t} WHERE v > 1", [(1, 3), (2, 4)], [(1, 18), (2, 4)], [(2, 4)]),
+    "groups": (
+        "SELECT g, SUM(v) AS s FROM {t} GROUP BY g",
+        [("a", 1.5), ("b", 2)],
+        [("a", 9), ("b", 2)],
+        [("b", 2)],
+    ),
+    "top": ("SELECT g, v FROM {t} ORDER BY v DESC LIMIT 1", [("b", 2)], [("a", 9)], [("b", 2)]),
+    "join": (
+        "SELECT x.id, y.v FROM {t} x JOIN {t} y USING (id) WHERE y.v <> 5",
+        [(1, 1.5), (2, 2)],
+        [(1, 9), (2, 2)],
+        [(2, 2)],
+    ),
+    "multiset": ("SELECT g FROM {t} ORDER BY g", [("a",), ("b",)], [("a",), ("b",)], [("b",)]),
+}
+
+
+@pytest.mark.parametrize("kind", FOLLOWED)
+def test_tables_are_followed(database, kind, wait_until):
+    query, *expected = FOLLOWED[kind]
+    t = f"followed_{kind}"
+    database.sql(f"CREATE TABLE {t} (id INT PRIMARY KEY, g STRING, v DECIMAL(10,2))")
+    database.sql(f"INSERT INTO {t} VALUES (1, 'a', 1.5), (2, 'b', 2)")
+    changes = [
+        f"INSERT OR REPLACE INTO {t} VALUES (1, 'a', 9)",
+        f"DELETE FROM {t} WHERE id = 1",
+        f"INSERT INTO {t} VALUES (3, 'z', 5)",
+    ]
+    held: Counter[tuple] = Counter()
+    seen: list[list[tuple]] = []
+
+    def follow(live) -> None:
+        with suppress(ClosedError):
+            for added, removed in live:
+                held.subtract(() if removed is None else zip(*removed.to_pydict().values(), strict=True))
+                held.update(zip(*added.to_pydict().values(), strict=True))
+                assert min(held.values(), default=0) >= 0
+                seen.append(sorted(held.elements()))
+
+    with database.stream(f"{query.format(t=t)} EMIT CHANGES") as live:
+        reader = threading.Thread(target=follow, args=(live,), daemon=True)
+        reader.start()
+        for rows, change in zip(expected, changes, strict=True):
+            wait_until(lambda rows=rows: seen and seen[-1] == rows)
+            assert sorted(map(tuple, database.sql(query.format(t=t)))) == rows
+            database.sql(change)
+    reader.join(30)
+    assert not reader.is_alive()
+    assert database.sql(f"{query.format(t=t)} EMIT CHANGES").rows() == database.sql(query.format(t=t)).rows()

@@ -31,6 +31,9 @@ class Output:
         self.form = form
         self._arrow: Any = None
         self._header: list[str] | None = None
+        self._widths: list[int] = []
+        self.expanded = False
+        """Whether a terminal shows each row as a block of lines."""
         if form == "arrow" and sys.stdout.isatty():
             raise ConfigError("arrow is binary and stdout is a terminal", hint="redirect it: > rows.arrow")
         if form in {"json", "csv"} and isinstance(sys.stdout, TextIOWrapper):
@@ -56,11 +59,29 @@ class Output:
             from rich.console import Console
 
             console = Console()
-            console.print(pretty_table(rows, console.width, most=MOST))
+            console.print(pretty_table(rows, console.width, most=MOST, expanded=self.expanded))
             if rows.num_rows > MOST:
                 console.print(f"[bright_black]… and {rows.num_rows - MOST:,} more; --format csv has all[/]")
         else:
             sys.stdout.write(plain_table(rows))
+        sys.stdout.flush()
+
+    def write_more(self, rows: pa.Table) -> None:
+        """Write rows of a stream that has no end: a header when the columns change, then only rows."""
+        if self.form != "table" or self.expanded:
+            self.write(rows)
+            return
+        names = list(rows.schema.names)
+        cells, numeric = texts(rows)
+        null = null_mark()
+        shown = [[null if cell is None else cell.replace("\n", "\\n") for cell in row] for row in cells]
+        lines = shown
+        if self._header != names:
+            self._header = names
+            widths = [max(len(line[i]) for line in [names, *shown]) for i in range(len(names))]
+            self._widths = [min(width, _WIDEST) for width in widths]
+            lines = [names, ["-" * width for width in self._widths], *shown]
+        sys.stdout.writelines(_line(line, self._widths, numeric) for line in lines)
         sys.stdout.flush()
 
     def _csv(self, rows: pa.Table) -> None:
@@ -145,10 +166,12 @@ def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) 
     return "  ".join(padded).rstrip() + "\n"
 
 
-def pretty_table(rows: pa.Table, width: int, *, most: int | None = None) -> RenderableType:
+def pretty_table(
+    rows: pa.Table, width: int, *, most: int | None = None, expanded: bool = False
+) -> RenderableType:
     """Rows for a terminal of that width: numbers right-aligned and never cut, NULL dim, long texts cut.
 
-    Where not even that fits, each row is a block of lines.
+    `expanded`, or where not even that fits, each row is a block of lines.
     """
     from rich import box
     from rich.table import Table
@@ -156,7 +179,7 @@ def pretty_table(rows: pa.Table, width: int, *, most: int | None = None) -> Rend
 
     cells, numeric = texts(rows if most is None else rows.slice(0, most))
     names = list(rows.schema.names)
-    widths = fitted(names, cells, numeric, width)
+    widths = None if expanded else fitted(names, cells, numeric, width)
     if widths is None:
         return _blocks(names, cells)
     table = Table(box=box.ROUNDED, border_style="bright_black", header_style="bold")

@@ -235,6 +235,13 @@ class SelectStatement(Statement):
     query: Query
     properties: Properties = field(default_factory=dict)
 
+    @property
+    def follows(self) -> bool:
+        """Whether it runs on: over a source or stream, and with EMIT CHANGES also over tables."""
+        emit = self.query.emit
+        watches = bool(self.query.tables) and emit.explicit and emit.mode is EmitMode.CHANGES
+        return self.query.continuous or watches
+
 
 class ShowKind(StrEnum):
     """What SHOW can list."""

@@ -153,7 +153,7 @@ def obstacle(statement: model.Statement, known: Known | None = None) -> Velostre
         return None
     try:
         _refuse_unavailable(query)
-        if not _answered(statement, query):
+        if not answered(statement) and not isinstance(statement, model.CreateView):
             decide(statement, known)
     except NeedsColumns:
         pass
@@ -162,10 +162,15 @@ def obstacle(statement: model.Statement, known: Known | None = None) -> Velostre
     return refusal(statement)
 
 
-def _answered(statement: model.Statement, query: model.Query) -> bool:
-    """Whether the statement starts no job: CREATE VIEW, and a query over tables that is answered once."""
-    now = isinstance(statement, model.SelectStatement | model.InsertInto) and not query.continuous
-    return now or isinstance(statement, model.CreateView)
+def answered(statement: model.Statement) -> bool:
+    """Whether the statement is a query over tables that is answered once."""
+    if isinstance(statement, model.SelectStatement):
+        return not statement.follows
+    return (
+        isinstance(statement, model.InsertInto)
+        and statement.query is not None
+        and not statement.query.continuous
+    )
 
 
 def _refuse_unavailable(query: model.Query) -> None:

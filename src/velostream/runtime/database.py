@@ -269,7 +269,10 @@ class Database:
     def stream(
         self, text: str, params: Mapping[str, Any] | Iterable[Any] | None = None, *, once: bool = False
     ) -> LiveSelect:
-        """Follow a SELECT over a source: `with db.stream("SELECT …") as live: for added, removed in …`."""
+        """Follow a SELECT: `with db.stream("SELECT …") as live: for added, removed in live: …`.
+
+        Over a source: rows as they arrive. Over tables: the rows of now, then every change of the result.
+        """
         bound = params if params is None or isinstance(params, Mapping) else tuple(params)
         (statement,) = self.check(text, params=bound)
         if not isinstance(statement, model.SelectStatement):

@@ -9,7 +9,7 @@ from prompt_toolkit.document import Document
 
 from velostream.cli.invocation import Invocation
 from velostream.cli.prompt.completion import SqlCompleter
-from velostream.cli.prompt.repl import Repl, complete, expanded, history
+from velostream.cli.prompt.repl import Repl, complete, history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,11 +53,26 @@ def test_names_are_completed_where_they_can_stand() -> None:
     assert proposals("SELECT ") == []
 
 
-def test_short_commands() -> None:
-    assert expanded("\\d") == "SHOW TABLES"
-    assert expanded("\\d p;") == "DESCRIBE p"
-    assert expanded("\\j") == "SHOW JOBS"
-    assert expanded("SELECT 1;") == "SELECT 1;"
+def test_short_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    repl = Repl(Invocation(data_dir=str(tmp_path / "data")))
+    repl.execute("\\watch")
+    assert "no statement to repeat yet" in capsys.readouterr().err
+    repl.execute("CREATE TABLE p (id INT, name STRING); INSERT INTO p VALUES (7, 'x')")
+    repl.execute("\\watch")
+    assert "changes something" in capsys.readouterr().err
+    for command, shown in {"\\d": "p  ", "\\d p;": "name", "\\dt": "p  "}.items():
+        repl.execute(command)
+        assert shown in capsys.readouterr().out
+    repl.execute("\\j")
+    repl.execute("\\help")
+    assert "\\watch [SECONDS]" in capsys.readouterr().err
+    repl.execute("\\wach")
+    assert 'did you mean "\\watch"' in capsys.readouterr().err
+    repl.execute("\\watch soon")
+    assert "not a number of seconds" in capsys.readouterr().err
+    repl.execute("\\x")
+    assert "blocks of lines" in capsys.readouterr().err
+    repl.close()
 
 
 def test_history_keeps_no_secrets_and_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,13 +125,17 @@ class Run:
     # --- while it runs ------------------------------------------------------------------------------
 
     def _follow(self, database: Database, statement: SelectStatement) -> None:
-        from velostream.runtime.statements.events import Changes, followed
+        from velostream.cli.prompt.live import rows_of
+        from velostream.runtime.statements.events import Changes, Following, followed
 
         def follow() -> None:
+            following: Following | None = None
             try:
                 for event in followed(database, statement, self._stop):
-                    if isinstance(event, Changes):
-                        self._output.write(event.added)
+                    if isinstance(event, Following):
+                        following = event
+                    elif isinstance(event, Changes) and following is not None:
+                        self._output.write_more(rows_of(event, following))
             except BaseException as exc:
                 self._failures.append(exc)
 

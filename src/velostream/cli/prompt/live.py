@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,15 +30,20 @@ PATIENCE_SECONDS = 0.4
 
 def show(following: Following, events: Iterator[AnswerEvent], output: Output, stop: Event) -> None:
     """Show results until it ends, `stop` is set, or Ctrl-C (which is left to the caller)."""
-    if output.pretty and following.grouped:
+    if output.pretty and following.retracts:
         _draw(View(following), events)
         return
-    whisper("following the source; Ctrl-C ends")
+    whisper("rows appear as they come; Ctrl-C ends")
     for event in events:
         if isinstance(event, Changes):
-            output.write(_weighed(event) if following.grouped else event.added)
+            output.write_more(rows_of(event, following))
         if stop.is_set():
             break
+
+
+def rows_of(event: Changes, following: Following) -> pa.Table:
+    """The rows of a batch of changes; with their weight, 1 or -1, where rows can be retracted."""
+    return _weighed(event) if following.retracts else event.added
 
 
 def patiently(events: Iterator[AnswerEvent]) -> Iterator[AnswerEvent]:
@@ -108,7 +114,7 @@ class View:
 
         console = Console()
         height = max(5, console.height - 7)
-        ordered = sorted(self._rows.elements(), key=self._order)
+        ordered = self._sorted()
         table = pa.Table.from_pylist(
             [dict(zip(self._following.schema.names, row, strict=True)) for row in ordered[:height]],
             schema=self._following.schema,
@@ -123,14 +129,21 @@ class View:
         foot = f"{len(ordered):,} rows{more}; {self.changes:,} changes in {elapsed:.0f} s; Ctrl-C ends"
         return Group(drawn, Text(foot, "bright_black"))
 
-    def _order(self, row: tuple[Any, ...]) -> tuple[str, ...]:
+    def _sorted(self) -> list[tuple[Any, ...]]:
+        """The rows in the order of the query, and by key where that leaves it open."""
         names = self._following.schema.names
-        wanted = self._following.key or tuple(names)
-        return tuple(_sortable(row[names.index(name)]) for name in wanted)
+        rows = list(self._rows.elements())
+        tie = [(name, False) for name in self._following.key or names]
+        # Sorting is stable: the last criterion first. NULL is smallest, as in Spark.
+        for name, descends in reversed([*self._following.order, *tie]):
+            place = names.index(name)
+            rows.sort(key=lambda row, at=place: _sortable(row[at]), reverse=descends)  # type: ignore[misc]
+        return rows
 
 
-def _sortable(value: Any) -> str:
-    return "" if value is None else f"{value:>30}" if isinstance(value, int) else str(value)
+def _sortable(value: Any) -> tuple[bool, bool, Any]:
+    number = isinstance(value, int | float | Decimal)
+    return value is not None, not number, value if number or value is None else str(value)
 
 
 def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:

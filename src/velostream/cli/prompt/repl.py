@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
+import click
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -21,7 +23,8 @@ from velostream.cli.commands.sql import print_events
 from velostream.cli.diagnostics import exit_code_of, say, whisper
 from velostream.cli.output import Output
 from velostream.cli.prompt.completion import SqlCompleter
-from velostream.cli.prompt.target import Session
+from velostream.cli.prompt.target import Session, changes
+from velostream.errors import ConfigError, did_you_mean
 from velostream.model.private import make_folder
 from velostream.secrets import redact_draft
 
@@ -33,10 +36,14 @@ if TYPE_CHECKING:
 HELP = """\
 Statements end with a semicolon; Tab completes, arrow keys find earlier ones.
   SELECT …;                 over tables: an answer now; over a source: live until Ctrl-C
+  SELECT … EMIT CHANGES;    over tables, too: live until Ctrl-C
   CREATE TABLE … AS …;      a table that is maintained continuously
   EXPLAIN …;                how a statement would be maintained
   SHOW TABLES;  SHOW JOBS;  SHOW FUNCTIONS;  SHOW PROPERTIES FOR file;
-  \\d  tables   \\d NAME  columns   \\j  jobs   help   \\q  quit (or Ctrl-D)"""
+Commands need no semicolon.
+  \\d  tables   \\d NAME  columns   \\j  jobs   \\x  rows as blocks of lines, or as a table again
+  \\watch [SECONDS]  the last statement again every 2 seconds, until Ctrl-C
+  \\help  this text   \\q  quit (or Ctrl-D)"""
 
 STYLE = Style.from_dict(
     {
@@ -50,6 +57,10 @@ STYLE = Style.from_dict(
     }
 )
 
+_HELP = ("\\help", "\\h", "\\?", "help", "?")
+_COMMANDS = ("\\d", "\\dt", "\\j", "\\x", "\\watch", "\\help", "\\q")
+WATCH_SECONDS = 2.0
+"""How often `\\watch` repeats a statement, unless it is told."""
 _QUIT = {"\\q", "quit", "exit", "quit;", "exit;"}
 
 
@@ -61,6 +72,8 @@ class Repl:
         self._settings = invocation.settings()
         self._output = Output(invocation.output_format)
         self._session = Session(self._settings, resume=True, tell=whisper)
+        self._last: str | None = None
+        """The last statements that were run, for `\\watch`."""
 
     def run(self) -> int:
         """The prompt; 0 when the user leaves."""
@@ -96,15 +109,12 @@ class Repl:
 
     def execute(self, text: str) -> None:
         """Run the typed text; errors are reported, and the prompt comes back."""
-        if text.rstrip(";").strip().lower() in {"help", "\\h", "\\?", "?"}:
-            say(HELP)
-            return
         stop = Event()
         try:
-            meant = expanded(text)
-            events = self._session.answers(meant, follow=True, stop=stop)
-            listing = meant.rstrip("; ").upper() in {"SHOW JOBS", "SHOW TABLES"}
-            print_events(events, self._output, stop, brief if listing else lambda rows: rows)
+            meant = self._command(text, stop) if is_command(text) else text
+            if meant is not None:
+                self._last = meant
+                self._run(meant, stop, follow=True)
         except KeyboardInterrupt:
             whisper("\nstopped")
         except Exception as exc:
@@ -112,15 +122,56 @@ class Repl:
         finally:
             stop.set()
 
+    def _run(self, text: str, stop: Event, *, follow: bool) -> None:
+        events = self._session.answers(text, follow=follow, stop=stop)
+        listing = text.rstrip("; ").upper() in {"SHOW JOBS", "SHOW TABLES"}
+        print_events(events, self._output, stop, brief if listing else lambda rows: rows)
 
-def expanded(text: str) -> str:
-    """What a short command stands for."""
-    command, _, argument = text.rstrip(";").strip().partition(" ")
-    if command == "\\j":
-        return "SHOW JOBS"
-    if command in {"\\d", "\\dt"}:
-        return f"DESCRIBE {argument}" if argument.strip() else "SHOW TABLES"
-    return text
+    def _command(self, text: str, stop: Event) -> str | None:
+        """Carry out a command; returns the statement that it stands for, if it is one."""
+        name, _, argument = text.strip().rstrip(";").strip().partition(" ")
+        name, argument = name.lower(), argument.strip()
+        if name == "\\j":
+            return "SHOW JOBS"
+        if name in {"\\d", "\\dt"}:
+            return f"DESCRIBE {argument}" if argument else "SHOW TABLES"
+        if name == "\\x":
+            self._output.expanded = not self._output.expanded
+            whisper(f"rows are shown as {'blocks of lines' if self._output.expanded else 'a table'}")
+        elif name == "\\watch":
+            self._watch(argument, stop)
+        elif name in _HELP:
+            say(HELP)
+        else:
+            raise ConfigError(
+                f"{name} is not a command", hint=did_you_mean(name, _COMMANDS) or "\\help lists them"
+            )
+        return None
+
+    def _watch(self, argument: str, stop: Event) -> None:
+        """Run the last statement again and again, until Ctrl-C."""
+        if self._last is None:
+            raise ConfigError("there is no statement to repeat yet", hint="run one first, then \\watch")
+        if changes(self._last):
+            raise ConfigError("the last statement changes something, so it is not repeated")
+        try:
+            seconds = float(argument or WATCH_SECONDS)
+        except ValueError:
+            seconds = 0.0
+        if seconds <= 0:
+            raise ConfigError(f'"{argument}" is not a number of seconds', hint="\\watch 5")
+        while not stop.is_set():
+            if self._output.pretty:
+                click.clear()
+            whisper(f"{datetime.now():%H:%M:%S}, every {seconds:g} s; Ctrl-C ends")
+            self._run(self._last, stop, follow=False)
+            stop.wait(seconds)
+
+
+def is_command(text: str) -> bool:
+    """Whether the text is a command of the prompt and not SQL."""
+    stripped = text.strip()
+    return stripped.startswith("\\") or stripped.rstrip("; ").lower() in {"help", "?"}
 
 
 def _bindings() -> KeyBindings:
@@ -140,7 +191,7 @@ def _bindings() -> KeyBindings:
 def complete(text: str) -> bool:
     """Whether Enter runs the text: a command, or statements up to a semicolon outside of quotes."""
     stripped = text.strip()
-    if stripped.startswith("\\") or stripped.lower() in _QUIT | {"help", "?"}:
+    if is_command(text) or stripped.lower() in _QUIT:
         return True
     from velostream.location import SourceText
     from velostream.sql.text.script import split

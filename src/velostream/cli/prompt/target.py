@@ -45,7 +45,12 @@ class Session:
             return
         from velostream.runtime.statements.events import answers
 
-        yield from answers(self._open(changing), text, params, follow=follow, stop=stop)
+        database = self._open(changing=changing)
+        if follow and database.read_only and _watches_tables(database, text, params):
+            # Tables change only while somebody holds the directory and runs their jobs.
+            self._resume = True
+            database = self._open(changing=True)
+        yield from answers(database, text, params, follow=follow, stop=stop)
 
     def relations(self) -> dict[str, list[str]]:
         """Every name that can be used in FROM, with its known columns."""
@@ -55,14 +60,14 @@ class Session:
                 return client.relations()
             from velostream.runtime.socket.server import relations
 
-            return relations(self._open(False))
+            return relations(self._open(changing=False))
         except VelostreamError:
             return {}
 
     def verify(self) -> list[TableReport]:
         """Check the durable files of every table."""
         client = self._client()
-        return client.verify() if client is not None else self._open(False).verify()
+        return client.verify() if client is not None else self._open(changing=False).verify()
 
     def _client(self) -> Client | None:
         if self._database is not None and not self._database.read_only:
@@ -74,7 +79,7 @@ class Session:
         self.close()
         return Client(self._settings.data_dir)
 
-    def _open(self, changing: bool) -> Database:
+    def _open(self, *, changing: bool) -> Database:
         if self._database is not None and (not changing or not self._database.read_only):
             if self._database.read_only:
                 # Another process may have written meanwhile: read the current state.
@@ -107,6 +112,15 @@ class Session:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _watches_tables(database: Database, text: str, params: Params) -> bool:
+    from velostream.model.statements import SelectStatement
+
+    return any(
+        isinstance(statement, SelectStatement) and statement.follows and not statement.query.continuous
+        for statement in database.check(text, params=params)
+    )
 
 
 def changes(text: str) -> bool:

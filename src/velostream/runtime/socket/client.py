@@ -159,7 +159,8 @@ def _event(reply: Mapping[str, Any], tables: list[pa.Table]) -> AnswerEvent | No
         told = tuple(map(str, reply.get("warnings", ())))
         return Answer(Result(tables[0], reply.get("message"), reply.get("engine") or "", told))
     if kind == "following":
-        return Following(tables[0].schema, tuple(reply["key"]), bool(reply["grouped"]))
+        order = tuple((str(name), bool(desc)) for name, desc in reply["order"])
+        return Following(tables[0].schema, tuple(reply["key"]), bool(reply["retracts"]), order)
     if kind == "changes":
         return Changes(tables[0], tables[1] if len(tables) > 1 else None)
     return None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("velostream.control")
 
-PROTOCOL = 1
+PROTOCOL = 2
 LONGEST_PATH = 100
 """Unix sockets take 107 bytes of path on Linux and 103 on macOS."""
 
@@ -251,11 +251,11 @@ def _params(request: Mapping[str, Any], tables: list[pa.Table]) -> Params:
 def _send_event(connection: socket.socket, event: AnswerEvent) -> None:
     if isinstance(event, Answer):
         result = event.result
-        told = {"message": result.message, "engine": result.engine, "warnings": result.warnings}
-        send(connection, {"event": "answer", **told}, result.table)
+        said = {"message": result.message, "engine": result.engine, "warnings": result.warnings}
+        send(connection, {"event": "answer", **said}, result.table)
     elif isinstance(event, Following):
-        header = {"event": "following", "key": event.key, "grouped": event.grouped}
-        send(connection, header, event.schema.empty_table())
+        told = {"key": event.key, "retracts": event.retracts, "order": event.order}
+        send(connection, {"event": "following", **told}, event.schema.empty_table())
     elif isinstance(event, Changes):
         removed = [event.removed] if event.removed is not None else []
         send(connection, {"event": "changes"}, event.added, *removed)

@@ -67,12 +67,10 @@ class Application:
 
     @property
     def followed(self) -> tuple[model.SelectStatement, ...]:
-        """SELECTs over sources, which run for as long as somebody reads: the caller follows them."""
+        """SELECTs that run for as long as somebody reads: the caller follows them."""
         if self._once:
             return ()
-        return tuple(
-            s for s in self.statements if isinstance(s, model.SelectStatement) and s.query.continuous
-        )
+        return tuple(s for s in self.statements if isinstance(s, model.SelectStatement) and s.follows)
 
     @property
     def _once(self) -> bool:

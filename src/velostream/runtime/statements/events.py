@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from velostream.model.statements import SelectStatement
 from velostream.runtime.statements.live_select import LiveSelect
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
     from threading import Event
 
     import pyarrow as pa
@@ -28,12 +30,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Following:
-    """A followed SELECT over a source begins; `Changes` follow until it ends or its reader leaves."""
+    """A followed SELECT begins; `Changes` follow until it ends or its reader leaves."""
 
     schema: pa.Schema
     key: tuple[str, ...]
-    grouped: bool
+    retracts: bool
     """Whether later rows replace earlier ones, so that a reader keeps a table rather than a list."""
+    order: tuple[tuple[str, bool], ...] = ()
+    """The columns of its ORDER BY, as far as the result has them, and whether each descends."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,9 @@ AnswerEvent = Answer | Following | Changes
 def answers(
     database: Database, text: str, params: Params = None, *, follow: bool, stop: Event
 ) -> Generator[AnswerEvent]:
-    """Run the statements of a text. With `follow`, a SELECT over a source runs until `stop` is set."""
+    """Run the statements of a text. With `follow`, a SELECT that follows runs until `stop` is set."""
     for statement in database.check(text, params=params):
-        if follow and isinstance(statement, SelectStatement) and statement.query.continuous:
+        if follow and isinstance(statement, SelectStatement) and statement.follows:
             yield from followed(database, statement, stop, params)
         else:
             yield Answer(database.executor.run(statement, params))
@@ -61,12 +65,29 @@ def answers(
 def followed(
     database: Database, statement: SelectStatement, stop: Event, params: Params = None
 ) -> Generator[AnswerEvent]:
-    """A SELECT over a source, its rows as they arrive."""
+    """A SELECT that follows its sources or tables: its rows as they arrive and change."""
     site = database.jobs_by_name.site
     with LiveSelect(site, statement, params, once=site.once) as live:
         table = live.table
         key = table.spec.key if table is not None else ()
         assert live.schema is not None
-        yield Following(live.schema, tuple(k for k in key if k in live.schema.names), table is not None)
+        names = live.schema.names
+        yield Following(
+            live.schema,
+            tuple(k for k in key if k in names),
+            table is not None or not statement.query.continuous,
+            _order(statement.query.tree, names),
+        )
         for added, removed in live.batches(stop):
             yield Changes(added, removed)
+
+
+def _order(tree: exp.Query, names: Sequence[str]) -> tuple[tuple[str, bool], ...]:
+    """The leading columns of ORDER BY that the result shows."""
+    found: list[tuple[str, bool]] = []
+    order = tree.args.get("order")
+    for term in order.expressions if order is not None else ():
+        if not isinstance(term.this, exp.Column) or term.this.name not in names:
+            break
+        found.append((term.this.name, bool(term.args.get("desc"))))
+    return tuple(found)

@@ -17,7 +17,7 @@ from velostream.plan.plans import RecomputePlan
 from velostream.plan.realtime_rules import told as realtime
 from velostream.plan.spreading import spread_of
 from velostream.plan.state import warnings
-from velostream.plan.strategy import Known, decide
+from velostream.plan.strategy import Known, answered, decide
 from velostream.plan.time.stream_joins import joins_streams
 from velostream.secrets import redact_statement, redact_uri
 
@@ -37,7 +37,7 @@ def _explained(statement: model.Statement, known: Known) -> list[str]:
     if not isinstance(query, model.Query):
         return [f"{type(statement).__name__}: carried out at once, nothing is kept running"]
     lines = [*_inputs(query, known)]
-    if isinstance(statement, (model.SelectStatement, model.InsertInto)) and not query.continuous:
+    if answered(statement):
         lines.append("answer: now, over the newest version of each table")
         elsewhere = not all(known.storage(name).in_memory for name in query.tables)
         duckdb = "duckdb where it is proven to agree with Spark, else spark"
@@ -151,6 +151,8 @@ def _output(statement: model.Statement, strategy: Strategy) -> list[str]:
         lines.append(f"output: {statement.uri}")
     elif isinstance(statement, model.CreateStream):
         lines.append(f"output: {statement.properties.get('sink', 'console://')}")
+    elif not query.continuous:
+        lines.append("output: the rows of now, then every change; the result is kept while somebody reads")
     lines += realtime(statement)
     grows = [held.grows for _, held in strategy.steps() if held is not None and held.bound is None]
     lines.append(f"state grows: with {', with '.join(dict.fromkeys(grows))}" if grows else "state grows: no")

@@ -1,4 +1,4 @@
-"""A SELECT over a source outside CREATE: its rows as they arrive, for as long as somebody reads."""
+"""A followed SELECT: its rows as they arrive and change, for as long as somebody reads."""
 
 from __future__ import annotations
 
@@ -98,6 +98,8 @@ class LiveSelect:
         self.schema = opened.shape.visible
         if self._output is None:
             passes = isinstance(opened.plan, RowsPlan) and not opened.plan.positioned
+            # A table may retract any row of the result, and then others of its key may replace it.
+            passes = passes and self._query.continuous
             if passes or (isinstance(opened.plan, OverPlan) and only_added(opened.plan)):
                 self._output = ReaderOutput()
             else:
@@ -156,6 +158,9 @@ class LiveSelect:
         self.job.stopping.set()
         if isinstance(self._output, ReaderOutput):
             self._output.abandon()
+
+    def __iter__(self) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        return self.batches()
 
     def batches(self, stop: Event | None = None) -> Iterator[tuple[pa.Table, pa.Table | None]]:
         """Rows added and rows retracted, until the job ends or `stop` is set.

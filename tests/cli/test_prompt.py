@@ -1,0 +1,111 @@
+"""The prompt on a real terminal: what is typed, and what the screen shows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pexpect
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.spark
+
+VELO = [sys.executable, "-m", "velostream"]
+PATIENCE = 60
+
+
+@pytest.fixture
+def prompt(tmp_path: Path) -> Iterator[pexpect.spawn]:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm-256color"}
+    child = pexpect.spawn(
+        VELO[0],
+        [*VELO[1:], "sql", "--data-dir", str(tmp_path / "data")],
+        env=environment,
+        dimensions=(40, 120),
+        encoding="utf-8",
+        timeout=PATIENCE,
+    )
+    yield child
+    child.close(force=True)
+
+
+@pytest.fixture
+def typed(prompt: pexpect.spawn) -> Callable[[str], None]:
+    def type_(line: str) -> None:
+        # What is typed before the prompt is drawn may be lost.
+        prompt.expect(r"velo> \x1b\[0m[\s\S]*\x1b\[\?25h")
+        prompt.send(line + "\r")
+
+    return type_
+
+
+def velo(folder: Path, *arguments: str) -> str:
+    """Another terminal: what a command prints."""
+    command = [*VELO, *arguments, "--data-dir", str(folder / "data")]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE).stdout
+
+
+def test_a_table_is_watched_while_another_terminal_changes_it(
+    prompt: pexpect.spawn, typed: Callable[[str], None], tmp_path: Path
+):
+    typed("CREATE TABLE scores (name STRING PRIMARY KEY, points INT);")
+    prompt.expect('table "scores" created')
+    typed("INSERT INTO scores VALUES ('ann', 3), ('bob', 5);")
+    prompt.expect("2 rows inserted")
+    typed("SELECT name, points FROM scores ORDER BY points DESC EMIT CHANGES;")
+    prompt.expect(r"bob[^\n]*5[\s\S]*ann[^\n]*3")
+    velo(tmp_path, "sql", "INSERT OR REPLACE INTO scores VALUES ('ann', 9)")
+    prompt.expect(r"ann[^\n]*9[\s\S]*bob[^\n]*5")
+    velo(tmp_path, "sql", "DELETE FROM scores WHERE name = 'bob'")
+    prompt.expect("1 rows; ")
+    prompt.sendintr()
+    prompt.expect("stopped")
+    typed("SELECT name, points FROM scores;")
+    prompt.expect("1 row in ")
+    typed("\\watch 0.5")
+    prompt.expect(r"every 0.5 s; Ctrl-C ends[\s\S]*ann[^\n]*9")
+    velo(tmp_path, "sql", "INSERT INTO scores VALUES ('cid', 1)")
+    prompt.expect(r"cid[^\n]*1")
+    prompt.sendintr()
+    prompt.expect("stopped")
+    typed("\\q")
+    prompt.expect(pexpect.EOF)
+
+
+def test_commands(prompt: pexpect.spawn, typed: Callable[[str], None]):
+    typed("CREATE TABLE p (id INT PRIMARY KEY, note STRING); INSERT INTO p VALUES (7, 'seven');")
+    prompt.expect("1 row inserted")
+    typed("\\d")
+    prompt.expect("rows? in")
+    typed("\\d p")
+    prompt.expect("note")
+    typed("\\j")
+    typed("\\x")
+    prompt.expect("blocks of lines")
+    typed("SELECT * FROM p;")
+    prompt.expect(r"row [\s\S]*note[^\n]*seven")
+    typed("\\help")
+    prompt.expect(r"\\watch \[SECONDS\]")
+    typed("\\jobs")
+    prompt.expect(r"\\jobs is not a command")
+
+
+def test_changes_of_a_table_as_lines(tmp_path: Path):
+    """Without a terminal: a stream of rows with their sign."""
+    velo(tmp_path, "sql", "CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 10)")
+    command = [*VELO, "sql", "SELECT id, v FROM t EMIT CHANGES", "--data-dir", str(tmp_path / "data")]
+    with subprocess.Popen(
+        [*command, "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == '{"id":1,"v":10,"_weight":1}\n'
+        velo(tmp_path, "sql", "UPDATE t SET v = 11 WHERE id = 1")
+        assert follower.stdout.readline() == '{"id":1,"v":10,"_weight":-1}\n'
+        assert follower.stdout.readline() == '{"id":1,"v":11,"_weight":1}\n'
+        follower.terminate()
