@@ -23,3 +23,5 @@ SELECT *, count(*) FROM trades;
 SELECT symbol AS symbol, count(*) FROM trades;
 CREATE TABLE doubled AS SELECT symbol, upper(symbol) AS symbol FROM trades;
 CREATE VIEW doubled2 AS SELECT * FROM users a JOIN users b ON a.id = b.id;
+SELECT symbl, sum(volume) AS total FROM trades GROUP BY symbol;
+SELECT symbol, sum(volume) AS total FROM trades GRUOP BY symbol;

@@ -34,3 +34,7 @@ CREATE TABLE comma (a INT,);
 SELECT id FROM users o LATERAL LEFT;
 SELECT id FROM users LIMIT id;
 SELECT id FROM users WHERE ANY (SELECT 1) > id;
+SELECT * FORM users;
+SELECT * FROM users WEHRE id = 1;
+SELECT * FROM users u ODER BY id;
+SELECT * FROM users orders 5;

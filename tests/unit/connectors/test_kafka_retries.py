@@ -7,6 +7,7 @@ import pytest
 from velostream.connectors.base import SourceContext
 from velostream.connectors.kafka.options import KafkaOptions
 from velostream.connectors.kafka.read.source import KafkaSource
+from velostream.errors import ConfigError
 
 
 def delays(tmp_path, count, **said):
@@ -39,3 +40,26 @@ def test_no_delay_is_longer_than_the_longest(tmp_path):
 def test_the_environment_gives_defaults(tmp_path, monkeypatch, name, value, expected):
     monkeypatch.setenv(name, value)
     assert delays(tmp_path, 3) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("VELOSTREAM_RETRY_STRATEGY", "sometimes", '"exponential", "linear", "fixed"'),
+        ("VELOSTREAM_RETRY_MULTIPLIER", "0.5", "from 1 on"),
+        ("VELOSTREAM_RETRY_MULTIPLIER", "much", "from 1 on"),
+        ("VELOSTREAM_RETRY_INTERVAL_SECS", "soon", "not a duration"),
+        ("VELOSTREAM_RETRY_MAX_DELAY_SECS", "x", "not a duration"),
+        ("VELOSTREAM_DEFAULT_PARTITIONS", "0", "whole number from 1 on"),
+        ("VELOSTREAM_DEFAULT_REPLICATION_FACTOR", "three", "whole number from 1 on"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, hint: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as caught:
+        KafkaOptions.model_validate({})
+    assert name in caught.value.message
+    assert f'"{value}"' in caught.value.message
+    assert hint in (caught.value.hint or "")

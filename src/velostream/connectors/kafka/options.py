@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
+from velostream.errors import ConfigError
 from velostream.model.changes import Messages
 from velostream.model.columns import KEY
 from velostream.model.durations import Duration, parse_duration
 from velostream.model.options import ADDRESS, FILE, Options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from velostream.model.uri import Uri
 
 log = logging.getLogger("velostream.connectors.kafka")
@@ -27,14 +31,44 @@ _JAAS = re.compile(
 )
 
 
-def _environment(name: str, default: str) -> str:
-    return os.environ.get(name) or default
+_STRATEGIES = ("exponential", "linear", "fixed")
+T = TypeVar("T")
 
 
-def _retry_seconds(name: str, default: timedelta) -> timedelta:
+def _environment(name: str, default: T, read: Callable[[str], T]) -> T:
+    """The value of an environment variable; ConfigError names the variable where it cannot be used."""
     value = os.environ.get(name)
     if not value:
         return default
+    try:
+        return read(value)
+    except ValueError as exc:
+        raise ConfigError(f'environment variable {name} cannot be "{value}"', hint=str(exc)) from exc
+
+
+def _strategy(value: str) -> str:
+    if value not in _STRATEGIES:
+        raise ValueError("valid values are " + ", ".join(f'"{each}"' for each in _STRATEGIES))
+    return value
+
+
+def _multiplier(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 1 <= number < math.inf:
+        raise ValueError("write a number from 1 on, such as 1.5")
+    return number
+
+
+def _count(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise ValueError("write a whole number from 1 on")
+    return int(value)
+
+
+def _seconds(value: str) -> timedelta:
     return timedelta(seconds=float(value)) if value.replace(".", "", 1).isdigit() else parse_duration(value)
 
 
@@ -46,7 +80,7 @@ class KafkaOptions(Options):
     """
 
     bootstrap_servers: str = Field(
-        default_factory=lambda: _environment("VELOSTREAM_KAFKA_BROKERS", "localhost:9092"),
+        default_factory=lambda: _environment("VELOSTREAM_KAFKA_BROKERS", "localhost:9092", str),
         alias="bootstrap.servers",
         description="brokers as host:port, separated by commas; environment VELOSTREAM_KAFKA_BROKERS",
         json_schema_extra={"default_text": "localhost:9092", **ADDRESS},
@@ -100,27 +134,31 @@ class KafkaOptions(Options):
         timedelta(0), alias="topic.wait.timeout", description="how long creation waits for a missing topic"
     )
     topic_retry_interval: Duration = Field(
-        default_factory=lambda: _retry_seconds("VELOSTREAM_RETRY_INTERVAL_SECS", timedelta(seconds=2)),
+        default_factory=lambda: _environment(
+            "VELOSTREAM_RETRY_INTERVAL_SECS", timedelta(seconds=2), _seconds
+        ),
         alias="topic.retry.interval",
         description="first delay between attempts; environment VELOSTREAM_RETRY_INTERVAL_SECS",
         json_schema_extra={"default_text": "2s"},
     )
     topic_retry_strategy: Literal["exponential", "linear", "fixed"] = Field(
-        default_factory=lambda: _environment("VELOSTREAM_RETRY_STRATEGY", "exponential"),
+        default_factory=lambda: _environment("VELOSTREAM_RETRY_STRATEGY", "exponential", _strategy),
         validate_default=True,
         alias="topic.retry.strategy",
         description="how the delay grows; environment VELOSTREAM_RETRY_STRATEGY",
         json_schema_extra={"default_text": "exponential"},
     )
     topic_retry_multiplier: float = Field(
-        default_factory=lambda: float(_environment("VELOSTREAM_RETRY_MULTIPLIER", "1.5")),
+        default_factory=lambda: _environment("VELOSTREAM_RETRY_MULTIPLIER", 1.5, _multiplier),
         alias="topic.retry.multiplier",
         ge=1,
         description="growth of an exponential delay; environment VELOSTREAM_RETRY_MULTIPLIER",
         json_schema_extra={"default_text": "1.5"},
     )
     topic_retry_max_delay: Duration = Field(
-        default_factory=lambda: _retry_seconds("VELOSTREAM_RETRY_MAX_DELAY_SECS", timedelta(seconds=120)),
+        default_factory=lambda: _environment(
+            "VELOSTREAM_RETRY_MAX_DELAY_SECS", timedelta(seconds=120), _seconds
+        ),
         alias="topic.retry.max.delay",
         description="longest delay; environment VELOSTREAM_RETRY_MAX_DELAY_SECS",
         json_schema_extra={"default_text": "120s"},
@@ -129,14 +167,14 @@ class KafkaOptions(Options):
         False, alias="topic.create.if.missing", description="create the topic when it does not exist"
     )
     topic_partitions: int = Field(
-        default_factory=lambda: int(_environment("VELOSTREAM_DEFAULT_PARTITIONS", "6")),
+        default_factory=lambda: _environment("VELOSTREAM_DEFAULT_PARTITIONS", 6, _count),
         alias="topic.partitions",
         gt=0,
         description="partitions of a topic that we create; environment VELOSTREAM_DEFAULT_PARTITIONS",
         json_schema_extra={"default_text": "6"},
     )
     topic_replication: int = Field(
-        default_factory=lambda: int(_environment("VELOSTREAM_DEFAULT_REPLICATION_FACTOR", "3")),
+        default_factory=lambda: _environment("VELOSTREAM_DEFAULT_REPLICATION_FACTOR", 3, _count),
         alias="topic.replication",
         gt=0,
         description="replicas of a topic that we create, capped at the live brokers; "

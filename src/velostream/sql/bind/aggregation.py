@@ -100,6 +100,9 @@ def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Cont
             plain = not column.table and column.name.lower()
             if plain in aliases or (window and plain in WINDOW_COLUMNS) or isinstance(column.this, exp.Star):
                 continue
+            if context.reported_at(column):
+                # It is unknown, which says more.
+                continue
             name = column.sql(SPARK)
             hint = f"GROUP BY {name}, or take max({name})"
             context.report(

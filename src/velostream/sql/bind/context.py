@@ -46,6 +46,11 @@ class Context:
         if all(known.message != error.message or _start(known) != _start(error) for known in self.errors):
             self.errors.append(error)
 
+    def reported_at(self, node: exp.Expr) -> bool:
+        """Whether an error was reported at a node."""
+        place = self.place(node)
+        return place is not None and any(_start(known) == place.start for known in self.errors)
+
     def place(self, node: exp.Expr) -> Location | None:
         """The location of a node in the text."""
         return locate(node, self.source, self.location)

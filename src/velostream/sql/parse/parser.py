@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from velostream.errors import SqlSyntaxError, UnsafeError, did_you_mean
+from velostream.errors import SqlSyntaxError, UnsafeError, did_you_mean, nearest
 from velostream.model.statements import JobAction, ObjectKind, ShowKind
 from velostream.sql.parse import syntax as raw
 from velostream.sql.parse.dialect import Velostream, VelostreamParser
@@ -27,6 +27,30 @@ if TYPE_CHECKING:
 _DIALECT = Velostream()
 _KINDS = {kind.upper(): kind for kind in ObjectKind}
 _SHOWN = {kind.upper(): kind for kind in ShowKind}
+_CLAUSES = (
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "JOIN",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "WINDOW",
+    "EMIT",
+    "WITH",
+)
+_ENDS_OPERAND = (
+    TokenType.VAR,
+    TokenType.IDENTIFIER,
+    TokenType.R_PAREN,
+    TokenType.STAR,
+    TokenType.STRING,
+    TokenType.NUMBER,
+)
+"""A word after one of these is an alias, or the misspelled word of a clause."""
 _UNSAFE = {
     "ADD": "ADD JAR and ADD FILE load code into Spark",
     "SET": "SET changes Spark's configuration",
@@ -433,8 +457,28 @@ class StatementParser:
 
     def _unexpected(self, expected: str | None = None, hint: str | None = None) -> SqlSyntaxError:
         found = f'"{self._show_token(self._current)}"' if self._current else "the end of the statement"
-        message = f"expected {expected}, found {found}" if expected else f"{found} is not expected here"
-        return SqlSyntaxError(message, hint=hint, location=self._place())
+        if expected:
+            return SqlSyntaxError(f"expected {expected}, found {found}", hint=hint, location=self._place())
+        misspelled = self._misspelled()
+        if misspelled is not None:
+            token, guess = misspelled
+            return SqlSyntaxError(
+                f'"{self._show_token(token)}" is not expected here',
+                hint=f'did you mean "{guess}"?',
+                location=self.parser.token_location(token),
+            )
+        return SqlSyntaxError(f"{found} is not expected here", hint=hint, location=self._place())
+
+    def _misspelled(self) -> tuple[Token, str] | None:
+        """The word here, or the one before, which was read as an alias, if it looks like a clause's."""
+        here = next((n for n, token in enumerate(self.tokens) if token is self._current), 0)
+        for at in (here - 1, here):
+            token, follows = self.tokens[at], at > 0 and self.tokens[at - 1].token_type in _ENDS_OPERAND
+            guess = nearest(token.text, _CLAUSES) if follows and token.token_type is TokenType.VAR else None
+            # A longer word, such as orders, is a name.
+            if guess is not None and not token.text.upper().startswith(guess):
+                return token, guess
+        return None
 
     def _show_token(self, token: Token) -> str:
         return self.parser.token_location(token).shown
