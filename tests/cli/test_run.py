@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,8 +150,12 @@ def test_termination_stops_cleanly(
 
 
 def test_it_ends_after_the_time_it_was_given(tmp_path: Path, start: Callable[..., Process]) -> None:
+    """It counts from when everything has started, and what was done is told."""
     (tmp_path / "app.sql").write_text(ENDLESS)
-    assert start("run", "app.sql", "--for", "2s").end() == 0
+    process = start("run", "app.sql", "--for", "2s")
+    assert process.end(120) == 0
+    assert "running, 1 job" in process.err
+    assert re.search(r"ran for 2 s, 1 job\n  \w+: running, \d+ in, \d+ out\n", process.err)
 
 
 def test_the_demo(start: Callable[..., Process], tmp_path: Path) -> None:

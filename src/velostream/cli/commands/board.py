@@ -105,6 +105,15 @@ class Board:
         if count and self._live is None:
             say(f"running, {count} job{'s' if count != 1 else ''}; Ctrl-C stops")
 
+    def ran(self, seconds: float) -> None:
+        """The time of `--for` is over, or nothing ran any more: what each job has done."""
+        infos = self._infos()
+        say(f"ran for {seconds:.0f} s, {len(infos)} job{'' if len(infos) == 1 else 's'}")
+        for info in infos:
+            figures = info.stats
+            bad = f", {figures.bad_rows:,} bad" if figures.bad_rows else ""
+            say(f"  {info.name}: {info.state}, {figures.records_in:,} in, {figures.records_out:,} out{bad}")
+
     def closing(self) -> None:
         """The run is stopping: jobs that stop now are no news."""
         self._ended.set()

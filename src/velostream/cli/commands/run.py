@@ -32,18 +32,20 @@ if TYPE_CHECKING:
 @click.command("run")
 @click.argument("file")
 @click.option("--once", is_flag=True, help="Process what is there, then exit.")
-@click.option("--for", "for_", callback=duration, metavar="TIME", help="Stop after this long, such as 60s.")
+@click.option(
+    "--for", "for_", callback=duration, metavar="TIME", help="Stop after running for this long, such as 60s."
+)
 @common
 def run_command(invocation: Invocation, file: str, once: bool, for_: timedelta | None) -> int:
     """Run the statements of FILE and keep them running until Ctrl-C.
 
     All of it is checked before anything starts. Run again on the same data directory, everything resumes
-    where it was. A SELECT in the file prints its rows to stdout.
+    where it was. A SELECT in the file prints its rows to stdout. --for counts from when all statements
+    have started.
     """
     text, name = read_script(file)
-    deadline = time.monotonic() + for_.total_seconds() if for_ is not None else None
     with stopped_by_signals():
-        return Run(invocation, once, deadline).run(text, name)
+        return Run(invocation, once, for_).run(text, name)
 
 
 @contextlib.contextmanager
@@ -66,10 +68,10 @@ def stopped_by_signals() -> Iterator[None]:
 class Run:
     """One run of one file."""
 
-    def __init__(self, invocation: Invocation, once: bool, deadline: float | None) -> None:
+    def __init__(self, invocation: Invocation, once: bool, lasts: timedelta | None) -> None:
         self._invocation = invocation
         self._once = once
-        self._deadline = deadline
+        self._lasts = lasts
         self._output = Output(invocation.output_format)
         self._stop = threading.Event()
         self._followers: list[threading.Thread] = []
@@ -102,15 +104,14 @@ class Run:
         from velostream.runtime.statements.application import Application
 
         application = Application(database, statements)
-        try:
-            with _interrupted_at(self._deadline):
-                application.start(lambda step: self._narrate(step, board), board.begin)
-        except _TimeIsUp:
-            return 0
+        application.start(lambda step: self._narrate(step, board), board.begin)
         for statement in application.followed:
             self._follow(database, statement)
         board.started()
+        began = time.monotonic()
         self._wait(database)
+        if self._lasts is not None:
+            board.ran(time.monotonic() - began)
         return self._verdict(database)
 
     def _narrate(self, step: Step, board: Board) -> None:
@@ -145,8 +146,9 @@ class Run:
 
     def _wait(self, database: Database) -> None:
         """Wait until the time is up, or nothing runs any more."""
+        deadline = None if self._lasts is None else time.monotonic() + self._lasts.total_seconds()
         while True:
-            left = 0.2 if self._deadline is None else min(0.2, self._deadline - time.monotonic())
+            left = 0.2 if deadline is None else min(0.2, deadline - time.monotonic())
             if left <= 0 or not self._alive(database):
                 break
             time.sleep(left)
@@ -169,29 +171,6 @@ class Run:
         from velostream.cli.diagnostics import exit_code_of
 
         return max(exit_code_of(failure, debug=self._invocation.debug) for failure in self._failures)
-
-
-class _TimeIsUp(Exception):  # noqa: N818
-    """`--for` ended while statements were still starting."""
-
-
-@contextlib.contextmanager
-def _interrupted_at(deadline: float | None) -> Iterator[None]:
-    """Raise _TimeIsUp in this thread when the deadline passes."""
-    if deadline is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def up(*_: object) -> None:
-        raise _TimeIsUp
-
-    before = signal.signal(signal.SIGALRM, up)
-    signal.setitimer(signal.ITIMER_REAL, max(0.001, deadline - time.monotonic()))
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @contextlib.contextmanager
