@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Database", "VelostreamError", "__version__", "connect", "register"]
+__all__ = ["Database", "Result", "Table", "VelostreamError", "__version__", "connect", "register"]
 
 if TYPE_CHECKING:
     from velostream.connectors.registry import register
     from velostream.errors import VelostreamError
     from velostream.runtime.database import Database, connect
+    from velostream.runtime.statements.result import Result
+    from velostream.serving.table.table import Table
 
 _WHERE = {
     "Database": "velostream.runtime.database",
+    "Result": "velostream.runtime.statements.result",
+    "Table": "velostream.serving.table.table",
     "VelostreamError": "velostream.errors",
     "connect": "velostream.runtime.database",
     "register": "velostream.connectors.registry",
@@ -27,3 +31,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, and no others."""
+    return sorted(__all__)

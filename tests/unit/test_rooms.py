@@ -15,6 +15,7 @@ OTHERS = {
     "_gateway": "of pyspark",
     "_jsc": "of pyspark",
     "_jvm": "of pyspark",
+    "_repr_html_": "of notebooks",
 }
 """Names with an underscore that are not ours, and whose they are."""
 PRIVATE = re.compile(r"_[A-Za-z]\w*")

@@ -151,3 +151,8 @@ class JobInfo:
     statement: str
     started_at: datetime | None
     stats: JobStats
+
+    def __repr__(self) -> str:
+        figures = f"{self.stats.records_in:,} rows in, {self.stats.records_out:,} out"
+        reason = f", {self.reason}" if self.reason else ""
+        return f"<Job {self.name}: {self.state}, {figures}{reason}>"

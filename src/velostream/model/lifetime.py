@@ -1,4 +1,4 @@
-"""Lifetimes: how long an object may be used, and the error afterwards."""
+"""Lifetimes: how long an object may be used, and the error afterwards; waiting for a condition."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from threading import Condition, get_ident
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from velostream.errors import ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+T = TypeVar("T")
+
+_GLANCE = 0.02
+"""Seconds between two evaluations."""
 
 
 class Lifetime:
@@ -122,3 +127,14 @@ def while_open(method: F) -> F:
             return method(self, *args, **named)
 
     return within  # type: ignore[return-value]
+
+
+def waited(condition: Callable[[], T], timeout: float) -> T:
+    """The first true value of the condition; its last value, a false one, when the timeout has passed."""
+    deadline = monotonic() + timeout
+    while True:
+        found = condition()
+        left = deadline - monotonic()
+        if found or left <= 0:
+            return found
+        sleep(min(_GLANCE, left))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,7 @@ from velostream.engine.site import Site
 from velostream.engine.storages import spark_storages
 from velostream.errors import (
     ClosedError,
+    DeadlineError,
     SparkEndedError,
     SqlError,
     StorageError,
@@ -35,7 +37,7 @@ from velostream.location import SourceText
 from velostream.model import statements as model
 from velostream.model.health import WELL
 from velostream.model.jobs import JobInfo, JobState
-from velostream.model.lifetime import Lifetime, while_open
+from velostream.model.lifetime import Lifetime, waited, while_open
 from velostream.model.options import common_options
 from velostream.runtime import logs
 from velostream.runtime.catalog.catalog import open_catalog, schema_text
@@ -49,6 +51,7 @@ from velostream.runtime.statements.query import AdHoc
 from velostream.runtime.statements.replay import Replays
 from velostream.runtime.statements.result import Result
 from velostream.runtime.udfs import Udfs
+from velostream.serving.columns.html import html_table
 from velostream.serving.table.rows import inferred, stored_schema
 from velostream.serving.table.store import TableStore
 from velostream.sql.bind import parameters
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("velostream.database")
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _GRACE = 1.0
 """Seconds that calls of other threads may take to end by themselves when the database closes."""
@@ -359,6 +363,23 @@ class Database:
             if all(job.stats.batches == batches for job, batches, _ in before):
                 return True
 
+    @while_open
+    def wait_until(self, condition: Callable[[], T], timeout: float = 60.0) -> T:
+        """Wait until a function returns something true, and return that: `db.wait_until(lambda: len(t) > 9)`.
+
+        Raises DeadlineError, with the jobs that are not well, when that has not happened after `timeout`
+        seconds.
+        """
+        found = waited(condition, timeout)
+        if not found:
+            unwell = [f"{each.name}: {each.state}, {each.reason}" for each in self.jobs() if each.reason]
+            raise DeadlineError(
+                f"the condition does not hold after {timeout:g} s",
+                detail="\n".join(unwell) or None,
+                hint="give it more time: wait_until(…, timeout=…)",
+            )
+        return found
+
     def _job_changed(self, job: Job) -> None:
         entry = self.catalog.get(job.name)
         if entry is not None and entry.job == job.id and isinstance(entry.statement, model.CreateTable):
@@ -488,6 +509,19 @@ class Database:
         if self._log is not None:
             logs.stop(self._log)
         self.directory.release()
+
+    def __repr__(self) -> str:
+        if self.lifetime.ended:
+            return f"<Database {self.settings.data_dir}: closed>"
+        tables, jobs = len(self.store.names()), len(list(self.jobs_by_name))
+        how = ", read only" if self.read_only else ""
+        return f"<Database {self.settings.data_dir}: {tables} tables, {jobs} jobs{how}>"
+
+    def _repr_html_(self) -> str:
+        """The tables, in a notebook."""
+        if self.lifetime.ended:
+            return escape(repr(self))
+        return html_table(self.sql("SHOW TABLES").arrow(), title=repr(self).strip("<>"))
 
     def __enter__(self) -> Database:
         self.lifetime.check()

@@ -125,3 +125,15 @@ def test_fifty_statements_take_less_than_a_second(velo: Velo, tmp_path: Path) ->
     spent = time.process_time() - started
     assert ran.code == 0
     assert spent < 1.0
+
+
+def test_a_statement_that_the_data_directory_has_differently_is_an_error(velo: Velo, tmp_path: Path) -> None:
+    import velostream
+
+    with velostream.connect(tmp_path / "data") as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    for kind, folder, code in (("INT", "data", 0), ("BIGINT", "data", 1), ("BIGINT", "other", 0)):
+        (tmp_path / "app.sql").write_text(f"CREATE TABLE t (id {kind} PRIMARY KEY);")
+        ran = velo("check", "app.sql", "--data-dir", str(tmp_path / folder))
+        assert ran.code == code
+        assert ("CREATE OR REPLACE" in ran.err) == bool(code)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def check_command(invocation: Invocation, file: str, connect: bool, verbose: bool) -> int:
     """Check FILE without starting anything: syntax, names, properties, types and plan.
 
-    Prints every error and exits with 1 if there is one. Columns that only a source knows are taken on
+    Statements that differ from those that the data directory has are errors, as in velo run. Prints every
+    error and exits with 1 if there is one. Columns that only a source knows are taken on
     trust unless --connect is given.
     """
     text, name = read_script(file)
@@ -51,9 +52,10 @@ def _checked(
     text: str, name: str, settings: Settings
 ) -> tuple[Sequence[Statement], Sequence[VelostreamError]]:
     from velostream.connectors.registry import default_registry
-    from velostream.errors import CycleError
+    from velostream.errors import VelostreamError
     from velostream.location import SourceText
     from velostream.runtime.catalog.catalog import remembered
+    from velostream.runtime.statements.earlier import MAKERS, made_before
     from velostream.sql.check import check_script
     from velostream.sql.dependencies import dependency_order
 
@@ -63,8 +65,15 @@ def _checked(
     if not errors:
         try:
             dependency_order(checked.statements)
-        except CycleError as error:
+        except VelostreamError as error:
             errors.append(error)
+        for statement in checked.statements:
+            try:
+                # As `velo run` would find it.
+                if isinstance(statement, MAKERS):
+                    made_before(catalog, statement)
+            except VelostreamError as error:
+                errors.append(error.at(statement.location))
     return checked.statements, errors
 
 

@@ -105,6 +105,8 @@ class Run:
 
         application = Application(database, statements)
         application.start(lambda step: self._narrate(step, board), board.begin)
+        for told in application.left_out():
+            board.warn(told)
         for statement in application.followed:
             self._follow(database, statement)
         board.started()

@@ -106,6 +106,9 @@ class Job:
         """The health of the sources; the reason, where the job has to retry."""
         self._state_at = 0.0
 
+    def __repr__(self) -> str:
+        return repr(self.info)
+
     # --- life -----------------------------------------------------------------------------------------
 
     @property

@@ -11,19 +11,21 @@ from velostream.errors import VelostreamError
 from velostream.model import statements as model
 from velostream.model.jobs import JobState
 from velostream.plan.strategy import obstacle
+from velostream.runtime.statements.earlier import MAKERS, made_before, made_name
 from velostream.runtime.statements.executor import DONE_BEFORE, Executor
-from velostream.runtime.statements.identity import sink_name
+from velostream.runtime.statements.identity import kind_of
 from velostream.runtime.statements.result import Result
 from velostream.sql.dependencies import dependency_order
 from velostream.sql.text.generator import generate
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from velostream.runtime.catalog.catalog import Entry
     from velostream.runtime.database import Database
 
 _CHANGES = (model.InsertInto, model.Update, model.Delete)
-_MAKES = (model.CreateTable, model.CreateStream, model.CreateSource, model.CreateView, model.InsertIntoSink)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class Application:
             return ()
         return tuple(s for s in self.statements if isinstance(s, model.SelectStatement) and s.follows)
 
+    def left_out(self) -> list[str]:
+        """A line for each object of the data directory that the file does not name: it stays, and runs on."""
+        named = {made_name(each).casefold() for each in self.statements if isinstance(each, MAKERS)}
+        return [_left_out(entry) for entry in self._database.catalog if entry.name.casefold() not in named]
+
     @property
     def _once(self) -> bool:
         return self._database.jobs_by_name.site.once
@@ -94,8 +101,8 @@ class Application:
             refusal = obstacle(statement)
             if refusal is not None:
                 raise refusal
-            if isinstance(statement, _MAKES):
-                self._executor.made_before(statement, _name(statement))
+            if isinstance(statement, MAKERS):
+                made_before(self._database.catalog, statement)
         return ordered
 
     @property
@@ -106,8 +113,8 @@ class Application:
         try:
             if isinstance(statement, _CHANGES):
                 return self._executor.run(statement, identity=self._identities[id(statement)])
-            if isinstance(statement, _MAKES):
-                entry = self._executor.made_before(statement, _name(statement))
+            if isinstance(statement, MAKERS):
+                entry = made_before(self._database.catalog, statement)
                 if entry is not None:
                     return self._resumed(entry.name)
             return self._executor.run(statement)
@@ -121,10 +128,13 @@ class Application:
         return Result(message=f'"{name}" resumed' if job is not None else f'"{name}" is known')
 
 
-def _name(statement: model.Statement) -> str:
-    if isinstance(statement, model.InsertIntoSink):
-        return sink_name(statement)
-    return str(getattr(statement, "name", ""))
+def _left_out(entry: Entry) -> str:
+    runs = "stays and runs on" if entry.job is not None and not entry.paused else "stays"
+    if isinstance(entry.statement, model.InsertIntoSink):
+        return f'job "{entry.name}" is not in this file, but {runs}; STOP JOB {entry.job} ends it'
+    kind = kind_of(entry.statement)
+    dropped = f"DROP {kind} {quote(entry.name)}"
+    return f'{kind.lower()} "{entry.name}" is not in this file, but {runs}; {dropped} ends it'
 
 
 def _identities(statements: Iterable[model.Statement]) -> dict[int, str]:

@@ -13,8 +13,6 @@ import structlog
 
 from velostream.engine.opening.retention import retention_of, stored
 from velostream.errors import (
-    ChangedStatementError,
-    CycleError,
     DuplicateNameError,
     InternalError,
     JobError,
@@ -32,20 +30,17 @@ from velostream.model.tables import TableSpec
 from velostream.runtime.expiry_thread import LEAVING
 from velostream.runtime.statements import show as listing
 from velostream.runtime.statements.dml import Dml, Params
+from velostream.runtime.statements.earlier import MAKERS, check_replaceable, check_unused, made_name
 from velostream.runtime.statements.explain import explain, warned
 from velostream.runtime.statements.identity import (
     column_place,
-    difference,
     kind_of,
-    same_but_replace,
     sink_name,
 )
 from velostream.runtime.statements.live_select import LiveSelect
 from velostream.runtime.statements.result import Result
 from velostream.secrets import redact_statement
 from velostream.spark.failures import translated
-from velostream.sql.dependencies import used_names
-from velostream.sql.text.generator import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,13 +56,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("velostream.jobs")
 
-_MAKERS = (
-    model.CreateTable,
-    model.CreateStream,
-    model.CreateSource,
-    model.CreateView,
-    model.InsertIntoSink,
-)
 DONE_BEFORE = "done before in this data directory"
 """The result message of a statement that ran in an earlier start of the same file."""
 
@@ -121,8 +109,8 @@ class Executor:
             return self._select(statement, params)
         if isinstance(statement, model.ReplayDeadLetters):
             return self._replays.run(statement, params)
-        if isinstance(statement, _MAKERS):
-            name = sink_name(statement) if isinstance(statement, model.InsertIntoSink) else statement.name
+        if isinstance(statement, MAKERS):
+            name = made_name(statement)
             with self._claimed(name, statement):
                 result = self._do(statement)
             self._made()
@@ -131,35 +119,13 @@ class Executor:
 
     # --- what makes something ---------------------------------------------------------------------------
 
-    def made_before(self, statement: model.Statement, name: str) -> Entry | None:
-        """The entry that the statement would create again; raises when the existing one differs.
-
-        None when the statement has to be executed (new, or OR REPLACE with a different statement).
-        """
-        entry = self._catalog.get(name)
-        if entry is None:
-            return None
-        if getattr(statement, "if_not_exists", False) or generate(entry.statement) == generate(statement):
-            return entry
-        if getattr(statement, "or_replace", False):
-            if same_but_replace(entry.statement, statement):
-                return entry
-            self._check_replaceable(entry.name, statement)
-            return None
-        raise ChangedStatementError(
-            f'"{name}" was created by another statement in this data directory',
-            detail=difference(redact_statement(entry.text), redact_statement(statement.text)),
-            hint=f"write CREATE OR REPLACE to build it anew, or DROP {kind_of(entry.statement)} {name} first",
-            location=statement.location,
-        )
-
     def _exists(self, statement: model.Statement, name: str) -> bool:
         """Whether IF NOT EXISTS finds nothing to do; raises when the name is taken."""
         entry = self._catalog.get(name)
         if entry is None:
             return False
         if getattr(statement, "or_replace", False):
-            self._check_replaceable(entry.name, statement)
+            check_replaceable(self._catalog, entry.name, statement)
             return False
         if getattr(statement, "if_not_exists", False):
             return True
@@ -179,7 +145,7 @@ class Executor:
         if old is None:
             yield
             return
-        self._check_unused(old.name)
+        check_unused(self._catalog, old.name)
         job = self._jobs.get(old.job) if old.job is not None else None
         running = job is not None and job.state.alive
         if job is not None and running:
@@ -430,26 +396,12 @@ class Executor:
 
     def drop(self, name: str) -> None:
         """Drop the entity of a name, unless others depend on it."""
-        self._check_unused(name)
+        check_unused(self._catalog, name)
         entry = self._catalog.require(name)
         self._jobs.end(name)
         # Leftovers of a crash after this point are removed when the directory is opened again.
         self._catalog.remove(name)
         self._jobs.remove(entry)
-
-    def _check_replaceable(self, name: str, statement: model.Statement) -> None:
-        self._check_unused(name)
-        if name in used_names(statement):
-            raise CycleError(
-                f'"{name}" cannot be built on what it replaces',
-                hint="create it under another name, and drop this one when it has loaded",
-                location=statement.location,
-            )
-
-    def _check_unused(self, name: str) -> None:
-        users = [e.name for e in self._catalog if name in used_names(e.statement) and e.name != name]
-        if users:
-            raise DuplicateNameError(f'"{name}" is used by {", ".join(users)}', hint=f"drop {users[0]} first")
 
 
 def _written_out(name: str, statement: model.Statement) -> tuple[str, ...]:

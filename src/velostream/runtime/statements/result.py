@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from velostream.serving.columns.html import html_table
 from velostream.serving.columns.values import to_python
 from velostream.serving.table.record import row_class
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The result of one statement; `message` describes what a statement without rows did."""
 
@@ -61,3 +63,13 @@ class Result:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    def __repr__(self) -> str:
+        if self.message is not None:
+            return f"<Result: {self.message}>"
+        names = ", ".join(self.table.schema.names)
+        return f"<Result: {len(self):,} row{'' if len(self) == 1 else 's'} of {names or 'no columns'}>"
+
+    def _repr_html_(self) -> str:
+        """The first rows, in a notebook."""
+        return f"<p>{escape(self.message)}</p>" if self.message is not None else html_table(self.table)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from velostream.errors import TableError
+import pyarrow as pa
+
+from velostream.errors import DeadlineError, TableError
+from velostream.model.lifetime import waited
 from velostream.model.table_storage import storage_of
+from velostream.serving.columns.html import html_table
 from velostream.serving.table.stats import ColumnInfo
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-
-    import pyarrow as pa
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
     from velostream.model.changes import Commit
     from velostream.model.lifetime import Lifetime
@@ -137,6 +139,21 @@ class ReadableTable(ABC):
     def __bool__(self) -> bool:
         return True
 
+    def __repr__(self) -> str:
+        if self.lifetime.ended:
+            return "<Table: closed>"
+        spec = self.spec
+        key = f", key {', '.join(spec.lookup_key)}" if spec.lookup_key else ""
+        count = len(self)
+        return f"<Table {spec.name}: {count:,} row{'' if count == 1 else 's'}{key}, version {self.version}>"
+
+    def _repr_html_(self) -> str:
+        """The first rows, in a notebook."""
+        batches = self.stream()
+        first = next(batches, None)
+        rows = self.spec.visible_schema.empty_table() if first is None else pa.Table.from_batches([first])
+        return html_table(rows, len(self), repr(self).strip("<>"))
+
     @abstractmethod
     def snapshot(self) -> pa.Table:
         """All rows as Arrow, in memory."""
@@ -176,6 +193,22 @@ class ReadableTable(ABC):
     @abstractmethod
     def count(self, where: str | None = None) -> int:
         """How many rows there are for which the SQL condition holds."""
+
+    def wait_for(self, condition: str | Callable[[Self], Any], timeout: float = 60.0) -> Self:
+        """Wait until a row satisfies an SQL condition, or a function of the table returns something true.
+
+        Returns the table. Raises DeadlineError when that has not happened after `timeout` seconds.
+        """
+        holds = (lambda: self.count(condition) > 0) if isinstance(condition, str) else lambda: condition(self)
+        if not waited(holds, timeout):
+            what = condition if isinstance(condition, str) else "the condition"
+            health, reason = self.health
+            raise DeadlineError(
+                f'table "{self.name}": {what} does not hold after {timeout:g} s',
+                detail=f"the table is {health}" + (f": {reason}" if reason else ""),
+                hint="give it more time: wait_for(…, timeout=…)",
+            )
+        return self
 
     # --- changes ------------------------------------------------------------------------------------
 
