@@ -141,6 +141,8 @@ class Statement:
 
     text: str = field(compare=False, kw_only=True, default="")
     location: Location | None = field(kw_only=True, default=None)
+    warnings: tuple[str, ...] = field(compare=False, kw_only=True, default=())
+    """What is valid, and probably not meant."""
 
 
 @dataclass(frozen=True)

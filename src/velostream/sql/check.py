@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import (
@@ -222,6 +222,9 @@ class ScriptBinder:
                     relation.kind, relation.name, relation.columns, relation.key, by_hand=relation.by_hand
                 )
             self._relations.setdefault(name.lower(), relation)
+        if result is not None and context.warnings:
+            warned = replace(result.statement, warnings=tuple(context.warnings))
+            result = replace(result, statement=warned)
         self._results[index] = None if context.errors else result
 
     def _lookup(self, name: str) -> Relation | None:

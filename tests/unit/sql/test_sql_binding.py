@@ -410,3 +410,23 @@ def test_bind_one_raises_the_first_error() -> None:
         bind_one("SELECT reflect('a', 'b')")
     with pytest.raises(SqlError):
         bind_one("SELECT " + "(" * 3000)
+
+
+def test_a_column_in_double_quotes_is_warned_of() -> None:
+    declared = "CREATE TABLE orders (id INT PRIMARY KEY, user_id STRING, Amount DECIMAL(10, 2));\n"
+    told = {
+        'CREATE VIEW v AS SELECT id, "user_id" AS u FROM orders': ['2:29: "user_id"'],
+        "SELECT id FROM orders WHERE \"user_id\" = 'x' AND \"amount\" <> 'amount'": [
+            '2:29: "user_id"',
+            '2:49: "amount"',
+        ],
+        "DELETE FROM orders WHERE \"user_id\" = 'x'": ['2:26: "user_id"'],
+        'SELECT id FROM orders WHERE user_id = "x"': [],
+        'CREATE TABLE t AS SELECT id, user_id FROM orders WITH ("key" = "user_id")': [],
+        'INSERT INTO orders VALUES (1, "user_id", 2)': [],
+    }
+    for text, places in told.items():
+        checked = check_script(SourceText(declared + text, "a.sql"), EmptyCatalog(), REGISTRY)
+        assert not checked.errors
+        found = checked.statements[1].warnings
+        assert [warning.split(" in double")[0] for warning in found] == [f"a.sql:{place}" for place in places]

@@ -42,6 +42,8 @@ def check_command(invocation: Invocation, file: str, connect: bool, verbose: boo
     if errors:
         say(f"{name}: {len(errors)} error{'s' if len(errors) > 1 else ''}")
         return 1
+    for told in (warning for statement in statements for warning in statement.warnings):
+        warn(told)
     later = _later(statements)
     count = f"{len(statements)} statement{'' if len(statements) == 1 else 's'}"
     say(f"{name}: {count} checked, no errors" + (f", {later} not executed in this version" if later else ""))

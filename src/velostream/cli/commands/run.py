@@ -119,11 +119,11 @@ class Run:
     def _narrate(self, step: Step, board: Board) -> None:
         if step.result.message:
             board.done(step.statement, step.result.message)
-            for warning in step.result.warnings:
-                board.warn(warning)
         elif step.result.table.num_columns:
             board.done(step.statement, None)
             self._output.write(step.result.table)
+        for warning in step.result.warnings:
+            board.warn(warning)
 
     # --- while it runs ------------------------------------------------------------------------------
 

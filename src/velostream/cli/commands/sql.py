@@ -144,9 +144,9 @@ def _print_all(
             result = event.result
             if result.message:
                 say(result.message)
-                for warning in result.warnings:
-                    caution(warning)
-            elif result.table.num_columns:
+            for warning in result.warnings:
+                caution(warning)
+            if not result.message and result.table.num_columns:
                 took = time.monotonic() - started
                 output.write(shape(result.table) if output.pretty else result.table)
                 if output.pretty:

@@ -94,7 +94,8 @@ class Executor:
         """The result of a statement. `identity` marks DML that runs once per data directory."""
         try:
             with translated():
-                return self._run(statement, params, identity)
+                result = self._run(statement, params, identity)
+                return replace(result, warnings=(*statement.warnings, *result.warnings))
         except UnknownNameError as error:
             # Some columns are known only after their source is opened.
             what, _, name = error.message.partition(' "')

@@ -30,6 +30,7 @@ class Context:
     connectors: Connectors
     udfs: frozenset[str]
     errors: list[VelostreamError] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     """UDFs that the statement calls."""
 

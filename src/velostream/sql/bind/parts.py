@@ -89,6 +89,7 @@ class StatementBinder:
             )
         scope = Scope()
         if relation is not None:
+            structure.warn_of_quotes(holder, relation.column_names or (), self.context)
             scope = Scope.of(Shape(relation.column_names, (), relation.name), alias=relation.name)
         analysis = Analysis(relations.shapes, self.context.report)
         analysis.expression(holder, scope)

@@ -72,6 +72,8 @@ class QueryBinder:
         relations.resolve(tree)
         in_from = WindowRelations(context, relations, tree)
         in_from.find()
+        columns = [name for shape in relations.shapes.values() for name in shape.names or ()]
+        structure.warn_of_quotes(tree, columns, context)
         statement_with = self._statement_with(relations, with_)
         sources = self._distribute(relations.outside, statement_with)
         windows = self._table_windows(tree, relations, emit)

@@ -18,6 +18,8 @@ from velostream.sql.parse.dialect import EMIT, WINDOW, WITH, WITHIN, Clause
 from velostream.sql.windows.clauses import interval_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from velostream.sql.bind.context import Context
 
 
@@ -274,3 +276,16 @@ def leftover_clauses(tree: exp.Expr, context: Context) -> None:
                         location=clause.value.location,
                     )
                 )
+
+
+def warn_of_quotes(tree: exp.Expr, columns: Iterable[str], context: Context) -> None:
+    """In Spark's SQL "user_id" is a text; in PostgreSQL's it is a column, which is often meant."""
+    named = {name.lower(): name for name in columns}
+    for text in tree.find_all(exp.Literal):
+        column = named.get(text.name.lower()) if text.is_string and "anchored" in text.meta else None
+        place = context.place(text) if column is not None else None
+        if place is not None and place.text.startswith('"'):
+            context.warnings.append(
+                f"{place}: {place.text} in double quotes is a text, not the column {column}; "
+                f"write `{column}`, or without quotes"
+            )
