@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import velostream
+from databases import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+__all__ = ["opened"]
 
 
 class SmallDisk:
@@ -57,17 +57,3 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], SmallDisk]]:
     yield make
     for folder in mounted:
         subprocess.run(["umount", "-l", str(folder)], check=True, capture_output=True)
-
-
-@pytest.fixture
-def opened(spark) -> Iterator[Callable[[Path], Database]]:
-    """Open data directories; whatever is still open when the test ends is closed."""
-    databases: list[Database] = []
-
-    def connect(folder: Path) -> Database:
-        databases.append(velostream.connect(folder))
-        return databases[-1]
-
-    yield connect
-    for database in databases:
-        database.close()

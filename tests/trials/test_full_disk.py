@@ -11,8 +11,8 @@ import pytest
 
 import velostream
 from refusals import refusal
+from velostream.disk.storage import storing, unkept, unkept_by_java
 from velostream.errors import ClosedError, StorageError
-from velostream.model.storage import storing, unkept, unkept_by_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable

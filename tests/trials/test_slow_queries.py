@@ -48,8 +48,7 @@ for name in ("stopped", "dropped", "closed"):
     database.sql(f"CREATE TABLE {name} AS SELECT {hostile} AS r FROM file://{source} {quick}")
 with source.open("a") as out:
     out.write("a" * 40 + "\n")
-while any(job.idle for job in database.jobs_by_name):
-    time.sleep(0.05)
+database.wait_until(lambda: not any(job.idle for job in database.jobs_by_name))
 began = time.monotonic()
 assert database.sql("SELECT COUNT(*) FROM stopped").scalar() == 1
 print(database.sql("STOP JOB stopped").message)

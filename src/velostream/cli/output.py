@@ -72,15 +72,11 @@ class Output:
             self.write(rows)
             return
         names = list(rows.schema.names)
-        cells, numeric = texts(rows)
-        null = null_mark()
-        shown = [[null if cell is None else cell.replace("\n", "\\n") for cell in row] for row in cells]
-        lines = shown
+        lines, numeric = _plain_lines(rows)
         if self._header != names:
             self._header = names
-            widths = [max(len(line[i]) for line in [names, *shown]) for i in range(len(names))]
-            self._widths = [min(width, _WIDEST) for width in widths]
-            lines = [names, ["-" * width for width in self._widths], *shown]
+            self._widths = [min(width, _WIDEST) for width in _plain_widths(names, lines)]
+            lines = [names, ["-" * width for width in self._widths], *lines]
         sys.stdout.writelines(_line(line, self._widths, numeric) for line in lines)
         sys.stdout.flush()
 
@@ -129,7 +125,12 @@ def texts(rows: pa.Table) -> tuple[list[list[str | None]], list[bool]]:
     """Every cell as text (None for NULL), by row, and which columns are numbers."""
     import pyarrow as pa
 
-    columns = [[_text(value) for value in column.to_pylist()] for column in rows.columns]
+    from velostream.formats.json.text import cell_text
+
+    columns = [
+        [None if value is None else cell_text(value) for value in column.to_pylist()]
+        for column in rows.columns
+    ]
     kinds = [field.type for field in rows.schema]
     numeric = [
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) for kind in kinds
@@ -137,25 +138,26 @@ def texts(rows: pa.Table) -> tuple[list[list[str | None]], list[bool]]:
     return [list(cells) for cells in zip(*columns, strict=True)], numeric
 
 
-def _text(value: Any) -> str | None:
-    from velostream.formats.json.text import json_value, plain_text
-
-    if value is None:
-        return None
-    return json_value(value) if isinstance(value, dict | list) else plain_text(value)
-
-
 def plain_table(rows: pa.Table) -> str:
     """Aligned columns without decoration, every value whole, for files and pipes."""
     names = list(rows.schema.names)
     if not names:
         return ""
+    lines, numeric = _plain_lines(rows)
+    widths = _plain_widths(names, lines)
+    rule = ["-" * width for width in widths]
+    return "".join(_line(line, widths, numeric) for line in [names, rule, *lines])
+
+
+def _plain_lines(rows: pa.Table) -> tuple[list[list[str]], list[bool]]:
+    """Every cell on one line, by row, and which columns are numbers."""
     cells, numeric = texts(rows)
     null = null_mark()
-    shown = [[null if cell is None else cell.replace("\n", "\\n") for cell in row] for row in cells]
-    widths = [max(len(line[i]) for line in [names, *shown]) for i in range(len(names))]
-    rule = ["-" * width for width in widths]
-    return "".join(_line(line, widths, numeric) for line in [names, rule, *shown])
+    return [[null if cell is None else cell.replace("\n", "\\n") for cell in row] for row in cells], numeric
+
+
+def _plain_widths(names: Sequence[str], lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(line[i]) for line in [names, *lines]) for i in range(len(names))]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:

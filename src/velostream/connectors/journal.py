@@ -18,7 +18,7 @@ from velostream.connectors.sealed import (
     sync_folder,
     unseal,
 )
-from velostream.model.storage import storing
+from velostream.disk.storage import storing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.journal import entries_of
 from velostream.connectors.sealed import Sealed, damaged, owner_and_token, replace_file, seal, signed, unseal
-from velostream.model.storage import storing
+from velostream.disk.storage import storing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from velostream.disk.private import open_file
 from velostream.errors import CorruptDataError
-from velostream.model.private import open_file
 
 if TYPE_CHECKING:
     from pathlib import Path

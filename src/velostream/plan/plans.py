@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from velostream.errors import InternalError
 from velostream.plan.groups.aggregates import Aggregate, Merge
 
 if TYPE_CHECKING:
@@ -51,8 +52,11 @@ class Plan:
 
     @property
     def kind(self) -> Kind:
-        """The kind of step that brings the result up to date."""
-        raise NotImplementedError
+        """The kind of step that brings the result up to date.
+
+        The base has none: a strategy holds it while its own plan is being chosen.
+        """
+        raise InternalError("a plan that was not chosen is run")
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
+from velostream.disk.private import FOLDER, close_to_others, make_folder
+from velostream.disk.storage import reason, remedy
 from velostream.errors import DataDirError
-from velostream.model.private import FOLDER, close_to_others, make_folder
-from velostream.model.storage import reason, remedy
 from velostream.model.tables import DEAD_LETTERS
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from velostream.disk.storage import unkept, unkept_by_java
 from velostream.errors import (
     InternalError,
     JobError,
@@ -14,7 +15,6 @@ from velostream.errors import (
     UnknownNameError,
     VelostreamError,
 )
-from velostream.model.storage import unkept, unkept_by_java
 from velostream.spark.messages import TRACEBACK, conditions, plain, root_cause, states
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from velostream.disk.private import OTHERS, open_file
 from velostream.errors import JavaError
-from velostream.model.private import OTHERS, open_file
 from velostream.secrets import secret
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from velostream.config import cache_home
+from velostream.disk.private import FOLDER, OTHERS, make_folder, open_file
 from velostream.errors import JavaError
-from velostream.model.private import FOLDER, OTHERS, make_folder, open_file
 from velostream.spark.java import JavaHome, find_java
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from velostream.config import cache_home
+from velostream.disk.private import make_folder
 from velostream.errors import JavaError
-from velostream.model.private import make_folder
 
 MINIMUM = 17
 """The oldest Java that Spark 4 runs on."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from velostream.config import cache_home
+from velostream.disk.private import OTHERS
 from velostream.errors import JavaError
-from velostream.model.private import OTHERS
 from velostream.spark.jars import IVY_SETTINGS, JARS, digest, fetch, only_one
 from velostream.spark.java import JavaHome, find_java
 

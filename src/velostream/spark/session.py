@@ -15,8 +15,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from velostream.config import cache_home, machine_memory
+from velostream.disk.private import OTHERS, make_folder
 from velostream.errors import ConfigError, JavaError, did_you_mean
-from velostream.model.private import OTHERS, make_folder
 from velostream.spark.failures import cause_of
 from velostream.spark.java import JavaHome, find_java
 from velostream.spark.prepare import Prepared, prepared

@@ -11,11 +11,11 @@ from pydantic import Field
 
 from velostream.connectors.base import Connector, Sink, SinkContext, Source, SourceContext
 from velostream.connectors.capabilities import BadRecords, Counted, Partitioned
+from velostream.disk.private import make_folder, open_file
 from velostream.errors import InternalError, SourceConfigError
 from velostream.model.changes import BadRow
 from velostream.model.columns import ENTERED, OFFSET, PARTITION, POSITION, WEIGHT
 from velostream.model.options import Options
-from velostream.model.private import make_folder, open_file
 from velostream.model.traits import SourceTraits
 from velostream.testing.cells import value_of
 from velostream.testing.given import GivenReader, Layout

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from velostream.disk.private import make_folder, open_file
 from velostream.errors import CaseError
 from velostream.model.columns import ENTERED
-from velostream.model.private import make_folder, open_file
 from velostream.testing.cases import Advance, Given, Way
 from velostream.testing.cells import moment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.model.nested_keys import grouped
+from velostream.formats.columns.nested_keys import grouped
 from velostream.plan.groups.merge import average
 
 

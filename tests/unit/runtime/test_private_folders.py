@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from velostream.model.private import OTHERS, close_to_others
+from velostream.disk.private import OTHERS, close_to_others
 
 if TYPE_CHECKING:
     import pytest

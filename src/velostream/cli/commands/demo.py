@@ -19,8 +19,8 @@ from velostream.cli.invocation import Invocation, common
 from velostream.devtools.demo import story
 from velostream.devtools.demo.scene import Scene, reading
 from velostream.devtools.demo.screen import Plain, Screen
+from velostream.disk.private import make_folder
 from velostream.errors import DeadlineError, VelostreamError
-from velostream.model.private import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

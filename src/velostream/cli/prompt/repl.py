@@ -24,8 +24,8 @@ from velostream.cli.diagnostics import exit_code_of, say, whisper
 from velostream.cli.output import Output
 from velostream.cli.prompt.completion import SqlCompleter
 from velostream.cli.prompt.target import Session, changes
+from velostream.disk.private import make_folder
 from velostream.errors import ConfigError, did_you_mean
-from velostream.model.private import make_folder
 from velostream.secrets import redact_draft
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from velostream.config import Settings
+    from velostream.model.statements import Statement
     from velostream.runtime.database import Database
     from velostream.runtime.socket.client import Client
     from velostream.runtime.statements.dml import Params
@@ -43,14 +44,15 @@ class Session:
         if client is not None:
             yield from client.answers(text, params, follow=follow, stop=stop)
             return
-        from velostream.runtime.statements.events import answers
+        from velostream.runtime.statements.events import run_all
 
         database = self._open(changing=changing)
-        if follow and database.read_only and _watches_tables(database, text, params):
+        statements = database.check(text, params=params)
+        if follow and database.read_only and any(map(_watches_tables, statements)):
             # Tables change only while somebody holds the directory and runs their jobs.
             self._resume = True
             database = self._open(changing=True)
-        yield from answers(database, text, params, follow=follow, stop=stop)
+        yield from run_all(database, statements, params, follow=follow, stop=stop)
 
     def relations(self) -> dict[str, list[str]]:
         """Every name that can be used in FROM, with its known columns."""
@@ -114,13 +116,12 @@ class Session:
         self.close()
 
 
-def _watches_tables(database: Database, text: str, params: Params) -> bool:
+def _watches_tables(statement: Statement) -> bool:
     from velostream.model.statements import SelectStatement
 
-    return any(
-        isinstance(statement, SelectStatement) and statement.follows and not statement.query.continuous
-        for statement in database.check(text, params=params)
-    )
+    if not isinstance(statement, SelectStatement):
+        return False
+    return statement.follows and not statement.query.continuous
 
 
 def changes(text: str) -> bool:

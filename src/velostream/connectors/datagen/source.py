@@ -13,9 +13,9 @@ from velostream.connectors.capabilities import BadRecords, Counted, SparkReader
 from velostream.connectors.datagen.generators import generator
 from velostream.connectors.datagen.values import Mix, Moment, Values
 from velostream.connectors.record import Record
+from velostream.disk.private import make_folder
 from velostream.model.changes import Located
 from velostream.model.columns import ENTERED, OFFSET, PARTITION, POSITION
-from velostream.model.private import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -14,12 +14,12 @@ from velostream.connectors.base import Sink, SinkContext
 from velostream.connectors.file.watch.layout import format_of
 from velostream.connectors.record import Record
 from velostream.connectors.sealed import sync_folder
+from velostream.disk.private import make_folder, open_file
+from velostream.disk.storage import reason, remedy, storing
 from velostream.errors import SinkChangedError, SinkError, SourceConfigError, UnsupportedError
 from velostream.formats.csv.text import CsvDialect
 from velostream.formats.csv.writer import csv_header, csv_lines
 from velostream.formats.json.writer import json_bytes
-from velostream.model.private import make_folder, open_file
-from velostream.model.storage import reason, remedy, storing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("velostream.connectors.kafka")
 
+RetryStrategy = Literal["exponential", "linear", "fixed"]
 KafkaFormat = Literal["json", "avro", "protobuf", "csv", "debezium", "raw"]
 _JAAS = re.compile(
     r"\s*org\.apache\.kafka\.common\.security\."
@@ -31,7 +32,7 @@ _JAAS = re.compile(
 )
 
 
-_STRATEGIES = ("exponential", "linear", "fixed")
+_STRATEGY: RetryStrategy = "exponential"
 T = TypeVar("T")
 
 
@@ -46,10 +47,11 @@ def _environment(name: str, default: T, read: Callable[[str], T]) -> T:
         raise ConfigError(f'environment variable {name} cannot be "{value}"', hint=str(exc)) from exc
 
 
-def _strategy(value: str) -> str:
-    if value not in _STRATEGIES:
-        raise ValueError("valid values are " + ", ".join(f'"{each}"' for each in _STRATEGIES))
-    return value
+def _strategy(value: str) -> RetryStrategy:
+    for known in get_args(RetryStrategy):
+        if value == known:
+            return known  # type: ignore[no-any-return]
+    raise ValueError("valid values are " + ", ".join(f'"{each}"' for each in get_args(RetryStrategy)))
 
 
 def _multiplier(value: str) -> float:
@@ -141,9 +143,8 @@ class KafkaOptions(Options):
         description="first delay between attempts; environment VELOSTREAM_RETRY_INTERVAL_SECS",
         json_schema_extra={"default_text": "2s"},
     )
-    topic_retry_strategy: Literal["exponential", "linear", "fixed"] = Field(
-        default_factory=lambda: _environment("VELOSTREAM_RETRY_STRATEGY", "exponential", _strategy),
-        validate_default=True,
+    topic_retry_strategy: RetryStrategy = Field(
+        default_factory=lambda: _environment("VELOSTREAM_RETRY_STRATEGY", _STRATEGY, _strategy),
         alias="topic.retry.strategy",
         description="how the delay grows; environment VELOSTREAM_RETRY_STRATEGY",
         json_schema_extra={"default_text": "exponential"},

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from velostream.devtools.broker.folder import STOP_SECONDS, running
 from velostream.devtools.broker.java_options import class_archive, java_command
+from velostream.disk.private import OTHERS, make_folder, open_file
 from velostream.errors import ConfigError, DeadlineError, JavaError
-from velostream.model.private import OTHERS, make_folder, open_file
 from velostream.spark.jars import broker_jars, fetched
 
 if TYPE_CHECKING:

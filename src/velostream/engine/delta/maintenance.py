@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from velostream.disk.private import make_folder
 from velostream.engine.delta import state
 from velostream.errors import CorruptDataError, DataDirError
-from velostream.model.private import make_folder
 from velostream.serving.durable import description
 from velostream.serving.durable.verification import FileReport, FileState, TableReport
 from velostream.spark import delta

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from velostream.disk.private import make_folder
 from velostream.engine.delta.reader import STAGING
 from velostream.engine.kinds.runner import Progress, Runner, retracted_frames
-from velostream.model.private import make_folder
 from velostream.plan.plans import GroupsPlan
 from velostream.spark.dataframes import brought, nullable
 from velostream.spark.failures import translated

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.disk.private import make_folder, open_file
 from velostream.model.columns import DELTA_GONE, DELTA_ROW, SHOWN
-from velostream.model.private import make_folder, open_file
 from velostream.spark import delta
 from velostream.spark.dataframes import empty_frame
 from velostream.spark.failures import translated

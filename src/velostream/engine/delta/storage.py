@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from velostream.connectors.sealed import sync_folder
+from velostream.disk.storage import storing
 from velostream.engine.delta import maintenance
 from velostream.engine.delta.log import DeltaLog
 from velostream.engine.delta.reader import ROWS
 from velostream.engine.delta.table import DeltaTable, refuse_types
-from velostream.model.storage import storing
 from velostream.serving.durable import description
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.engine.on_spark import SparkVersion
+from velostream.formats.columns.nested_keys import grouped
 from velostream.model.columns import DELTA_ROW, SHOWN
-from velostream.model.nested_keys import grouped
 from velostream.spark import delta
 from velostream.spark.dataframes import arrow_frame, brought, checked_cast, empty_frame
 from velostream.spark.failures import translated

@@ -13,11 +13,11 @@ from velostream.connectors.capabilities import Awaited
 from velostream.connectors.properties import build_options, check_reach
 from velostream.connectors.realtime import RealtimeConnector
 from velostream.connectors.registry import connector_for, said_of
+from velostream.disk.private import make_folder
+from velostream.disk.storage import storing
 from velostream.engine.inputs.tables import loaded
 from velostream.errors import JobError, SourceMissingError, UnsupportedError
 from velostream.model.options import common_options
-from velostream.model.private import make_folder
-from velostream.model.storage import storing
 from velostream.spark.class_path import load_jars
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from sqlglot import exp
 from velostream.connectors.base import SinkContext
 from velostream.connectors.capabilities import BadRecords, Counted, SparkReader
 from velostream.connectors.record import Record
+from velostream.disk.private import make_folder
 from velostream.engine.bad_rows.dead_letters import keep_as_told
 from velostream.engine.bad_rows.failures import explained
 from velostream.engine.bad_rows.located import located
@@ -44,7 +45,6 @@ from velostream.model.changes import BadRow, Commit
 from velostream.model.columns import BAD, POSITION
 from velostream.model.jobs import BatchFigures
 from velostream.model.options import key_of
-from velostream.model.private import make_folder
 from velostream.plan.query.stars import expand_stars
 from velostream.plan.realtime import row_expression
 from velostream.plan.realtime_rules import cadence

@@ -7,9 +7,9 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.formats.columns.nested_keys import grouped
 from velostream.model.changes import BadRow
 from velostream.model.columns import GROUP_ROWS
-from velostream.model.nested_keys import grouped
 
 
 def group_names(keys: pa.Table) -> list[str]:

@@ -35,6 +35,11 @@ def json_value(value: Any, decimals_as_text: bool = False) -> str:
     return json.dumps(plain_text(value), ensure_ascii=False)
 
 
+def cell_text(value: Any) -> str:
+    """One value as people see it in a table: scalars plain, all else as JSON."""
+    return json_value(value) if isinstance(value, dict | list) else plain_text(value)
+
+
 def plain_text(value: Any) -> str:
     """One scalar as text, as in CSV and inside the quotes of JSON."""
     if isinstance(value, bool):

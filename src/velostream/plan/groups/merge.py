@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.errors import InternalError, RowError
+from velostream.formats.columns.nested_keys import grouped
 from velostream.model.columns import GROUP_ROWS
-from velostream.model.nested_keys import grouped
 from velostream.plan.groups.aggregates import Accumulator, Aggregate, Finish, Merge
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.sealed import Sealed, replace_file, seal, unseal
+from velostream.disk.private import make_folder
+from velostream.disk.storage import storing
 from velostream.errors import CorruptDataError, DataDirError
-from velostream.model.private import make_folder
-from velostream.model.storage import storing
 from velostream.runtime.datadir import FORMAT
 
 if TYPE_CHECKING:

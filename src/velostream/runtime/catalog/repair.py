@@ -6,10 +6,10 @@ import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from velostream.disk.private import make_folder
 from velostream.engine.bad_rows.letter import edition as letters_edition
 from velostream.engine.bad_rows.letter import letters_table
 from velostream.errors import CorruptDataError, DataDirError, VelostreamError
-from velostream.model.private import make_folder
 from velostream.model.tables import DEAD_LETTERS
 from velostream.runtime.catalog.catalog import Catalog, bound, folders_of, schema_text
 from velostream.runtime.catalog.file import CatalogFile

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import structlog
 
+from velostream.disk.private import open_file
 from velostream.errors import ConnectionFailedError, InternalError, VelostreamError
-from velostream.model.private import open_file
 from velostream.runtime.statements.events import Answer, AnswerEvent, Changes, Following, answers
 from velostream.serving.columns.values import to_python
 from velostream.spark.failures import translate

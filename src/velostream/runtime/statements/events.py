@@ -11,11 +11,12 @@ from velostream.model.statements import SelectStatement
 from velostream.runtime.statements.live_select import LiveSelect
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterable, Sequence
     from threading import Event
 
     import pyarrow as pa
 
+    from velostream.model.statements import Statement
     from velostream.runtime.database import Database
     from velostream.runtime.statements.dml import Params
     from velostream.runtime.statements.result import Result
@@ -55,7 +56,14 @@ def answers(
     database: Database, text: str, params: Params = None, *, follow: bool, stop: Event
 ) -> Generator[AnswerEvent]:
     """Run the statements of a text. With `follow`, a SELECT that follows runs until `stop` is set."""
-    for statement in database.check(text, params=params):
+    yield from run_all(database, database.check(text, params=params), params, follow=follow, stop=stop)
+
+
+def run_all(
+    database: Database, statements: Iterable[Statement], params: Params = None, *, follow: bool, stop: Event
+) -> Generator[AnswerEvent]:
+    """The same for bound statements."""
+    for statement in statements:
         if follow and isinstance(statement, SelectStatement) and statement.follows:
             yield from followed(database, statement, stop, params)
         else:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from velostream.disk.private import make_folder
+from velostream.disk.storage import storing
 from velostream.engine.bad_rows.dead_letters import DeadLetters
 from velostream.engine.build import Building
 from velostream.engine.opening.open import open_statement
@@ -19,8 +21,6 @@ from velostream.errors import JobError
 from velostream.model.jobs import JobState
 from velostream.model.lifetime import Lifetime
 from velostream.model.options import common_options
-from velostream.model.private import make_folder
-from velostream.model.storage import storing
 from velostream.plan.plans import OverPlan, RowsPlan
 from velostream.plan.realtime_rules import refusal
 from velostream.plan.sinks import only_added

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from velostream.formats.json.text import json_value, plain_text
+from velostream.formats.json.text import cell_text
 from velostream.serving.columns.values import to_python
 
 if TYPE_CHECKING:
@@ -32,5 +32,5 @@ def html_table(rows: pa.Table, total: int | None = None, title: str = "") -> str
 def _cell(value: Any) -> str:
     if value is None:
         return '<td style="color: gray">NULL</td>'
-    text = json_value(value) if isinstance(value, dict | list) else plain_text(value)
+    text = cell_text(value)
     return f"<td>{escape(text if len(text) <= _LONGEST else text[:_LONGEST] + '…')}</td>"

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from velostream.disk.storage import storage_error, storing
 from velostream.errors import CorruptDataError
-from velostream.model.storage import storage_error, storing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

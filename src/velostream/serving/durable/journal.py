@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.connectors.sealed import ASIDE, sync_folder
+from velostream.disk.storage import storing
 from velostream.errors import CorruptDataError, StorageError
 from velostream.model.changes import FORGETS, Commit
 from velostream.model.columns import ROW_ID, WEIGHT
-from velostream.model.storage import storing
 from velostream.serving.columns.dictionaries import for_disk, together
 from velostream.serving.durable import description, recovery, snapshots
 from velostream.serving.durable.log import Log, first_file

@@ -10,8 +10,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.sealed import sync_folder
+from velostream.disk.storage import storing
 from velostream.errors import CorruptDataError, LaggingReaderError, TableError
-from velostream.model.storage import storing
 from velostream.serving.durable.framing import Frame, FrameFile, corrupt, encode
 
 if TYPE_CHECKING:

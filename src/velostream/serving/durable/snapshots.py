@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.connectors.sealed import sync_folder
+from velostream.disk.storage import storing
 from velostream.errors import CorruptDataError
 from velostream.model.columns import ROW_ID, WEIGHT
-from velostream.model.storage import storing
 from velostream.serving.columns.dictionaries import for_disk
 from velostream.serving.columns.segments import Segment, SegmentView, Views, narrowed
 from velostream.serving.durable.framing import FrameFile, corrupt, encode

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.errors import TableError, UnknownNameError, did_you_mean
-from velostream.model.nested_keys import grouped
+from velostream.formats.columns.nested_keys import grouped
 from velostream.serving.columns.dictionaries import plain
 from velostream.serving.columns.hashing import hash_rows
 from velostream.serving.index.equality import equal_rows

@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from velostream.connectors.sealed import sync_folder
+from velostream.disk.private import make_folder
+from velostream.disk.storage import storing
 from velostream.errors import (
     ClosedError,
     DataDirError,
@@ -20,8 +22,6 @@ from velostream.errors import (
     did_you_mean,
 )
 from velostream.model.lifetime import Lifetime
-from velostream.model.private import make_folder
-from velostream.model.storage import storing
 from velostream.model.table_storage import MEMORY, STORAGE
 from velostream.model.tables import Retention, TableSpec
 from velostream.serving.durable import description

@@ -8,9 +8,9 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from velostream.disk.private import open_file
 from velostream.errors import SourceConfigError, SourceDataError
 from velostream.formats.avro.files import avro_batches, avro_schema
-from velostream.model.private import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from velostream.connectors.file.spool.spool import INDEX, INSTANTS, Entry, Spool
 from velostream.connectors.file.spool.written import WrittenFiles
 from velostream.connectors.file.watch.layout import format_of
 from velostream.connectors.sealed import checksum
+from velostream.disk.storage import storing
 from velostream.formats.records import Records, record_positions, split_text
-from velostream.model.storage import storing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

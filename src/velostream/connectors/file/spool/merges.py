@@ -18,9 +18,9 @@ from velostream.connectors.file.spool.segments import Piece, PieceId, Segment
 from velostream.connectors.file.spool.spool import INDEX, INSTANTS
 from velostream.connectors.file.spool.written import WrittenFiles
 from velostream.connectors.file.watch.layout import format_of
+from velostream.disk.storage import storing
 from velostream.errors import StorageError
 from velostream.formats.records import join_records
-from velostream.model.storage import storing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -17,9 +17,9 @@ from velostream.connectors.base import log
 from velostream.connectors.file.spool.segments import FileState, PieceId, Segment, SpooledBadRow
 from velostream.connectors.journal import Journal
 from velostream.connectors.sealed import checksum, damaged, sync_folder
+from velostream.disk.private import make_folder
+from velostream.disk.storage import storing
 from velostream.errors import StorageError
-from velostream.model.private import make_folder
-from velostream.model.storage import storing
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from velostream.model.private import open_file
+from velostream.disk.private import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

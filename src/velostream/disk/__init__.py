@@ -1,0 +1,1 @@
+"""Files on the local disk: private ones, and the errors of the file system."""
