@@ -4,15 +4,21 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
+# Every process that a test starts would compile our modules anew, which takes a second.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PREPARED := $(VENV)/.prepared
-# Two processes, each with a Spark of its own. A file's tests stay together, in the order of their names: those on a
-# cluster replace their process's Spark, and come last.
+# The site's tools have an environment of their own: building it needs neither Spark nor Java.
+DOCS_VENV := .venv-docs
+DOCS_READY := $(DOCS_VENV)/.ready
+# Two processes, each with a Spark of its own. A file's tests stay together, in the order of their names: those on a cluster
+# replace their process's Spark, and come last.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-bad-rows test-cli test-cluster test-contract test-derived test-docs test-files test-formats test-kafka test-restart test-runtime test-sql test-tables test-trials test-windows check bench bench-tables bench-pipelines soak setup prepare clean
+.PHONY: help demo test test-all test-bad-rows test-cli test-cluster test-contract test-databases test-derived test-docs test-files test-formats test-kafka test-restart test-runtime test-sql test-tables test-trials test-windows check bench bench-tables bench-databases bench-pipelines soak docs setup prepare clean
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-16s %s\n' "$$name" "$$what"; done
@@ -20,8 +26,13 @@ help: ## what there is to make
 demo: prepare ## tables that move while you watch
 	@$(BIN)/velo demo
 
-test: prepare ## all tests
+test: prepare ## the tests; of those that cost much and vary little a part, by the seed of the run
+	@scripts/databases
 	@$(BIN)/pytest -q $(SIDE_BY_SIDE)
+
+test-all: prepare ## all tests
+	@scripts/databases
+	@VELOSTREAM_TEST_ALL=1 $(BIN)/pytest -q $(SIDE_BY_SIDE)
 
 AREA = @$(BIN)/pytest -q $(SIDE_BY_SIDE)
 
@@ -36,6 +47,10 @@ test-cluster: prepare ## a standalone cluster
 
 test-contract: prepare ## what every source, sink and table must do
 	$(AREA) tests/contract tests/kafka/test_kafka_contract.py
+
+test-databases: prepare ## PostgreSQL, MySQL and MariaDB, on real servers
+	@scripts/databases
+	$(AREA) tests/databases
 
 test-derived: prepare ## tables over tables, in memory and in Delta Lake
 	$(AREA) tests/derived
@@ -58,8 +73,8 @@ test-restart: prepare ## kill -9 at every interesting moment
 test-sql: prepare ## the SQL front end and the planner
 	$(AREA) tests/sql tests/unit/sql tests/unit/plan
 
-test-runtime: prepare ## databases, statements, jobs
-	$(AREA) tests/runtime tests/unit/runtime tests/unit/spark
+test-runtime: prepare ## databases, statements, jobs, the Python API
+	$(AREA) tests/runtime tests/unit/api tests/unit/runtime tests/unit/spark
 
 test-tables: prepare ## tables: storage, lookups, SQL over them
 	$(AREA) tests/serving tests/unit/serving
@@ -83,11 +98,23 @@ bench: prepare ## speed, beside hand-written PySpark
 bench-tables: prepare ## lookups and questions, beside a plain dict, DuckDB, SQLite and polars
 	@$(BIN)/python -m benchmarks.tables
 
+bench-databases: prepare ## from and into PostgreSQL, beside Spark's JDBC reader and Debezium: 15 minutes
+	@scripts/databases
+	@$(BIN)/python -m benchmarks.databases
+
 bench-pipelines: prepare ## from Kafka into tables and topics, beside hand-written PySpark and PyFlink: 40 minutes
 	@$(BIN)/python -m benchmarks.pipelines
 
 soak: prepare ## the long random tests with full counts; the result goes to benchmarks/soak.txt
 	@{ git log -1 --format='commit %h of %cs' && VELOSTREAM_SOAK=1 $(BIN)/pytest -q -n 2 --durations=0 --durations-min=1 --timeout=7200; } | tee benchmarks/soak.txt
+
+docs: $(DOCS_READY) ## the documentation as a site, in build/site; a link that leads nowhere fails it
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+	@echo "build/site/index.html"
+
+$(DOCS_READY): uv.lock pyproject.toml scripts/setup
+	@scripts/setup $(DOCS_VENV) docs
+	@touch $@
 
 setup: $(READY) ## the virtual environment, and Java where there is none
 
@@ -102,4 +129,4 @@ $(PREPARED): $(READY)
 	@touch $@
 
 clean: ## remove what the other targets made here
-	@rm -rf $(VENV) $(VENV)-tools .venv-flink .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .venv-tools $(DOCS_VENV) .venv-flink build .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,15 +1,25 @@
-"""Writes docs/reference from the code, so that every property, function and error is found."""
+"""Writes docs/reference from the code, so that every property, function, error and metric is found."""
 
 from __future__ import annotations
 
 import inspect
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from velostream import errors
+from velostream.config import load
 from velostream.connectors.registry import default_registry
+from velostream.model.health import HEALTHS
+from velostream.model.jobs import JobState
 from velostream.model.options import CommonOptions
+from velostream.runtime.instance import Instance
+from velostream.runtime.metrics import Figures
 from velostream.sql.functions import functions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -65,11 +75,74 @@ def error_list() -> str:
     return "\n".join([*lines, ""])
 
 
+_METRICS = """# Metrics
+
+Made from the code by `scripts/reference.py`.
+
+```console
+$ velo run app.sql --metrics-port 9100
+metrics: http://127.0.0.1:9100/metrics
+```
+
+serves them for Prometheus, on loopback only; `metrics_port` in `velostream.toml` and
+`VELOSTREAM_METRICS_PORT` do the same, and port 0 takes any that is free. They are read when they are asked
+for, and cost nothing in between. The counters of a job begin at 0 when it starts in this process. `velo jobs`
+and `velo tables` show the same figures.
+
+A metric that is a *set of states* has a sample for each state, 1 for the present one and 0 for the others;
+the state is in a label with the name of the metric:
+`velostream_job_state{{job="totals",kind="table",velostream_job_state="running"}} 1.0`.
+A job is {jobs}; its `kind` is `table`, `stream` or `insert`.
+A table is {tables}.
+
+To be told when something is wrong, watch `velostream_job_state` (`degraded`, `failed`),
+`velostream_table_healthy` (0), `velostream_partition_lag`, and the growth of
+`velostream_dead_letters_kept_total` and `velostream_job_late_rows_total`.
+"""
+_GROUPS = {
+    "job": "Jobs",
+    "partition": "Partitions",
+    "connection": "Connections",
+    "table": "Tables",
+    "dead": "Dead letters",
+}
+_KINDS = {"stateset": "set of states"}
+
+
+def metric_list() -> str:
+    """Every metric, by what it is about, under the name that is scraped."""
+    groups: dict[str, list[str]] = {}
+    with TemporaryDirectory() as folder, Instance(load(None, data_dir=folder)) as database:
+        for family in Figures(database).collect():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            labels = [*family._labelnames, *([family.name] if family.type == "stateset" else [])]
+            about = family.name.removeprefix("velostream_").partition("_")[0]
+            groups.setdefault(about, []).append(
+                f"| `{name}` | {_KINDS.get(family.type, family.type)} | "
+                f"{', '.join(f'`{label}`' for label in labels)} | {_cell(family.documentation)} |"
+            )
+    lines = [_METRICS.format(jobs=_either(JobState), tables=_either(HEALTHS))]
+    for about, rows in groups.items():
+        lines += [f"## {_GROUPS.get(about, about.capitalize())}", ""]
+        lines += ["| metric | type | labels | |", "|---|---|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def _either(words: Iterable[str]) -> str:
+    *most, last = (f"`{word}`" for word in words)
+    return f"{', '.join(most)} or {last}"
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-PAGES = {"properties.md": properties, "functions.md": function_list, "errors.md": error_list}
+PAGES = {
+    "properties.md": properties,
+    "functions.md": function_list,
+    "errors.md": error_list,
+    "metrics.md": metric_list,
+}
 
 
 def main() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -21,6 +23,12 @@ SEED_VARIABLE = "VELOSTREAM_TEST_SEED"
 SEED = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(2**32))
 
 SOAK = os.environ.get("VELOSTREAM_SOAK") == "1"
+
+_SIGNALS = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGHUP: signal.SIG_DFL,
+    signal.SIGQUIT: signal.SIG_DFL,
+}
 
 
 class WaitUntil(Protocol):
@@ -42,6 +50,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_configure() -> None:
     # Processes that a test starts draw from the same seed.
     os.environ[SEED_VARIABLE] = str(SEED)
+    # Where the tests themselves are run in the background, Ctrl-C is ignored by all that they start.
+    for number, handler in _SIGNALS.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
     if not SOAK:
         # Tests start many JVMs and keep none for long: code that is compiled once, and not again for speed,
         # takes about a seventh less of the processor, and so does a garbage collector of one thread.
@@ -58,12 +70,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         sampled = "rounds" in getattr(item, "fixturenames", ())
         return item.get_closest_marker("soak") is not None or (SOAK and sampled)
 
-    dropped = [item for item in items if long(item) != SOAK]
-    items[:] = sorted(
-        (item for item in items if long(item) == SOAK), key=lambda item: CLUSTER in item.path.parents
-    )
+    # A whole run takes its part of tests that cost much and vary little; an area, or a file, is run whole.
+    sampling = not SOAK and os.environ.get("VELOSTREAM_TEST_ALL") != "1" and not _chosen(config)
+    kept = [item for item in items if long(item) == SOAK and not (sampling and _left_out(item))]
+    dropped = [item for item in items if item not in set(kept)]
+    items[:] = sorted(kept, key=lambda item: CLUSTER in item.path.parents)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
+
+
+def _chosen(config: pytest.Config) -> bool:
+    """Whether the run is of certain files or tests, and not of everything."""
+    return [Path(part).name for part in config.args] != ["tests"]
+
+
+def _left_out(item: pytest.Item) -> bool:
+    """Whether a test marked with `sampled(n)` is not the turn of this seed."""
+    marker = item.get_closest_marker("sampled")
+    return marker is not None and zlib.crc32(f"{SEED} {item.nodeid}".encode()) % marker.args[0] != 0
 
 
 @pytest.fixture(scope="session")

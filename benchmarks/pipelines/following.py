@@ -29,7 +29,7 @@ class Ours:
         import velostream
 
         self._db = velostream.connect(folder)
-        if self._db.catalog.get("followed") is None:
+        if not any(job.name == "followed" for job in self._db.jobs()):
             self._db.sql(
                 f"CREATE SOURCE trades ({STAMPED}) FROM kafka://{brokers}/{topic} "
                 'WITH ("changelog" = "append")'

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.tables.stopwatch import Stopwatch
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 ROWS = 200_000
 FORMS = ("dicts", "dicts of different keys", "tuples", "dataclasses", "pandas", "polars")
@@ -43,7 +43,7 @@ def handed_over(watch: Stopwatch) -> None:
             _measure(watch, database, form, rows)
 
 
-def _measure(watch: Stopwatch, database: Database, form: str, rows: Any) -> None:
+def _measure(watch: Stopwatch, database: Instance, form: str, rows: Any) -> None:
     columns = {"schema": workload.SCHEMA} if form == "tuples" else {}
 
     def drop() -> None:

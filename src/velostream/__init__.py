@@ -5,22 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Database", "Result", "Table", "VelostreamError", "__version__", "connect", "register"]
+__all__ = [
+    "Database",
+    "Result",
+    "Table",
+    "VelostreamError",
+    "__version__",
+    "connect",
+    "register",
+    "register_driver",
+]
 
 if TYPE_CHECKING:
+    from velostream.api.connect import connect
+    from velostream.api.database import Database
+    from velostream.api.table import Table
+    from velostream.connectors.any_sql.drivers.registry import register_driver
     from velostream.connectors.registry import register
     from velostream.errors import VelostreamError
-    from velostream.runtime.database import Database, connect
     from velostream.runtime.statements.result import Result
-    from velostream.serving.table.table import Table
 
 _WHERE = {
-    "Database": "velostream.runtime.database",
+    "Database": "velostream.api.database",
     "Result": "velostream.runtime.statements.result",
-    "Table": "velostream.serving.table.table",
+    "Table": "velostream.api.table",
     "VelostreamError": "velostream.errors",
-    "connect": "velostream.runtime.database",
+    "connect": "velostream.api.connect",
     "register": "velostream.connectors.registry",
+    "register_driver": "velostream.connectors.any_sql.drivers.registry",
 }
 
 

@@ -45,16 +45,16 @@ from velostream.model.reach import Reach
 FILE_NAME = "velostream.toml"
 ENV_PREFIX = "VELOSTREAM_"
 
-PROPERTY_VARIABLES: Mapping[str, tuple[str, str, str]] = {
-    "VELOSTREAM_KAFKA_BROKERS": ("kafka", "bootstrap.servers", "{}"),
-    "VELOSTREAM_RETRY_STRATEGY": ("kafka", "topic.retry.strategy", "{}"),
-    "VELOSTREAM_RETRY_INTERVAL_SECS": ("kafka", "topic.retry.interval", "{}s"),
-    "VELOSTREAM_RETRY_MULTIPLIER": ("kafka", "topic.retry.multiplier", "{}"),
-    "VELOSTREAM_RETRY_MAX_DELAY_SECS": ("kafka", "topic.retry.max.delay", "{}s"),
-    "VELOSTREAM_DEFAULT_PARTITIONS": ("kafka", "topic.partitions", "{}"),
-    "VELOSTREAM_DEFAULT_REPLICATION_FACTOR": ("kafka", "topic.replication", "{}"),
+PROPERTY_VARIABLES: Mapping[str, tuple[str, str]] = {
+    "VELOSTREAM_KAFKA_BROKERS": ("kafka", "bootstrap.servers"),
+    "VELOSTREAM_RETRY_STRATEGY": ("kafka", "topic.retry.strategy"),
+    "VELOSTREAM_RETRY_INTERVAL_SECS": ("kafka", "topic.retry.interval"),
+    "VELOSTREAM_RETRY_MULTIPLIER": ("kafka", "topic.retry.multiplier"),
+    "VELOSTREAM_RETRY_MAX_DELAY_SECS": ("kafka", "topic.retry.max.delay"),
+    "VELOSTREAM_DEFAULT_PARTITIONS": ("kafka", "topic.partitions"),
+    "VELOSTREAM_DEFAULT_REPLICATION_FACTOR": ("kafka", "topic.replication"),
 }
-"""Environment variables that set a property: connector, property, and how the value is written."""
+"""Environment variables that set a property of a connector, whose options read them."""
 
 _OTHER_VARIABLES = ("VELOSTREAM_CONFIG", "VELOSTREAM_IVY_SETTINGS", "VELOSTREAM_TEST_SEED")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
@@ -169,13 +169,18 @@ class Settings(BaseSettings):
         return Reach(self.allowed.roots, self.allowed.hosts)
 
     def properties(self, connector: str) -> dict[str, str]:
-        """A connector's properties from the environment and the file, by property name."""
+        """A connector's properties from the file, by property name.
+
+        Those that an environment variable sets are left out: the connector's options read the variable, and
+        name it where it does not fit.
+        """
         merged = self.defaults | self.connectors.get(connector, {})
-        for variable, (owner, name, form) in PROPERTY_VARIABLES.items():
-            value = os.environ.get(variable)
-            if owner == connector and value:
-                merged[name] = form.format(value)
-        return merged
+        set_outside = {
+            name
+            for variable, (owner, name) in PROPERTY_VARIABLES.items()
+            if owner == connector and os.environ.get(variable)
+        }
+        return {name: value for name, value in merged.items() if name not in set_outside}
 
 
 def load(config_file: Path | str | None = None, **flags: Any) -> Settings:
@@ -195,7 +200,7 @@ def load(config_file: Path | str | None = None, **flags: Any) -> Settings:
     except ValidationError as exc:
         raise _translate(exc, given, path) from exc
     except SettingsError as exc:
-        raise ConfigError(f"an environment variable cannot be read: {exc}") from exc
+        raise _unreadable_variable(exc) from exc
     finally:
         _FileSource.content = token
 
@@ -244,6 +249,13 @@ def _read(path: Path) -> dict[str, Any]:
     if isinstance(allowed, Mapping) and isinstance(allowed.get("roots"), list):
         content["allowed"] = {**allowed, "roots": [path.parent / str(root) for root in allowed["roots"]]}
     return content
+
+
+def _unreadable_variable(exc: SettingsError) -> ConfigError:
+    """The error for a variable whose value is no JSON, where the setting is a table of values."""
+    found = re.search(r'field "(\w+)"', str(exc))
+    name = ENV_PREFIX + found[1].upper() if found else "an environment variable"
+    return ConfigError(f"{name} cannot be read: it is not JSON", hint='write it like {"name": "value"}')
 
 
 def _unknown_key(path: Path, key: str, value: object) -> ConfigError:

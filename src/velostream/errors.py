@@ -233,6 +233,13 @@ class FileMissingError(SourceMissingError):
     health = "file not found"
 
 
+class SourceEmptyError(SourceMissingError):
+    """The source exists, but has no record yet to tell its columns from."""
+
+    code = "source.empty"
+    health = "degraded"
+
+
 class SourceNetworkError(SourceError):
     """The source cannot be reached."""
 
@@ -247,6 +254,12 @@ class SourceLostError(SourceError):
 
     code = "source.lost"
     retryable = True
+
+
+class SourceGapError(SourceError):
+    """Changes were lost at the source before they were read, and the statement says to fail then."""
+
+    code = "source.gap"
 
 
 class SourceUnreadableError(SourceError):

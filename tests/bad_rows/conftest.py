@@ -1,5 +1,5 @@
 """Rows that cannot be used, and their replay."""
 
-from databases import clock, clocked, database, follow_keys, name, opened
+from spark_databases import clock, clocked, database, follow_keys, name, opened
 
 __all__ = ["clock", "clocked", "database", "follow_keys", "name", "opened"]

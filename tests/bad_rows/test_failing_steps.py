@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import velostream
 from velostream.connectors.file.source import FileSource
 from velostream.errors import StepError
 from velostream.model.jobs import JobState
+from velostream.runtime.instance import open_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 JARGON = re.compile(
     r"py4j|\bo\d+\.\w|error occurred while calling|Traceback|\bat [\w.$]+\([\w.]+:\d+\)|stacktrace|java\."
@@ -87,8 +87,8 @@ AS_A_ROW_MIGHT = {footer: "garbage.parquet", number: "for input string"}
 
 
 @pytest.fixture(scope="module")
-def database(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
+def database(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with open_instance(tmp_path_factory.mktemp("data") / "velostream") as shared:
         yield shared
 
 
@@ -109,7 +109,7 @@ def fails(monkeypatch, tmp_path: Path) -> Callable[..., None]:
     return fail
 
 
-def said(database: Database, name: str) -> list[str]:
+def said(database: Instance, name: str) -> list[str]:
     """All that anybody was told about a job: by the log, SHOW, figures and letters."""
     log = (database.directory.root / "logs" / "velostream.log").read_text().splitlines()
     told = [line for line in log if f'"{name}"' in line]
@@ -119,7 +119,7 @@ def said(database: Database, name: str) -> list[str]:
     return told + [row.reason for row in database.table("dead_letters").rows() if row.job == name]
 
 
-def plainly(database: Database, name: str) -> list[str]:
+def plainly(database: Instance, name: str) -> list[str]:
     told = said(database, name)
     assert not [line for line in told if JARGON.search(line)]
     return told
@@ -207,7 +207,7 @@ def test_a_function_that_raises_is_a_row_and_not_a_failure(database, tmp_path, w
     assert database.wait_idle(60)
     assert [row.n for row in database.table("picky_rows").rows()] == [1]
     (reason,) = [row.reason for row in database.table("dead_letters").rows() if row.job == "picky_rows"]
-    assert reason == "ValueError: not two"
+    assert reason == "a Python function raised: picky(2): ValueError: not two"
     plainly(database, "picky_rows")
 
 

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 class Process:
     """A running `velo`, with what it has printed so far."""
 
-    def __init__(self, *arguments: str, folder: Path, data_dir: Path) -> None:
-        environment = {**os.environ, "VELOSTREAM_DATA_DIR": str(data_dir), "PYTHONUNBUFFERED": "1"}
+    def __init__(self, *arguments: str, folder: Path, data_dir: Path, **variables: str) -> None:
+        environment = {
+            **os.environ,
+            "VELOSTREAM_DATA_DIR": str(data_dir),
+            "PYTHONUNBUFFERED": "1",
+            **variables,
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "velostream", *arguments],
             cwd=folder,
@@ -84,11 +89,14 @@ class Process:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """`start("run", "app.sql")`: a `velo` process on this test's data directory."""
+    """`start("run", "app.sql")`: a `velo` process on this test's data directory.
+
+    Further arguments are variables of its environment.
+    """
     processes: list[Process] = []
 
-    def begin(*arguments: str) -> Process:
-        process = Process(*arguments, folder=tmp_path, data_dir=tmp_path / "data")
+    def begin(*arguments: str, **variables: str) -> Process:
+        process = Process(*arguments, folder=tmp_path, data_dir=tmp_path / "data", **variables)
         processes.append(process)
         return process
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-import velostream
 from equivalence.check import create, wrong
 from equivalence.queries import closed
 from equivalence.worlds import WORLDS
 from refusals import refusal
+from velostream.runtime.instance import open_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-    Open = Callable[[Path], Database]
+    Open = Callable[[Path], Instance]
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 ONE_OF_EACH = {"r_filter", "k_id", "g_sums", "g_any", "g_having", "g_global", "d_counts", "j_left"}
@@ -30,10 +30,10 @@ ONE_OF_EACH = {"r_filter", "k_id", "g_sums", "g_any", "g_having", "g_global", "d
 @pytest.fixture
 def opened(cluster_spark, cluster) -> Iterator[Open]:
     """Open data directories on the cluster; whatever is still open when the test ends is closed."""
-    databases: list[Database] = []
+    databases: list[Instance] = []
 
-    def connect(folder: Path) -> Database:
-        databases.append(velostream.connect(folder, master=cluster.master, conf=dict(cluster.conf)))
+    def connect(folder: Path) -> Instance:
+        databases.append(open_instance(folder, master=cluster.master, conf=dict(cluster.conf)))
         return databases[-1]
 
     yield connect

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from velostream.connectors.capabilities import (
@@ -19,7 +21,16 @@ from velostream.connectors.capabilities import (
     SparkReader,
 )
 from velostream.errors import SourceError, SourceMissingError
-from velostream.model.columns import BAD, ENTERED, OFFSET, PARTITION, POSITION, SYSTEM_TYPES, WEIGHT
+from velostream.model.columns import (
+    BAD,
+    ENTERED,
+    OFFSET,
+    PARTITION,
+    POSITION,
+    SYSTEM_TYPES,
+    TOMBSTONE,
+    WEIGHT,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -260,9 +271,10 @@ def _looked_at(source: Source) -> None:
 def settled(source: Source, after: Any) -> Any:
     """The position at which everything that was given is there."""
     end = source.latest(after)
-    for _ in range(200):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
         newer = source.latest(end)
-        if newer == end and source.settled():
+        if newer == end and source.settled() and source.latest(end) == end:
             return end
         end = newer
     raise AssertionError("it does not come to rest")
@@ -294,6 +306,8 @@ def table(
                 batch = batch.append_column(PARTITION, pa.array([partition] * batch.num_rows, pa.string()))
             batches.append(batch)
     found = pa.Table.from_batches(batches)
+    if TOMBSTONE in found.schema.names:
+        found = found.filter(pc.invert(found[TOMBSTONE]))
     return found.select([*columns, *([WEIGHT] if WEIGHT in found.schema.names else [])])
 
 

@@ -67,6 +67,7 @@ class TestInMemory(TableContract):
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 class TestInDelta(TableContract):
     @pytest.fixture
     def home(self, tmp_path: Path, spark: SparkSession) -> Home:

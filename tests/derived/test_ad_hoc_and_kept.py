@@ -14,9 +14,9 @@ from equivalence.selects import TABLES, Orders, Selects
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 REFUSALS = (
     r"would have two columns",
@@ -58,7 +58,7 @@ def test_random_selects_are_the_same_four_ways(spark, opened, tmp_path, rng, rou
     assert found.agreed > 8 * len(found.invalid)
 
 
-def kept_of(spark, database: Database, corpora: Sequence[corpus.Corpus]) -> Findings:
+def kept_of(spark, database: Instance, corpora: Sequence[corpus.Corpus]) -> Findings:
     """What comes of the queries of other tests' files."""
     found = Findings()
     for each in corpora:

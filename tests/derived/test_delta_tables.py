@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import velostream
 from refusals import refusal
 from velostream.engine.delta import maintenance, runner
 from velostream.errors import LaggingReaderError
+from velostream.runtime.instance import Instance
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
 
-    from velostream.runtime.database import Database
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 
 STATEMENTS = {
     "copied": "SELECT * FROM {file}",
@@ -48,7 +47,7 @@ def _write(path: Path, rows: dict[int, tuple[str, str]]) -> None:
     other.replace(path)
 
 
-def _content(database: Database, name: str) -> Counter[tuple[object, ...]]:
+def _content(database: Instance, name: str) -> Counter[tuple[object, ...]]:
     return Counter(map(tuple, database.table(name).rows()))
 
 
@@ -187,7 +186,7 @@ def test_restart_replace_verify_tidy_and_drop(opened, tmp_path, monkeypatch):
     first.close()
     rows[3] = ("b", "33.00")
     _write(file, rows)
-    with velostream.Database(first.settings, read_only=True) as reader:
+    with Instance(first.settings, read_only=True) as reader:
         assert len(reader.table("kept")) == 10
         assert reader.sql("SHOW TABLES").rows()[-1].rows == 10
     second = opened(tmp_path / "data")

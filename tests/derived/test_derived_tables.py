@@ -11,26 +11,26 @@ import pytest
 from velostream.engine.inputs import feed
 
 if TYPE_CHECKING:
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.sampled(2)]
 
 
-def settle(database: Database) -> None:
+def settle(database: Instance) -> None:
     assert database.wait_idle(120), database.jobs()
     assert [job for job in database.jobs() if job.state != "running"] == []
 
 
-def looked_up(database: Database, name: str) -> int:
+def looked_up(database: Instance, name: str) -> int:
     return database.job(name).stats.rows_looked_up
 
 
-def rows(database: Database, sql: str) -> list[tuple[object, ...]]:
+def rows(database: Instance, sql: str) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in database.sql(sql).rows())
 
 
 @pytest.fixture
-def shop(opened, tmp_path) -> Database:
+def shop(opened, tmp_path) -> Instance:
     database = opened(tmp_path / "data")
     database.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, who BIGINT, amount DECIMAL(10,2))")
     database.sql("CREATE TABLE people (id BIGINT PRIMARY KEY, city STRING)")

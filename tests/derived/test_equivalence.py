@@ -15,9 +15,9 @@ from equivalence.queries import CASES, closed
 from equivalence.worlds import WORLDS
 
 if TYPE_CHECKING:
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
 @pytest.mark.timeout(7200)
@@ -26,7 +26,7 @@ def test_tables_equal_the_query_from_scratch(kind, spark, opened, tmp_path, rng,
     world = WORLDS[kind](tmp_path / "world", rng)
     usable = [case.name for case in CASES if kind == "hand" or not case.over_table]
     cases = closed(set(rng.sample(usable, rounds(7, len(usable)))))
-    database: Database | None = opened(tmp_path / "data")
+    database: Instance | None = opened(tmp_path / "data")
     create(database, world, cases)
     history = ["created"]
     for _ in range(rounds(3, 15)):

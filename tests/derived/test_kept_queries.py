@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 TOGETHER = 20
 """Queries that one database keeps twice."""
 
 
-def create(database: Database, prefix: str, cases: Sequence[str]) -> dict[str, str]:
+def create(database: Instance, prefix: str, cases: Sequence[str]) -> dict[str, str]:
     kept = {f"{prefix}{number}": sql for number, sql in enumerate(cases)}
     for name, sql in kept.items():
         database.sql(f"CREATE TABLE {name} AS {sql}")
     return kept
 
 
-def wrong(spark: SparkSession, database: Database, kept: dict[str, str]) -> list[str]:
+def wrong(spark: SparkSession, database: Instance, kept: dict[str, str]) -> list[str]:
     """What is not as plain Spark has it: the answer now, the table, and SQL over the table."""
     assert database.wait_idle(120), database.jobs()
     plain = private_session(spark)
@@ -80,7 +80,7 @@ def test_queries_are_kept_as_they_are_answered(spark, opened, tmp_path, rng, rou
 
 
 @pytest.fixture(scope="module")
-def small(database: Database) -> Database:
+def small(database: Instance) -> Instance:
     for name, columns in TABLES.items():
         database.sql(f"CREATE TABLE {name} ({columns})")
     return database

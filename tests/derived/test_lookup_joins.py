@@ -13,19 +13,19 @@ from velostream.engine.inputs import lookups
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ORDERS = "id,who,amount\n1,7,10.50\n2,8,3.25\n3,9,1.00\n4,,2.00\n"
 
 
-def settle(database: Database) -> None:
+def settle(database: Instance) -> None:
     assert database.wait_idle(120), database.jobs()
     assert [job for job in database.jobs() if job.state not in ("running", "finished")] == []
 
 
-def rows(database: Database, sql: str) -> list[tuple[object, ...]]:
+def rows(database: Instance, sql: str) -> list[tuple[object, ...]]:
     return [tuple(row) for row in database.sql(sql).rows()]
 
 
@@ -37,7 +37,7 @@ def orders(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shop(opened, tmp_path) -> Database:
+def shop(opened, tmp_path) -> Instance:
     database = opened(tmp_path / "data")
     database.sql("CREATE TABLE people (id BIGINT PRIMARY KEY, city STRING)")
     database.sql("CREATE TABLE cities (city STRING, country STRING)")

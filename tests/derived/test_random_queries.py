@@ -13,12 +13,12 @@ from velostream.engine.inputs import feed
 from velostream.engine.stage import Stage
 
 if TYPE_CHECKING:
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
-def changed(database: Database, contents: Contents) -> str:
+def changed(database: Instance, contents: Contents) -> str:
     """One random change, executed."""
     change = contents.draw()
     database.sql(change.sql)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from equivalence.queries import Case
     from equivalence.worlds import World
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 
-def create(database: Database, world: World, cases: Sequence[Case]) -> None:
+def create(database: Instance, world: World, cases: Sequence[Case]) -> None:
     """Make the relation and every table."""
     world.create(database)
     for case in cases:
@@ -25,7 +25,7 @@ def create(database: Database, world: World, cases: Sequence[Case]) -> None:
 
 
 def wrong(
-    spark: SparkSession, database: Database, world: World, cases: Sequence[Case]
+    spark: SparkSession, database: Instance, world: World, cases: Sequence[Case]
 ) -> dict[str, list[str]]:
     """By name, what is not right: jobs that do not run, and tables that differ from the truth."""
     truth = Truth(spark, {"src": as_arrow(world.rows())})

@@ -21,7 +21,7 @@ from velostream.testing.cells import value_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 TESTS = Path(__file__).parent.parent
 _UNSTABLE = (
@@ -47,9 +47,9 @@ class Corpus:
     name: str
     tables: tuple[str, ...]
     queries: tuple[str, ...]
-    make: Callable[[Database], None]
-    fill: Callable[[Database], None]
-    change: Callable[[Database], None]
+    make: Callable[[Instance], None]
+    fill: Callable[[Instance], None]
+    change: Callable[[Instance], None]
 
 
 def lines(name: str) -> list[str]:
@@ -61,15 +61,15 @@ def lines(name: str) -> list[str]:
 def of_arrow(name: str, tables: dict[str, pa.Table], queries: Sequence[str]) -> Corpus:
     """Queries over rows that are given as Arrow tables; the last rows come later, and the first goes."""
 
-    def make(database: Database) -> None:
+    def make(database: Instance) -> None:
         for table, rows in tables.items():
             database.create_table(table, rows.slice(0, 0))
 
-    def fill(database: Database) -> None:
+    def fill(database: Instance) -> None:
         for table, rows in tables.items():
             database.table(table).insert(rows.slice(0, rows.num_rows - 2))
 
-    def change(database: Database) -> None:
+    def change(database: Instance) -> None:
         for table, rows in tables.items():
             database.table(table).insert(rows.slice(rows.num_rows - 2))
             first = rows.column_names[0]
@@ -169,13 +169,13 @@ def _of_case(case: Case) -> Corpus:
     given = [step for step in case.steps if isinstance(step, Given) and step.source in sources]
     half = (len(given) + 1) // 2
 
-    def make(database: Database) -> None:
+    def make(database: Instance) -> None:
         for name, columns in sources.items():
             database.sql(f"CREATE TABLE {name} ({columns})")
         for text in below:
             database.sql(_STREAM.sub("CREATE TABLE", _ENDING.sub("", text)))
 
-    def bring(database: Database, steps: Sequence[Given]) -> None:
+    def bring(database: Instance, steps: Sequence[Given]) -> None:
         for step in steps:
             _bring(database, step)
 
@@ -190,7 +190,7 @@ def _of_case(case: Case) -> Corpus:
     )
 
 
-def _bring(database: Database, step: Given) -> None:
+def _bring(database: Instance, step: Given) -> None:
     """Insert the rows of a step; a row that is taken back is deleted."""
     table = database.table(step.source)
     kinds = dict(zip(table.spec.visible_schema.names, table.spec.visible_schema.types, strict=True))

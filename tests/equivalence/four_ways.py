@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 BEFORE, AFTER = "before", "after"
 
@@ -65,10 +65,10 @@ class FourWays:
     def __init__(
         self,
         spark: SparkSession,
-        database: Database,
+        database: Instance,
         tables: Sequence[str],
-        fill: Callable[[Database], None],
-        change: Callable[[Database], None],
+        fill: Callable[[Instance], None],
+        change: Callable[[Instance], None],
         extended: bool = False,
     ) -> None:
         self._spark = spark

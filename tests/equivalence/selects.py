@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 TABLES = {
     "orders": "id BIGINT PRIMARY KEY, cust BIGINT, qty INT, price DECIMAL(10,2), note STRING, day DATE,"
@@ -477,13 +477,13 @@ class Orders:
         self._id = 0
         self._customers = 0
 
-    def fill(self, database: Database) -> None:
+    def fill(self, database: Instance) -> None:
         """Bring the first rows."""
         database.table("orders").insert([self._order() for _ in range(12)])
         database.table("customers").insert([self._customer() for _ in range(5)])
         database.table("events").insert([self._event() for _ in range(8)])
 
-    def change(self, database: Database) -> None:
+    def change(self, database: Instance) -> None:
         """Change every table in each way; some changes undo others."""
         database.table("orders").insert([self._order() for _ in range(4)])
         database.sql("UPDATE orders SET qty = 7, note = NULL WHERE cust = 2")
@@ -493,7 +493,7 @@ class Orders:
         database.table("events").insert([self._event() for _ in range(3)])
         database.sql("DELETE FROM events WHERE n = 1")
 
-    def empty(self, database: Database) -> None:
+    def empty(self, database: Instance) -> None:
         """Take all rows away."""
         for name in TABLES:
             database.sql(f"DELETE FROM {name}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 SCHEMA = pa.schema(
     [
@@ -111,7 +111,7 @@ class World:
         self.maker = Maker(self.rng)
         self.folder.mkdir(parents=True)
 
-    def create(self, database: Database) -> None:
+    def create(self, database: Instance) -> None:
         """Make the relation with its first rows."""
         raise NotImplementedError
 
@@ -119,14 +119,14 @@ class World:
         """What it has now."""
         raise NotImplementedError
 
-    def step(self, database: Database | None) -> str:
+    def step(self, database: Instance | None) -> str:
         """Change it somehow; the database is None while it is closed. Returns what was done."""
         ways = self.ways(database)
         name = self.rng.choice(sorted(ways))
         ways[name]()
         return name
 
-    def ways(self, database: Database | None) -> dict[str, Callable[[], None]]:
+    def ways(self, database: Instance | None) -> dict[str, Callable[[], None]]:
         raise NotImplementedError
 
     def _some(self, rows: list[Row]) -> list[int]:
@@ -155,7 +155,7 @@ class FileWorld(World):
         self._path = self.folder / f"watched.{self.suffix}"
         self._rows: list[Row] = []
 
-    def create(self, database: Database) -> None:
+    def create(self, database: Instance) -> None:
         self._replace(self.maker.rows(self.rng.randint(5, 30)))
         database.sql(
             f"CREATE SOURCE src ({COLUMNS}) FROM file://{self._path} WITH ('file.debounce' = '50ms')"
@@ -164,7 +164,7 @@ class FileWorld(World):
     def rows(self) -> list[Row]:
         return self._rows
 
-    def ways(self, database: Database | None) -> dict[str, Callable[[], None]]:
+    def ways(self, database: Instance | None) -> dict[str, Callable[[], None]]:
         rows = self._rows
         return {
             "append": lambda: self._append(self.maker.rows(self.rng.randint(1, 12))),
@@ -214,7 +214,7 @@ class GlobWorld(World):
         self._files: dict[str, list[Row]] = {}
         self._made = 0
 
-    def create(self, database: Database) -> None:
+    def create(self, database: Instance) -> None:
         for _ in range(3):
             self._add()
         pattern = self.folder / "part-*.csv"
@@ -223,7 +223,7 @@ class GlobWorld(World):
     def rows(self) -> list[Row]:
         return [row for name in sorted(self._files) for row in self._files[name]]
 
-    def ways(self, database: Database | None) -> dict[str, Callable[[], None]]:
+    def ways(self, database: Instance | None) -> dict[str, Callable[[], None]]:
         ways: dict[str, Callable[[], None]] = {"add": self._add, "add another": self._add}
         if self._files:
             name = self.rng.choice(sorted(self._files))
@@ -272,14 +272,14 @@ class HandWorld(World):
         super().__post_init__()
         self._rows: dict[int, Row] = {}
 
-    def create(self, database: Database) -> None:
+    def create(self, database: Instance) -> None:
         database.sql(f"CREATE TABLE src ({COLUMNS.replace('id BIGINT', 'id BIGINT PRIMARY KEY')})")
         self._insert(database, 20)
 
     def rows(self) -> list[Row]:
         return list(self._rows.values())
 
-    def ways(self, database: Database | None) -> dict[str, Callable[[], None]]:
+    def ways(self, database: Instance | None) -> dict[str, Callable[[], None]]:
         if database is None:
             return {"nothing": lambda: None}
         return {
@@ -292,38 +292,38 @@ class HandWorld(World):
             "empty and fill": lambda: self._refill(database),
         }
 
-    def _insert(self, database: Database, count: int) -> None:
+    def _insert(self, database: Instance, count: int) -> None:
         rows = self.maker.rows(count)
         database.table("src").insert(as_arrow(rows))
         self._rows |= {row["id"]: row for row in rows}
 
-    def _replace(self, database: Database) -> None:
+    def _replace(self, database: Instance) -> None:
         rows = [self.maker.row(number) for number in self._ids()] + self.maker.rows(2)
         database.table("src").upsert(as_arrow(rows))
         self._rows |= {row["id"]: row for row in rows}
 
-    def _update(self, database: Database) -> None:
+    def _update(self, database: Instance) -> None:
         for number in self._ids():
             database.sql("UPDATE src SET n = coalesce(n, 0) + 1, grp = 'a' WHERE id = :id", {"id": number})
             row = self._rows[number]
             self._rows[number] = row | {"n": (row["n"] or 0) + 1, "grp": "a"}
 
-    def _update_where(self, database: Database) -> None:
+    def _update_where(self, database: Instance) -> None:
         database.sql("UPDATE src SET price = price + 1.25 WHERE n > 30")
         for number, row in self._rows.items():
             if row["n"] is not None and row["n"] > 30 and row["price"] is not None:
                 self._rows[number] = row | {"price": row["price"] + Decimal("1.25")}
 
-    def _delete(self, database: Database) -> None:
+    def _delete(self, database: Instance) -> None:
         for number in self._ids():
             database.sql("DELETE FROM src WHERE id = ?", [number])
             del self._rows[number]
 
-    def _delete_where(self, database: Database) -> None:
+    def _delete_where(self, database: Instance) -> None:
         database.sql("DELETE FROM src WHERE grp = 'b' AND flag")
         self._rows = {i: r for i, r in self._rows.items() if not (r["grp"] == "b" and r["flag"])}
 
-    def _refill(self, database: Database) -> None:
+    def _refill(self, database: Instance) -> None:
         database.sql("DELETE FROM src")
         self._rows = {}
         self._insert(database, self.rng.randint(0, 15) or 1)

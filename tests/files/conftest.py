@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import velostream
+from velostream.runtime.instance import open_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-    Open = Callable[[Path], Database]
+    Open = Callable[[Path], Instance]
 
 
 @pytest.fixture(scope="module")
 def opened(spark) -> Iterator[Open]:
     """Open data directories; whatever is still open when the module ends is closed."""
-    databases: list[Database] = []
+    databases: list[Instance] = []
 
-    def connect(folder: Path) -> Database:
-        databases.append(velostream.connect(folder))
+    def connect(folder: Path) -> Instance:
+        databases.append(open_instance(folder))
         return databases[-1]
 
     yield connect

@@ -13,13 +13,13 @@ from cases import ABC, ONE_FILE, SEVERAL_FILES, START, Case, Rows
 
 from refusals import refusal
 from velostream.config import load
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 CASES = (*ONE_FILE, *SEVERAL_FILES)
 QUICK = '"file.debounce" = "100ms"'
 
@@ -42,7 +42,7 @@ class Situation:
             case.name: [kind for turn, kind in enumerate(KINDS) if both or turn == (index + stopped) % 2]
             for index, case in enumerate(CASES)
         }
-        self.database: Database = opened(root / "data")
+        self.database: Instance = opened(root / "data")
         for case in CASES:
             self._create(case)
         assert self.database.wait_idle(120), self.database.jobs()
@@ -112,7 +112,7 @@ def test_tables_follow_the_files(case: Case, situation: Situation):
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory, opened) -> Database:
+def database(tmp_path_factory, opened) -> Instance:
     return opened(tmp_path_factory.mktemp("shared") / "data")
 
 
@@ -121,7 +121,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return request.node.name.removeprefix("test_").split("[")[0]
 
 
-def rows(database: Database, name: str) -> Rows:
+def rows(database: Instance, name: str) -> Rows:
     return sorted((tuple(row) for row in database.table(name).rows()), key=repr)
 
 
@@ -151,7 +151,7 @@ def test_a_file_that_vanishes_is_an_outage_and_the_job_goes_on_after_it(database
 def test_creation_waits_for_what_is_missing(spark, tmp_path, pattern):
     waiting = threading.Event()
     settings = load(None, data_dir=tmp_path / "data")
-    with Database(settings, tell=lambda _: waiting.set()) as database:
+    with Instance(settings, tell=lambda _: waiting.set()) as database:
         uri = f"file://{tmp_path}/{pattern}"
         options = '"file.wait.timeout" = "60s", "file.retry.interval" = "100ms"'
         creating = threading.Thread(
@@ -255,7 +255,7 @@ def test_a_full_disk_degrades_the_job_and_loses_nothing(statement, opened, tmp_p
     database.close()
 
 
-def _count(database: Database, out: Path) -> int:
+def _count(database: Instance, out: Path) -> int:
     import pyarrow.parquet as pq
 
     if (out / "x.csv").exists():

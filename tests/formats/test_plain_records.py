@@ -84,7 +84,12 @@ def test_raw(spark):
         }
     )
     ours = decoder_for("raw")
-    columns = list(ours.columns([]))
+    assert ours.columns([b"text"]).field("value").type == pa.string()
+    assert ours.columns([b"text", b"\xff"]).field("value").type == pa.binary()
+    columns = [
+        field.with_type(pa.binary()) if field.name in ("key", "value") else field
+        for field in ours.columns([])
+    ]
     for careful in (True, False):
         rows = (
             ours.frame(spark.createDataFrame(table), columns, ["_offset"], careful=careful)
@@ -99,6 +104,9 @@ def test_raw(spark):
             (at, 1, 6),
             (at, 2, 7),
         ]
+    millis = [pa.field("timestamp", pa.int64())]
+    numbers = ours.frame(spark.createDataFrame(table), millis, careful=False).toArrow()
+    assert numbers["timestamp"].to_pylist() == [int(at.timestamp() * 1000)] * 3
     text = [pa.field("value", pa.string())]
     marked = (
         ours.frame(spark.createDataFrame(table), text, ["_offset"], careful=True).toArrow().sort_by("_offset")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import kafka_clients as clients
 import pytest
 
-import velostream
 from velostream.connectors.kafka.read import few_records
 from velostream.devtools.broker.process import BrokerProcess, free_port
+from velostream.runtime.instance import open_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafka_clients import Consume, Produce, Received, Topics
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 _numbers = itertools.count(1)
 
@@ -31,7 +31,7 @@ def read_by_driver_or_spark(rng, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(few_records, "MOST_RECORDS", 0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """The broker that tests share; one that wants to stop it takes `own_broker`."""
     process = BrokerProcess(tmp_path_factory.mktemp("kafka") / "broker", free_port())
@@ -51,11 +51,11 @@ def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture(scope="module")
-def database(spark, broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+def database(spark, broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """One database for the whole module; its statements find the broker by the environment."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VELOSTREAM_KAFKA_BROKERS", broker.address)
-        with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
+        with open_instance(tmp_path_factory.mktemp("data") / "velostream") as shared:
             yield shared
 
 
@@ -87,7 +87,7 @@ def consume(broker: BrokerProcess) -> Consume:
 
 
 @pytest.fixture
-def made(database: Database, broker: BrokerProcess) -> Callable[..., str]:
+def made(database: Instance, broker: BrokerProcess) -> Callable[..., str]:
     """Make a table over a topic, and wait until it has taken everything in."""
 
     def make(topic: str, select: str, **properties: str) -> str:

@@ -21,7 +21,7 @@ from velostream.engine.replay.intent import Pending
 from velostream.errors import DataDirError, VelostreamError
 from velostream.model.jobs import JobState
 from velostream.model.statements import CreateTable, CreateView
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance
 
 if TYPE_CHECKING:
     import random
@@ -89,7 +89,7 @@ CREATE TABLE made AS
     SELECT COUNT(*) AS n, SUM(quantity) AS q FROM datagen://trades?rows_per_second=1000&rows=50&seed=3;
 CREATE TABLE latest AS SELECT v FROM KAFKA/damage-upserts;
 INSERT INTO FILES/out.csv SELECT id, amount FROM orders WITH ("on.error" = "skip");
-INSERT INTO KAFKA/damage-written SELECT name, age FROM people WITH ("delivery" = "exactly_once");
+INSERT INTO KAFKA/damage-written SELECT name, age FROM people EMIT CHANGES WITH ("delivery" = "exactly_once");
 """
 """What has a file of every kind."""
 MORE = """
@@ -241,10 +241,10 @@ class World:
         aside.write_bytes(content)
         aside.rename(self.root / name)
 
-    def _opened(self, folder: Path, now: datetime, *, resume: bool = True) -> Database:
-        return Database(load(None, data_dir=folder), resume=resume, clock=lambda: now)
+    def _opened(self, folder: Path, now: datetime, *, resume: bool = True) -> Instance:
+        return Instance(load(None, data_dir=folder), resume=resume, clock=lambda: now)
 
-    def _settle(self, database: Database) -> None:
+    def _settle(self, database: Instance) -> None:
         assert database.wait_idle(120), database.jobs()
         failed = [job for job in database.jobs() if job.state is JobState.FAILED]
         assert not failed, failed
@@ -346,13 +346,13 @@ class World:
             asked = Counter(map(_comparable, database.sql(joined).rows()))
             return {**self._results(database).rows, "the same asked": asked}
 
-    def _change_by_hand_later(self, database: Database) -> None:
+    def _change_by_hand_later(self, database: Instance) -> None:
         for statement in ("INSERT INTO notes VALUES ('later')", "DELETE FROM beats WHERE name = 'y'"):
             # A table may be refused, which its rows tell.
             with suppress(DataDirError):
                 database.sql(statement)
 
-    def _concerned(self, database: Database, path: str) -> set[str]:
+    def _concerned(self, database: Instance, path: str) -> set[str]:
         """The statements that read or write what a file is of, and all that they are built on."""
         kind, name, *_ = [*path.split("/"), ""]
         names = {e.name for e in database.catalog if kind == "jobs" and e.job == name}
@@ -365,7 +365,7 @@ class World:
             names |= below
         return names
 
-    def _results(self, database: Database, *, outputs: bool = False) -> Results:
+    def _results(self, database: Instance, *, outputs: bool = False) -> Results:
         found = Results()
         tables = [e.name for e in database.catalog if isinstance(e.statement, CreateTable | CreateView)]
         for name in (*tables, "dead_letters"):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from tests.conftest import WaitUntil
 
+pytestmark = pytest.mark.sampled(2)
+
 TRADES = [{"symbol": "AAPL", "price": 150.25}, {"symbol": "MSFT", "price": 99.5}]
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from velostream.devtools.broker.process import BrokerProcess
 
+pytestmark = pytest.mark.sampled(2)
+
 
 @pytest.fixture(scope="module")
 def world(

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from kafka_clients import Produce, Topics
 
     from velostream.devtools.broker.process import BrokerProcess
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 EVERYTHING = "*, _key, _timestamp, _headers, _partition, _offset, _topic, HEADER('trace') AS trace"
 HOSTILE = [
@@ -59,7 +59,7 @@ def both_ways(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
     return run
 
 
-def test_every_part_of_a_record(database: Database, topic: Topics, produce: Produce, both_ways):
+def test_every_part_of_a_record(database: Instance, topic: Topics, produce: Produce, both_ways):
     name = topic(3)
     produce(name, HOSTILE)
 
@@ -73,7 +73,7 @@ def test_every_part_of_a_record(database: Database, topic: Topics, produce: Prod
 
 @pytest.mark.parametrize("ends_with", ["abort", "commit"])
 def test_transactions(
-    database: Database, broker: BrokerProcess, topic: Topics, produce: Produce, both_ways, ends_with: str
+    database: Instance, broker: BrokerProcess, topic: Topics, produce: Produce, both_ways, ends_with: str
 ):
     """The last offsets of a range may be marks of transactions, or records that were taken back."""
     name = topic(1)
@@ -94,7 +94,7 @@ def test_transactions(
 
 
 def test_records_that_are_gone(
-    database: Database, broker: BrokerProcess, topic: Topics, produce: Produce, both_ways
+    database: Instance, broker: BrokerProcess, topic: Topics, produce: Produce, both_ways
 ):
     name = topic(2)
     produce(name, [Sent({"id": number}, partition=number % 2) for number in range(20)])
@@ -111,7 +111,7 @@ def test_records_that_are_gone(
 
 
 def test_large_records_are_left_to_spark(
-    database: Database, topic: Topics, produce: Produce, monkeypatch: pytest.MonkeyPatch
+    database: Instance, topic: Topics, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ):
     name = topic(1)
     produce(name, [{"id": number, "text": "x" * 2000} for number in range(100)])
@@ -122,7 +122,7 @@ def test_large_records_are_left_to_spark(
 
 
 def test_bad_and_wider_records_among_few(
-    database: Database, topic: Topics, produce: Produce, wait_until, monkeypatch: pytest.MonkeyPatch
+    database: Instance, topic: Topics, produce: Produce, wait_until, monkeypatch: pytest.MonkeyPatch
 ):
     """The SQL that decodes is analysed once; it notices what is bad, and what has more columns."""
     monkeypatch.setattr(few_records, "MOST_RECORDS", 1000)

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import fastavro
 import pytest
+from kafka_clients import Sent
 
 from formats.schema_registry import SchemaRegistry, running
 
@@ -60,7 +61,32 @@ def test_csv_and_raw(database, topic, produce, made):
     raw = topic()
     produce(raw, [("k", b"\x00\xff"), (None, None)])
     made(raw, "SELECT key, value, partition, offset FROM {source}", format="raw", changelog="append")
-    assert found(database, f"SELECT * FROM {raw}") == [(None, None, 0, 1), (b"k", b"\x00\xff", 0, 0)]
+    assert found(database, f"SELECT * FROM {raw}") == [("k", b"\x00\xff", 0, 0), (None, None, 0, 1)]
+
+
+def test_raw_is_text_where_it_is_text_and_bytes_where_that_is_declared(
+    database, topic, produce, made, broker
+):
+    text = topic(1, {"retention.ms": "-1"})
+    produce(text, [Sent(b"caf\xc3\xa9", key=b"k", timestamp=1_700_000_000_123)])
+    made(text, "SELECT key, value FROM {source}", format="raw", changelog="append")
+    assert found(database, f"SELECT * FROM {text}") == [("k", "café")]
+    database.sql(
+        f"CREATE SOURCE {text}_bytes (key BINARY, value BINARY, timestamp BIGINT) "
+        f'FROM kafka://{broker.address}/{text} WITH ("format" = "raw")'
+    )
+    database.sql(f'CREATE TABLE {text}_b AS SELECT * FROM {text}_bytes WITH ("changelog" = "append")')
+    assert database.wait_idle(60)
+    assert found(database, f"SELECT * FROM {text}_b") == [(b"k", b"caf\xc3\xa9", 1_700_000_000_123)]
+    produce(text, [("k2", b"\xff"), (b"\xfe", b"fine")])
+    assert database.wait_idle(60)
+    assert found(database, f"SELECT * FROM {text}") == [("k", "café")]
+    letters = found(database, f"SELECT reason FROM dead_letters WHERE job = '{text}'")
+    assert [reason.partition(" (")[0] for (reason,) in letters] == [
+        "not valid UTF-8",
+        "the key: not valid UTF-8",
+    ]
+    assert all("declared as BINARY" in reason for (reason,) in letters)
 
 
 def change(op, before, after):

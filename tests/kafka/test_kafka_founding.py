@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.conftest import WaitUntil
 
     from velostream.devtools.broker.process import BrokerProcess
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 pytestmark = pytest.mark.spark
 PRINTED = Path(__file__).parents[1] / "sql" / "seeds"
@@ -62,7 +62,7 @@ def topics(broker: BrokerProcess) -> None:
 
 
 @contextmanager
-def made(database: Database, **statements: str) -> Iterator[None]:
+def made(database: Instance, **statements: str) -> Iterator[None]:
     """Tables and sources for a while: `name="TABLE …"`, `name="SOURCE …"`."""
     for statement in statements.values():
         database.sql(f"CREATE {statement}")
@@ -71,7 +71,7 @@ def made(database: Database, **statements: str) -> Iterator[None]:
         database.sql(f"DROP {statement.split()[0]} {name}")
 
 
-def test_a_table_of_groups(database: Database, produce: Produce) -> None:
+def test_a_table_of_groups(database: Instance, produce: Produce) -> None:
     produce("orders-topic", [{"user_id": user, "amount": 1.5} for user in "aab"])
     database.sql(printed("000_02"))
     assert database.wait_idle(60)
@@ -82,7 +82,7 @@ def test_a_table_of_groups(database: Database, produce: Produce) -> None:
     database.sql("DROP TABLE user_analytics")
 
 
-def test_tables_of_topics(database: Database, produce: Produce, wait_until: WaitUntil) -> None:
+def test_tables_of_topics(database: Instance, produce: Produce, wait_until: WaitUntil) -> None:
     declared = {source: f"SOURCE {source} FROM kafka://{of}" for source, of in SOURCES.items()}
     with made(database, **declared):
         for number, statements in enumerate(TABLES):
@@ -90,7 +90,7 @@ def test_tables_of_topics(database: Database, produce: Produce, wait_until: Wait
 
 
 def _tables(
-    database: Database,
+    database: Instance,
     produce: Produce,
     wait_until: WaitUntil,
     round_of: str,
@@ -116,7 +116,7 @@ def _tables(
         database.sql(f"DROP TABLE {table}")
 
 
-def test_a_topic_that_is_made(database: Database, produce: Produce, broker: BrokerProcess) -> None:
+def test_a_topic_that_is_made(database: Instance, produce: Produce, broker: BrokerProcess) -> None:
     with made(database, kafka_new_topic="SOURCE kafka_new_topic (id STRING, v INT) FROM kafka://new"):
         database.sql(printed("002_21"))
         found = AdminClient({"bootstrap.servers": broker.address}).list_topics("new").topics["new"]
@@ -127,14 +127,14 @@ def test_a_topic_that_is_made(database: Database, produce: Produce, broker: Brok
         database.sql("DROP TABLE auto_topic")
 
 
-def first_rows(database: Database, statement: str, then: Any) -> list[dict[str, Any]]:
+def first_rows(database: Instance, statement: str, then: Any) -> list[dict[str, Any]]:
     """The first rows that a SELECT shows of what comes once it runs."""
     with database.stream(statement) as live:
         then()
         return next(rows for rows in (batch[0].to_pylist() for batch in live.batches()) if rows)
 
 
-def test_trading_analytics(database: Database, produce: Produce, tmp_path: Path) -> None:
+def test_trading_analytics(database: Instance, produce: Produce, tmp_path: Path) -> None:
     symbols, users = tmp_path / "symbols.csv", tmp_path / "users.csv"
     symbols.write_text("symbol,sector,market_cap,risk_rating\nS1,tech,10,2\nS2,oil,20,5\n")
     users.write_text("user_id,account_type,risk_tolerance,max_position_size\nu1,x,3,100\n")
@@ -162,7 +162,7 @@ def test_trading_analytics(database: Database, produce: Produce, tmp_path: Path)
     assert (row["trade_value"], row["current_position_value"]) == (Decimal("4.50"), Decimal("15.0"))
 
 
-def test_a_stream_joined_to_profiles(database: Database, produce: Produce) -> None:
+def test_a_stream_joined_to_profiles(database: Instance, produce: Produce) -> None:
     order = {"order_id": 1, "user_id": "u1", "product": "p", "amount": 9.5}
     profile = {"user_id": "u1", "name": "Ann", "email": "a@b", "subscription_tier": "premium"}
     produce("orders-topic", [order])
@@ -178,7 +178,7 @@ def test_a_stream_joined_to_profiles(database: Database, produce: Produce) -> No
 
 
 @pytest.mark.parametrize("name", ["004_37", "004_38", "004_39"])
-def test_queries_of_trades(database: Database, produce: Produce, name: str) -> None:
+def test_queries_of_trades(database: Instance, produce: Produce, name: str) -> None:
     now = int(time.time()) // 300 * 300_000
 
     def trade(seconds: int, volume: int) -> Sent:

@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
-import velostream
 from velostream.model.jobs import JobState
+from velostream.runtime.instance import open_instance
 from velostream.runtime.metrics import Figures
 from velostream.runtime.socket.client import Client
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
 def trades(first, count):
@@ -24,7 +24,7 @@ def trades(first, count):
 def test_a_broker_that_is_away_costs_nothing_but_time(spark, tmp_path, own_broker, wait_until):
     clients.make_topic(own_broker.address, "t", 2)
     clients.produce(own_broker.address, "t", trades(0, 100))
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         source = f"kafka://{own_broker.address}/t"
         database.sql(f"CREATE TABLE c AS SELECT symbol, COUNT(*) AS n FROM {source} GROUP BY symbol")
         database.sql(f"CREATE TABLE l AS SELECT id FROM {source}")
@@ -69,7 +69,7 @@ def test_a_broker_that_is_away_costs_nothing_but_time(spark, tmp_path, own_broke
 def test_a_broker_that_comes_and_goes_under_load(spark, tmp_path, own_broker, wait_until, rng, rounds):
     clients.make_topic(own_broker.address, "t", 3)
     total = 0
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         database.sql(
             "CREATE TABLE c AS SELECT symbol, COUNT(*) AS n, SUM(id) AS s "
             f"FROM kafka://{own_broker.address}/t "
@@ -97,11 +97,11 @@ def test_a_broker_that_comes_and_goes_under_load(spark, tmp_path, own_broker, wa
 def test_a_start_without_a_broker_waits_for_it(spark, tmp_path, own_broker, wait_until):
     clients.make_topic(own_broker.address, "t", 1)
     clients.produce(own_broker.address, "t", trades(0, 10))
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         database.sql(f"CREATE TABLE c AS SELECT COUNT(*) AS n FROM kafka://{own_broker.address}/t")
         assert database.wait_idle(60)
     own_broker.kill()
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         wait_until(lambda: database.jobs()[0].state is JobState.DEGRADED, 60)
         assert database.sql("SELECT n FROM c").rows() == [(10,)]
         own_broker.start()

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tests.conftest import WaitUntil
 
     from velostream.devtools.broker.process import BrokerProcess
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
 FITS = "element_at(map_from_arrays(array(a, b), array({0}, {0})), a)"
@@ -31,33 +31,33 @@ FITS = "element_at(map_from_arrays(array(a, b), array({0}, {0})), a)"
 
 
 @pytest.fixture(autouse=True)
-def strict(database: Database) -> Iterator[None]:
+def strict(database: Instance) -> Iterator[None]:
     yield
     database.spark().conf.set("spark.sql.mapKeyDedupPolicy", "EXCEPTION")
 
 
-def mend(database: Database, job: str) -> None:
+def mend(database: Instance, job: str) -> None:
     """Have rows that failed work, in a job that is opened again."""
     database.spark().conf.set("spark.sql.mapKeyDedupPolicy", "LAST_WIN")
     reopen(database, job)
 
 
-def reopen(database: Database, job: str) -> None:
+def reopen(database: Instance, job: str) -> None:
     database.sql(f"PAUSE JOB {job}")
     database.sql(f"RESUME JOB {job}")
 
 
-def letters(database: Database, job: str) -> list[Any]:
+def letters(database: Instance, job: str) -> list[Any]:
     return database.sql(f"SELECT * FROM dead_letters WHERE job = '{job}' ORDER BY partition, offset").rows()
 
 
-def replayed(database: Database, job: str) -> tuple[int, int, int]:
+def replayed(database: Instance, job: str) -> tuple[int, int, int]:
     (row,) = database.sql(f"REPLAY DEAD LETTERS WHERE job = '{job}'").rows()
     return row.tried, row.taken, row.left
 
 
 def test_groups_take_records_in_that_work_by_now(
-    database: Database, topic: Topics, produce: Produce, wait_until: WaitUntil
+    database: Instance, topic: Topics, produce: Produce, wait_until: WaitUntil
 ) -> None:
     name = topic(2)
     now = int(time.time()) * 1000
@@ -87,7 +87,7 @@ def test_groups_take_records_in_that_work_by_now(
 
 
 def test_windows_that_are_open_take_records_in(
-    database: Database, topic: Topics, produce: Produce, wait_until: WaitUntil
+    database: Instance, topic: Topics, produce: Produce, wait_until: WaitUntil
 ) -> None:
     """What is too late by now stays a letter, and what windows that keep their rows could not compute."""
     name = topic(1)
@@ -119,7 +119,7 @@ def test_windows_that_are_open_take_records_in(
 
 
 def test_a_final_window_with_a_replayed_record_goes_to_a_sink(
-    database: Database, topic: Topics, produce: Produce, consume: Consume, wait_until: WaitUntil
+    database: Instance, topic: Topics, produce: Produce, consume: Consume, wait_until: WaitUntil
 ) -> None:
     name, sink = topic(1), topic(1)
     at = "2026-01-01T00:00:{:02d}Z"
@@ -142,7 +142,7 @@ def test_a_final_window_with_a_replayed_record_goes_to_a_sink(
 
 
 def test_an_old_message_does_not_replace_a_newer_one(
-    database: Database, topic: Topics, produce: Produce, wait_until: WaitUntil
+    database: Instance, topic: Topics, produce: Produce, wait_until: WaitUntil
 ) -> None:
     name = topic(1)
     values = [("a", 1, 1), ("b", 3, 1), ("a", 2, 2), ("c", 4, 2), ("d", 5, 1)]
@@ -158,7 +158,7 @@ def test_an_old_message_does_not_replace_a_newer_one(
 
 
 def test_a_record_that_is_gone_cannot_be_replayed(
-    database: Database, broker: BrokerProcess, topic: Topics, produce: Produce, wait_until: WaitUntil
+    database: Instance, broker: BrokerProcess, topic: Topics, produce: Produce, wait_until: WaitUntil
 ) -> None:
     name = topic(1)
     produce(name, ['{"n": 1}', '{"n": "x"}', "{", '{"n": 2}'])
@@ -183,7 +183,7 @@ def test_a_record_that_is_gone_cannot_be_replayed(
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_what_was_too_large_is_written_once_it_may_be(
-    database: Database,
+    database: Instance,
     broker: BrokerProcess,
     topic: Topics,
     consume: Consume,

@@ -11,12 +11,11 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka_clients import Sent
 
-import velostream
 from velostream.config import load
 from velostream.connectors.kafka.read import few_records
 from velostream.connectors.kafka.read.source import KafkaSource
 from velostream.model.jobs import JobState
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance, open_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from velostream.devtools.broker.process import BrokerProcess
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 SCHEMA = "id BIGINT, k STRING, ts STRING"
 
@@ -150,7 +149,7 @@ def test_a_gap_is_told_once_by_a_job_that_takes_little_at_a_time_and_starts_agai
     name = topic()
     produce(name, [record(number) for number in range(30)])
     deletes(name, 20, 22)
-    with velostream.connect(tmp_path / "data") as first:
+    with open_instance(tmp_path / "data") as first:
         first.sql(
             f"CREATE TABLE c AS SELECT id FROM kafka://{broker.address}/{name} "
             'WITH ("changelog" = "append", "max.rows.per.batch" = "4", "on.error" = "dead_letter")'
@@ -158,7 +157,7 @@ def test_a_gap_is_told_once_by_a_job_that_takes_little_at_a_time_and_starts_agai
         wait_until(lambda: sorted(row.id for row in first.table("c").rows()) == list(range(22, 30)), 60)
         told = first.sql("SELECT offset FROM dead_letters").rows()
         assert first.job("c").errors_by_code == {}
-    with velostream.connect(tmp_path / "data") as again:
+    with open_instance(tmp_path / "data") as again:
         produce(name, [record(30)])
         wait_until(lambda: len(again.table("c")) == 9, 60)
         assert again.sql("SELECT offset FROM dead_letters").rows() == told
@@ -172,7 +171,7 @@ def test_a_topic_that_is_read_once_is_read_to_its_end(spark, tmp_path, topic, pr
     name = topic()
     produce(name, [record(number) for number in range(6)])
     deletes(name, 4)
-    with Database(load(None, data_dir=tmp_path / "data"), once=True) as database:
+    with Instance(load(None, data_dir=tmp_path / "data"), once=True) as database:
         database.sql(
             f'CREATE TABLE c AS SELECT id FROM kafka://{broker.address}/{name} WITH ("changelog" = "append")'
         )

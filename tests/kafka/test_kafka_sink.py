@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from kafka_clients import Consume, Produce, Received, Topics
     from tests.conftest import WaitUntil
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 TRADES = """id,symbol,price,at
 1,AAPL,150.25,2026-01-05 10:00:00
@@ -55,7 +55,7 @@ def written(consume: Consume, wait_until: WaitUntil) -> Callable[[str, int], lis
 
 
 @pytest.fixture
-def table(database: Database, request: pytest.FixtureRequest) -> Any:
+def table(database: Instance, request: pytest.FixtureRequest) -> Any:
     """A table of this test's own, filled by hand."""
     name = request.node.name.removeprefix("test_").replace("[", "_").removesuffix("]")
     database.sql(f"CREATE TABLE {name} (k STRING PRIMARY KEY, v DECIMAL(10,2))")
@@ -63,7 +63,7 @@ def table(database: Database, request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_rows_of_a_file(database: Database, topic: Topics, written, trades: Path, delivery: str) -> None:
+def test_rows_of_a_file(database: Instance, topic: Topics, written, trades: Path, delivery: str) -> None:
     name = topic(3)
     database.sql(
         f"INSERT INTO kafka://{name} SELECT id, symbol, price, at FROM file://{trades} "
@@ -83,7 +83,7 @@ def test_rows_of_a_file(database: Database, topic: Topics, written, trades: Path
     assert sorted(record.json["id"] for record in written(name, 4)) == [1, 2, 3, 4]
 
 
-def test_keys_fall_where_java_puts_them(database: Database, topic: Topics, written, tmp_path: Path) -> None:
+def test_keys_fall_where_java_puts_them(database: Instance, topic: Topics, written, tmp_path: Path) -> None:
     """Partitions of murmur2 over 6, as Java's DefaultPartitioner gives them."""
     name = topic(6)
     path = tmp_path / "keys.csv"
@@ -94,7 +94,7 @@ def test_keys_fall_where_java_puts_them(database: Database, topic: Topics, writt
     }
 
 
-def test_a_stream_with_options(database: Database, topic: Topics, written, trades: Path) -> None:
+def test_a_stream_with_options(database: Instance, topic: Topics, written, trades: Path) -> None:
     name = topic(1, {"retention.ms": "-1"})  # its records say that they are months old
     database.sql(
         f"CREATE STREAM with_options AS SELECT id, symbol, price, at FROM file://{trades} "
@@ -106,7 +106,7 @@ def test_a_stream_with_options(database: Database, topic: Topics, written, trade
     assert first.timestamp == int(datetime(2026, 1, 5, 10, tzinfo=UTC).timestamp() * 1000)
 
 
-def test_other_formats(database: Database, topic: Topics, written, trades: Path) -> None:
+def test_other_formats(database: Instance, topic: Topics, written, trades: Path) -> None:
     rows, texts, keys = topic(1), topic(1), topic(1)
     database.sql(
         f'INSERT INTO kafka://{rows} WITH ("format" = "csv") SELECT id, symbol, price FROM file://{trades}'
@@ -125,7 +125,7 @@ def test_other_formats(database: Database, topic: Topics, written, trades: Path)
         )
 
 
-def test_headers_are_set(database: Database, topic: Topics, written, trades: Path) -> None:
+def test_headers_are_set(database: Instance, topic: Topics, written, trades: Path) -> None:
     name = topic(1)
     database.sql(
         f"INSERT INTO kafka://{name} SELECT id, SET_HEADER('trace', concat('t', id)), "
@@ -142,7 +142,7 @@ def test_headers_are_set(database: Database, topic: Topics, written, trades: Pat
         )
 
 
-def test_incoming_headers_go_on(database: Database, topic: Topics, produce: Produce, written) -> None:
+def test_incoming_headers_go_on(database: Instance, topic: Topics, produce: Produce, written) -> None:
     """From topic to topic: headers are changed, and the others stay."""
     source, name = topic(1), topic(1)
     database.sql(
@@ -157,7 +157,7 @@ def test_incoming_headers_go_on(database: Database, topic: Topics, produce: Prod
     ]
 
 
-def test_avro_comes_back(database: Database, topic: Topics, written, trades: Path, tmp_path: Path) -> None:
+def test_avro_comes_back(database: Instance, topic: Topics, written, trades: Path, tmp_path: Path) -> None:
     name = topic(1)
     schema = tmp_path / "trade.avsc"
     fields = [{"name": "id", "type": "long"}, {"name": "symbol", "type": ["null", "string"]}]
@@ -171,7 +171,7 @@ def test_avro_comes_back(database: Database, topic: Topics, written, trades: Pat
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_changes_of_a_table(database: Database, table, topic: Topics, written, delivery: str) -> None:
+def test_changes_of_a_table(database: Instance, table, topic: Topics, written, delivery: str) -> None:
     """An update is one record, a delete is a tombstone; the key is the table's."""
     name, stream = topic(1), f"changes_{delivery}"
     database.sql(
@@ -189,7 +189,23 @@ def test_changes_of_a_table(database: Database, table, topic: Topics, written, d
     database.sql(f"DROP STREAM {stream}")
 
 
-def test_changes_of_rows_without_their_key(database: Database, table, topic: Topics, written) -> None:
+def test_what_comes_and_goes_within_a_step(database: Instance, table, topic: Topics, written) -> None:
+    name = topic(1)
+    table.insert([{"k": "a", "v": Decimal("1.00")}])
+    database.sql(f"INSERT INTO kafka://{name} SELECT * FROM {table.name} EMIT CHANGES")
+    written(name, 1)
+    job = next(each.id for each in database.jobs() if each.kind == "insert" and name in each.statement)
+    database.sql(f"PAUSE JOB {job}")
+    table.insert([{"k": "b", "v": Decimal("2.00")}])
+    table.delete(["b"])
+    table.update("a", v=Decimal("3.00"))
+    table.update("a", v=Decimal("4.00"))
+    database.sql(f"RESUME JOB {job}")
+    last = written(name, 2)[-1]
+    assert (last.key, json.loads(last.value)["v"]) == (b"a", 4.00)
+
+
+def test_changes_of_rows_without_their_key(database: Instance, table, topic: Topics, written) -> None:
     name = topic(1)
     table.insert([("a", Decimal("1.00"))])
     database.sql(f"CREATE STREAM keyless AS SELECT v FROM {table.name} WITH ('sink' = 'kafka://{name}')")
@@ -203,7 +219,7 @@ def test_changes_of_rows_without_their_key(database: Database, table, topic: Top
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_groups(database: Database, topic: Topics, written, trades: Path, delivery: str) -> None:
+def test_groups(database: Instance, topic: Topics, written, trades: Path, delivery: str) -> None:
     """A new version of a group's row whenever it changed, under the group's key."""
     name = topic(1)
     database.sql(
@@ -224,7 +240,7 @@ def test_groups(database: Database, topic: Topics, written, trades: Path, delive
     assert [(r.key, r.value) for r in written(name, 4)][3] == (b"MSFT", None)
 
 
-def test_a_missing_topic(database: Database, topic: Topics, written, trades: Path, caplog) -> None:
+def test_a_missing_topic(database: Instance, topic: Topics, written, trades: Path, caplog) -> None:
     name = topic(0)
     statement = f"INSERT INTO kafka://{name} SELECT id FROM file://{trades}"
     with refusal("sink.missing", name) as error:
@@ -236,7 +252,7 @@ def test_a_missing_topic(database: Database, topic: Topics, written, trades: Pat
     assert sorted(record.json["id"] for record in written(name, 3)) == [1, 2, 3]
 
 
-def test_what_cannot_be_meant(database: Database, topic: Topics, trades: Path) -> None:
+def test_what_cannot_be_meant(database: Instance, topic: Topics, trades: Path) -> None:
     name = topic(1)
     with refusal("sql.unknown_name", "symbl", "key") as error:
         database.sql(f'INSERT INTO kafka://{name} SELECT symbol FROM file://{trades} WITH ("key" = "symbl")')
@@ -260,7 +276,7 @@ def test_what_cannot_be_meant(database: Database, topic: Topics, trades: Path) -
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_a_record_that_is_too_large_is_set_aside(
-    database: Database, topic: Topics, written, tmp_path: Path, delivery: str
+    database: Instance, topic: Topics, written, tmp_path: Path, delivery: str
 ) -> None:
     """Larger than the topic takes, though not than we would send."""
     name = topic(1, {"max.message.bytes": "2000"})
@@ -275,7 +291,7 @@ def test_a_record_that_is_too_large_is_set_aside(
     assert bytes(letters[0].raw).startswith(b'{"t":"xxx')
 
 
-def test_a_compacted_topic_wants_keys(database: Database, topic: Topics, trades: Path) -> None:
+def test_a_compacted_topic_wants_keys(database: Instance, topic: Topics, trades: Path) -> None:
     name = topic(1, {"cleanup.policy": "compact"})
     with refusal("sink.config", name) as error:
         database.sql(f"INSERT INTO kafka://{name} SELECT id FROM file://{trades}")

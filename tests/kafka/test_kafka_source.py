@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from kafka_clients import Sent, make_topic
 
-import velostream
 from refusals import refusal
 from velostream.connectors.base import SourceContext
 from velostream.connectors.kafka.client.cluster import Cluster
@@ -17,9 +16,10 @@ from velostream.connectors.kafka.client.ranges import Part
 from velostream.connectors.kafka.options import KafkaOptions
 from velostream.connectors.kafka.read.source import KafkaSource
 from velostream.errors import SourceMissingError
+from velostream.runtime.instance import open_instance
 from velostream.spark.class_path import load_jars
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
 @pytest.fixture
@@ -241,7 +241,7 @@ def test_a_missing_topic_is_explained_and_can_be_made(database, topic, uri, prod
         database.sql(f"CREATE TABLE {name} AS SELECT * FROM {uri(near + 'x')}")
     told = str(failed.value)
     assert f'kafka topic "{near}x" does not exist' in told
-    assert "1. create it:         kafka-topics --create --topic" in told
+    assert "1. create it:         velo topic create" in told
     assert "2. wait for it:" in told
     assert f'4. did you mean "{near}"?' in told
     database.sql(
@@ -436,12 +436,12 @@ def test_offsets_are_committed_under_the_group(database, topic, produce, uri, br
 def test_a_restart_goes_on_where_it_was(spark, tmp_path, topic, produce, uri):
     name = topic(2)
     produce(name, [(f"k{n}", trade(n)) for n in range(20)])
-    with velostream.connect(tmp_path / "data") as first:
+    with open_instance(tmp_path / "data") as first:
         first.sql(f"CREATE TABLE c AS SELECT symbol, COUNT(*) AS n FROM {uri(name)} GROUP BY symbol")
         first.sql(f"CREATE TABLE l AS SELECT * FROM {uri(name)}")
         settle(first)
     produce(name, [(f"k{n}", trade(n)) for n in range(15, 25)])
-    with velostream.connect(tmp_path / "data") as again:
+    with open_instance(tmp_path / "data") as again:
         settle(again)
         assert sum(row.n for row in again.table("c").rows()) == 30
         assert sorted(row.id for row in again.table("l").rows()) == list(range(25))
@@ -456,14 +456,14 @@ def test_what_retention_deletes_is_said_and_a_topic_that_is_made_again_is_read_a
     name = topic()
     admin = AdminClient({"bootstrap.servers": broker.address})
     produce(name, [trade(n) for n in range(5)])
-    with velostream.connect(tmp_path / "data") as first:
+    with open_instance(tmp_path / "data") as first:
         first.sql(f'CREATE TABLE c AS SELECT id FROM {uri(name)} WITH ("changelog" = "append")')
         settle(first)
     produce(name, [trade(n) for n in range(5, 9)])
     cluster = Cluster(KafkaOptions.model_validate({"bootstrap.servers": broker.address, "topic": name}))
     admin.delete_records([TopicPartition(name, 0, 7)])[TopicPartition(name, 0, 7)].result()
     assert cluster.earliest([Part(name, 0)]) == {Part(name, 0): 7}
-    with velostream.connect(tmp_path / "data") as again:
+    with open_instance(tmp_path / "data") as again:
         settle(again)
         assert rows(again, "SELECT id FROM c") == [(n,) for n in (0, 1, 2, 3, 4, 7, 8)]
         ((reason, offset),) = again.sql("SELECT reason, offset FROM dead_letters").rows()
@@ -471,7 +471,7 @@ def test_what_retention_deletes_is_said_and_a_topic_that_is_made_again_is_read_a
         assert offset == "5-6"
     make_again(broker, name, 2, wait_until)
     produce(name, [Sent(trade(100 + n), partition=n % 2) for n in range(3)])
-    with velostream.connect(tmp_path / "data") as third:
+    with open_instance(tmp_path / "data") as third:
         settle(third)
         assert [row[0] for row in third.sql("SELECT id FROM c WHERE id >= 100 ORDER BY id").rows()] == [
             100,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from velostream.devtools.broker.process import BrokerProcess
 
+pytestmark = pytest.mark.sampled(2)
+
 TOTAL = 6_000
 
 

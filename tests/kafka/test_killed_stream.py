@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from velostream.devtools.broker.process import BrokerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
 
 APP = """
 CREATE STREAM rows AS SELECT id, grp FROM file://{log}
@@ -31,11 +31,12 @@ CODE = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[4])
-import sink_runner, velostream
+import sink_runner
+from velostream.runtime.instance import open_instance
 from velostream.runtime.statements.application import Application
 if sys.argv[3]:
     sink_runner.die(sys.argv[3].rpartition(" ")[0], int(sys.argv[3].rpartition(" ")[2]))
-database = velostream.connect(sys.argv[1])
+database = open_instance(sys.argv[1])
 Application(database, database.check(Path(sys.argv[2]).read_text(), "app.sql")).start()
 print("ready", flush=True)
 for line in sys.stdin:

@@ -15,8 +15,8 @@ import kafka_clients as clients
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-import velostream
 from velostream.model.jobs import JobState
+from velostream.runtime.instance import open_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from tests.conftest import WaitUntil
 
     from velostream.devtools.broker.process import BrokerProcess
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 COLUMNS = "id BIGINT, price DECIMAL(10,2), name STRING"
 REALTIME = (
@@ -44,7 +44,7 @@ def trade(number: int, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def started(database: Database) -> Iterator[Callable[..., str]]:
+def started(database: Instance) -> Iterator[Callable[..., str]]:
     """`started(source, sink, select, more, columns)`: a realtime stream, its name; dropped after the test."""
     names: list[str] = []
 
@@ -64,7 +64,7 @@ def started(database: Database) -> Iterator[Callable[..., str]]:
         database.sql(f"DROP STREAM {name}")
 
 
-def letters(database: Database, name: str) -> list[tuple[Any, ...]]:
+def letters(database: Instance, name: str) -> list[tuple[Any, ...]]:
     return database.sql(f"SELECT reason, raw FROM dead_letters WHERE job = '{name}'").rows()
 
 
@@ -73,7 +73,7 @@ def ids(consume: Consume, topic: str) -> set[int]:
 
 
 def test_rows_arrive_with_their_key_and_every_digit(
-    database: Database, topic: Topics, produce: Produce, consume: Consume, wait_until: WaitUntil
+    database: Instance, topic: Topics, produce: Produce, consume: Consume, wait_until: WaitUntil
 ) -> None:
     source, sink = topic(2), topic(2)
     produce(source, [trade(n) for n in range(5, 15)])
@@ -100,7 +100,7 @@ def test_rows_arrive_with_their_key_and_every_digit(
 
 
 def test_keys_with_a_format_of_their_own(
-    database: Database, topic: Topics, produce: Produce, consume: Consume, started, wait_until: WaitUntil
+    database: Instance, topic: Topics, produce: Produce, consume: Consume, started, wait_until: WaitUntil
 ) -> None:
     source, sink = topic(1), topic(1)
     columns = f"key STRUCT<region: STRING, n: BIGINT>, {COLUMNS}"
@@ -161,7 +161,7 @@ def test_a_record_takes_milliseconds(
 
 
 def test_what_cannot_be_used_is_a_dead_letter_and_nothing_stops(
-    database: Database, topic: Topics, produce: Produce, consume: Consume, started, wait_until: WaitUntil
+    database: Instance, topic: Topics, produce: Produce, consume: Consume, started, wait_until: WaitUntil
 ) -> None:
     source, sink = topic(1), topic(1, {"max.message.bytes": "20000"})
     name = started(source, sink, "id, 100 DIV (id - 13) AS q, name")
@@ -201,7 +201,7 @@ def test_what_cannot_be_used_is_a_dead_letter_and_nothing_stops(
 
 
 def test_a_bad_record_may_fail_the_job_or_be_skipped(
-    database: Database, topic: Topics, produce: Produce, consume: Consume, started, wait_until: WaitUntil
+    database: Instance, topic: Topics, produce: Produce, consume: Consume, started, wait_until: WaitUntil
 ) -> None:
     source, failing, skipping = topic(1), topic(1), topic(1)
     fails = started(source, failing, more=', "on.error" = "fail"')
@@ -216,7 +216,7 @@ def test_a_bad_record_may_fail_the_job_or_be_skipped(
 
 def test_pause_and_new_partitions(
     broker: BrokerProcess,
-    database: Database,
+    database: Instance,
     topic: Topics,
     produce: Produce,
     consume: Consume,
@@ -245,7 +245,7 @@ def test_pause_and_new_partitions(
 
 
 def test_what_was_recorded_is_not_written_again(
-    database: Database, topic: Topics, produce: Produce, consume: Consume, started, wait_until: WaitUntil
+    database: Instance, topic: Topics, produce: Produce, consume: Consume, started, wait_until: WaitUntil
 ) -> None:
     source, sink = topic(1), topic(1)
     name = started(source, sink, more=', "trigger.interval" = "5s"')
@@ -271,7 +271,7 @@ def test_a_broker_that_goes_away(
     address = own_broker.address
     for name in ("a", "b"):
         clients.make_topic(address, name, 1)
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         database.sql(
             f"CREATE STREAM s AS SELECT id FROM kafka://{address}/a "
             f'WITH ("sink" = "kafka://{address}/b", {DECLARED})'
@@ -335,5 +335,5 @@ def test_a_kill_loses_nothing(
         total += 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VELOSTREAM_KAFKA_BROKERS", broker.address)
-        with velostream.connect(tmp_path / "data"):
+        with open_instance(tmp_path / "data"):
             wait_until(lambda: ids(consume, sink) == set(range(total)), 90)

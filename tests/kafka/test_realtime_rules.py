@@ -11,7 +11,7 @@ from refusals import refusal
 if TYPE_CHECKING:
     from kafka_clients import Topics
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 pytestmark = pytest.mark.spark
 
@@ -61,7 +61,7 @@ REALTIME = '"latency" = "realtime", "schema" = "id BIGINT, price DECIMAL(10,2), 
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused(database: Database, topic: Topics, sql: str, why: str) -> None:
+def test_what_cannot_be_done_is_refused(database: Instance, topic: Topics, sql: str, why: str) -> None:
     before = {job.id for job in database.jobs()}
     with refusal("sql.unsupported", why=why) as caught:
         database.sql(sql.format(t=topic(1), o=topic(1), p=REALTIME))
@@ -69,12 +69,12 @@ def test_what_cannot_be_done_is_refused(database: Database, topic: Topics, sql: 
     assert {job.id for job in database.jobs()} == before
 
 
-def test_a_missing_topic(database: Database, topic: Topics) -> None:
+def test_a_missing_topic(database: Instance, topic: Topics) -> None:
     with refusal("sink.missing"):
         database.sql(f"INSERT INTO kafka://{topic(0)} SELECT id FROM kafka://{topic(1)} WITH ({REALTIME})")
 
 
-def test_explain_tells_whether_it_can_be(database: Database) -> None:
+def test_explain_tells_whether_it_can_be(database: Instance) -> None:
     into = "INSERT INTO kafka://b SELECT {} FROM kafka://a WITH ({})"
     asked = database.explain(into.format("id", REALTIME))
     assert "realtime: yes, each record by itself, in milliseconds" in asked

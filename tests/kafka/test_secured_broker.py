@@ -24,19 +24,19 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives import serialization
 
-import velostream
 from refusals import refusal
 from velostream.connectors.kafka.client.cluster import QUIET
 from velostream.devtools.broker.process import HOST, BrokerProcess, free_port
 from velostream.errors import VelostreamError
 from velostream.model.jobs import JobState
+from velostream.runtime.instance import open_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.conftest import WaitUntil
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 pytestmark = pytest.mark.spark
 
@@ -125,18 +125,18 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 @pytest.fixture(scope="module")
-def database(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    with velostream.connect(tmp_path_factory.mktemp("data") / "velostream") as shared:
+def database(spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with open_instance(tmp_path_factory.mktemp("data") / "velostream") as shared:
         yield shared
 
 
-def _copied(database: Database, address: str, name: str, properties: str) -> None:
+def _copied(database: Instance, address: str, name: str, properties: str) -> None:
     """From one topic through a table into another, exactly once."""
     database.sql(
         f'CREATE TABLE {name} AS SELECT id FROM kafka://{address}/{name} WITH ("key" = "id", {properties})'
     )
     database.sql(
-        f"INSERT INTO kafka://{address}/{name}-copy SELECT id FROM {name} "
+        f"INSERT INTO kafka://{address}/{name}-copy SELECT id FROM {name} EMIT CHANGES "
         f'WITH ("delivery" = "exactly_once", "topic.create.if.missing" = "true", {properties})'
     )
     assert database.wait_idle(60), database.jobs()
@@ -147,13 +147,13 @@ def _ids(secured: Secured, name: str) -> list[int]:
     return sorted(record.json["id"] for record in clients.consume(secured.broker.address, name))
 
 
-def test_a_user_with_a_password_reads_and_writes(secured: Secured, database: Database) -> None:
+def test_a_user_with_a_password_reads_and_writes(secured: Secured, database: Instance) -> None:
     secured.topic("plain")
     _copied(database, f"{HOST}:{secured.port}", "plain", secured.properties("alice", "alice's secret"))
     assert _ids(secured, "plain-copy") == list(range(5))
 
 
-def test_scram(secured: Secured, database: Database) -> None:
+def test_scram(secured: Secured, database: Instance) -> None:
     secured.topic("scram")
     (made,) = secured.admin.alter_user_scram_credentials(
         [
@@ -168,7 +168,7 @@ def test_scram(secured: Secured, database: Database) -> None:
     assert _ids(secured, "scram-copy") == list(range(5))
 
 
-def test_a_certificate_instead_of_a_password(secured: Secured, database: Database) -> None:
+def test_a_certificate_instead_of_a_password(secured: Secured, database: Instance) -> None:
     secured.topic("mutual")
     properties = ", ".join(
         f'"{name}" = "{value}"'
@@ -183,7 +183,7 @@ def test_a_certificate_instead_of_a_password(secured: Secured, database: Databas
     assert _ids(secured, "mutual-copy") == list(range(5))
 
 
-def test_a_wrong_password_is_told_at_once(secured: Secured, database: Database) -> None:
+def test_a_wrong_password_is_told_at_once(secured: Secured, database: Instance) -> None:
     secured.topic("wrong")
     uri = f"kafka://{HOST}:{secured.port}/wrong"
     properties = secured.properties("alice", "guessed")
@@ -196,7 +196,7 @@ def test_a_wrong_password_is_told_at_once(secured: Secured, database: Database) 
         database.sql(f"INSERT INTO {uri} SELECT id FROM few WITH ({properties})")
 
 
-def test_a_certificate_that_nobody_vouches_for(secured: Secured, database: Database) -> None:
+def test_a_certificate_that_nobody_vouches_for(secured: Secured, database: Instance) -> None:
     secured.topic("untrusted")
     stranger = secured.ca.with_name("stranger.pem")
     trustme.CA().cert_pem.write_to_path(stranger)
@@ -207,7 +207,7 @@ def test_a_certificate_that_nobody_vouches_for(secured: Secured, database: Datab
     assert "ssl.ca.location" in (error.value.hint or "")
 
 
-def test_what_a_user_may_not_do_is_told(secured: Secured, database: Database) -> None:
+def test_what_a_user_may_not_do_is_told(secured: Secured, database: Instance) -> None:
     secured.topic("guarded")
     uri = f"kafka://{HOST}:{secured.port}/guarded"
     properties = secured.properties("bob", "bob's secret")
@@ -223,7 +223,7 @@ def test_what_a_user_may_not_do_is_told(secured: Secured, database: Database) ->
 
 
 def test_a_right_that_is_taken_away_ends_the_job_with_plain_words(
-    secured: Secured, database: Database, wait_until: WaitUntil
+    secured: Secured, database: Instance, wait_until: WaitUntil
 ) -> None:
     secured.topic("revoked")
     reading = _allowed(ResourceType.TOPIC, "revoked", AclOperation.READ)
@@ -260,7 +260,7 @@ def test_a_right_that_is_taken_away_ends_the_job_with_plain_words(
 
 
 def test_no_password_is_in_any_file_but_the_one_for_secrets(
-    spark, secured: Secured, database: Database
+    spark, secured: Secured, database: Instance
 ) -> None:
     """Of statements with passwords written out: Spark's log and checkpoints, journals, tables and our log."""
     secured.topic("discreet")

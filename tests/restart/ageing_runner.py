@@ -16,12 +16,12 @@ from runner import after, before, replace
 def main() -> None:
     data, clock_file, when, number = sys.argv[1:]
     from velostream.config import load
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
     from velostream.serving.durable.log import Log
 
     replace(Log, "append", {"before": before, "after": after}[when](int(number)))
     clock = Path(clock_file)
-    Database(load(None, data_dir=Path(data)), clock=lambda: datetime.fromisoformat(clock.read_text()))
+    Instance(load(None, data_dir=Path(data)), clock=lambda: datetime.fromisoformat(clock.read_text()))
     print("ready", flush=True)
     sys.stdin.read()
 

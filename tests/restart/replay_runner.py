@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from velostream.runtime.instance import open_instance
+
 SETTING = "spark.sql.mapKeyDedupPolicy"
 NUMBER = "element_at(map_from_arrays(array(a, b), array(n, n)), a)"
 STATEMENTS = """
@@ -71,11 +73,9 @@ def die(kill: str) -> None:
 
 def main() -> None:
     """One life."""
-    import velostream
-
     data, given, output, mode, kill = sys.argv[1:]
     conf = {SETTING: "EXCEPTION" if mode == "make" else "LAST_WIN"}
-    with velostream.connect(data, conf=conf) as database:
+    with open_instance(data, conf=conf) as database:
         if mode == "make":
             database.sql(STATEMENTS.format(input=given, output=output, number=NUMBER))
         assert database.wait_idle(120)

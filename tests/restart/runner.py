@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from velostream.runtime.instance import open_instance
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -71,6 +73,8 @@ def half_written(number: int) -> Callable[..., Any]:
 
 def place(kill: str) -> None:
     """Arrange for the end, at "place number"."""
+    from velostream.connectors.databases.change_log import ChangeLog
+    from velostream.connectors.databases.source import DatabaseSource
     from velostream.connectors.file.source import FileSource
     from velostream.connectors.file.spool.draft import Draft
     from velostream.connectors.file.spool.spool import Spool
@@ -92,6 +96,9 @@ def place(kill: str) -> None:
         "segments written, not in the journal": (Spool, "append", before),
         "spooled, not announced": (Spool, "append", after),
         "while spooling": (Draft, "write", after),
+        "changes received, not in their log": (ChangeLog, "append", before),
+        "changes logged, not acknowledged": (ChangeLog, "append", after),
+        "changes committed, their log not told": (DatabaseSource, "commit", before),
         "before a snapshot": (snapshots, "write", before),
         "after a snapshot": (snapshots, "write", after),
         "while the catalogue is written": (catalog_file, "replace_file", half_written),
@@ -128,7 +135,6 @@ def main() -> None:
     data_dir, app = sys.argv[1:]
     import pyarrow.parquet as pq
 
-    import velostream
     from velostream.engine.inputs import feed
     from velostream.runtime.statements.application import Application
     from velostream.spark import session
@@ -138,7 +144,7 @@ def main() -> None:
     kill = os.environ.get("VELOSTREAM_TEST_KILL")
     if kill:
         place(kill)
-    database = velostream.connect(data_dir)
+    database = open_instance(data_dir)
     Application(database, database.check(Path(app).read_text(), app)).start()
     print("ready", flush=True)
     for line in sys.stdin:

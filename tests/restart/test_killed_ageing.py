@@ -12,12 +12,12 @@ import pytest
 from lives import killed_while
 
 from velostream.config import load
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance
 
 if TYPE_CHECKING:
     import random
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
 RUNNER = Path(__file__).with_name("ageing_runner.py")
 HOUR = timedelta(hours=1)
 
@@ -74,7 +74,7 @@ def test_live_rows_survive_kills(spark, tmp_path, rng, rounds, wait_until):
     source = f"file://{world.file}"
     window = "WHERE ts BETWEEN now() - INTERVAL 1 HOUR + INTERVAL 1 SECOND AND now()"
     debounce = 'WITH ("file.debounce" = "20ms")'
-    with Database(settings, clock=lambda: world.now) as database:
+    with Instance(settings, clock=lambda: world.now) as database:
         database.sql(f"CREATE TABLE rows AS SELECT id, kind FROM {source} {window} {debounce}")
         counted = f"SELECT kind, COUNT(*) AS c FROM {source} {window} GROUP BY kind"
         database.sql(f"CREATE TABLE counts AS {counted} {debounce}")
@@ -94,7 +94,7 @@ def test_live_rows_survive_kills(spark, tmp_path, rng, rounds, wait_until):
         command = [sys.executable, str(RUNNER), str(settings.data_dir), str(world.clock), *place]
         killed += killed_while(command, world.change, lambda: rng.uniform(0.1, 2))
     assert killed
-    with Database(settings, clock=lambda: world.now) as database:
+    with Instance(settings, clock=lambda: world.now) as database:
         assert database.wait_idle(120), database.jobs()
         world.change()
         assert database.wait_idle(120), database.jobs()

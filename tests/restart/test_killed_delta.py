@@ -9,9 +9,9 @@ import pytest
 from lives import Runner
 from test_killed_runs import Feeder, live
 
-import velostream
+from velostream.runtime.instance import open_instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 
 APP = """
 CREATE TABLE copied AS SELECT * FROM file://{edited}
@@ -30,7 +30,7 @@ def test_a_killed_commit_is_there_once_or_not_at_all(spark, tmp_path, rng, round
     places = ["before a merge of Delta's 1", "Delta committed, nobody told 1"]
     for place in rng.sample(places, rounds(1, 2)):
         assert live(Runner(data, app, place), feeder, rng, 400), place
-    with velostream.connect(data) as database:
+    with open_instance(data) as database:
         from velostream.runtime.statements.application import Application
 
         Application(database, database.check(app.read_text(), "app.sql")).start()

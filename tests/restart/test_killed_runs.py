@@ -15,14 +15,14 @@ import pytest
 from lives import Runner
 from runner import PLACES
 
-import velostream
+from velostream.runtime.instance import Instance, open_instance
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
 
 APP = """
 CREATE TABLE copied AS SELECT * FROM file://{edited} WITH ("file.debounce" = "20ms");
@@ -127,7 +127,7 @@ def live(runner: Runner, feeder: Feeder, rng: random.Random, limit: float) -> bo
     return False
 
 
-def check(database: velostream.Database, feeder: Feeder, out: Path) -> None:
+def check(database: Instance, feeder: Feeder, out: Path) -> None:
     from decimal import Decimal
 
     groups: dict[str, list[Decimal]] = {}
@@ -178,7 +178,7 @@ def test_nothing_is_lost_or_doubled(spark, setting, rng, rounds):
         deaths.append(kill if kill and there else "any moment")
     reached = [death for death in deaths if death != "any moment"]
     assert len(reached) >= len(range(0, count, 2)) // 2, deaths
-    with velostream.connect(data) as database:
+    with open_instance(data) as database:
         from velostream.runtime.statements.application import Application
 
         Application(database, database.check(app.read_text(), "app.sql")).start()

@@ -12,12 +12,12 @@ import pytest
 from lives import killed_while
 
 from velostream.config import load
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance
 
 if TYPE_CHECKING:
     import random
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
 RUNNER = Path(__file__).with_name("ageing_runner.py")
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DISORDER, REACH = 5, 4
@@ -97,7 +97,7 @@ def test_joins_and_frames_of_streams_survive_kills(spark, tmp_path, rng, rounds)
     settings = load(None, data_dir=tmp_path / "data")
     clock = tmp_path / "clock"
     clock.write_text(NOON.isoformat())
-    with Database(settings, clock=lambda: NOON) as database:
+    with Instance(settings, clock=lambda: NOON) as database:
         for name, file in zip(("l", "r"), streams.files, strict=True):
             database.sql(
                 f"CREATE SOURCE {name} (k STRING, n INT, ts TIMESTAMP) FROM file://{file} WITH "
@@ -121,7 +121,7 @@ def test_joins_and_frames_of_streams_survive_kills(spark, tmp_path, rng, rounds)
         killed += killed_while(command, streams.grow, lambda: rng.uniform(0.1, 1))
     assert killed
     streams.end()
-    with Database(settings, clock=lambda: NOON) as database:
+    with Instance(settings, clock=lambda: NOON) as database:
         assert database.wait_idle(120), database.jobs()
         names = ("pairs", "final", "last", "moving", "settled")
         found = {name: Counter(map(tuple, database.table(name).rows())) for name in names}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from trading import TRADES
 
-from databases import clock, clocked, database, follow_keys, name, opened
+from spark_databases import clock, clocked, database, follow_keys, name, opened
 
 if TYPE_CHECKING:
     from pathlib import Path

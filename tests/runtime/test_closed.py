@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import velostream
 from refusals import refusal
 from velostream.errors import ClosedError, VelostreamError
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance, open_instance
 from velostream.runtime.jobs.job import Job
 from velostream.runtime.statements.live_select import LiveSelect
 from velostream.serving.table.subscription import Subscription
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STAYS: dict[type, set[str]] = {
-    Database: {"close"},
+    Instance: {"close"},
     # Its name says what was lost, and how its source was is told until the end.
     Table: {"close", "set_health"},
     Subscription: {"close"},
@@ -107,14 +106,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def by_hand(folder: Path) -> Iterator[Database]:
-    with velostream.connect(folder) as database:
+def by_hand(folder: Path) -> Iterator[Instance]:
+    with open_instance(folder) as database:
         database.create_table("t", [{"id": 1, "v": "a"}], key="id")
         yield database
 
 
 def test_every_public_member_of_a_closed_database_says_so_and_writes_nothing(
-    by_hand: Database, folder: Path
+    by_hand: Instance, folder: Path
 ) -> None:
     table = by_hand.table("t")
     waiting, ended = table.changes(), table.changes()
@@ -125,7 +124,7 @@ def test_every_public_member_of_a_closed_database_says_so_and_writes_nothing(
     next(rows)
     by_hand.close()
     before = files(folder)
-    refused(by_hand, Database, "the database is closed")
+    refused(by_hand, Instance, "the database is closed")
     refused(table, Table, 'table "t" is closed')
     refused(waiting, Subscription, 'table "t" is closed')
     refused(ended, Subscription, "the subscription is closed")
@@ -160,11 +159,11 @@ def test_every_public_member_of_a_closed_database_says_so_and_writes_nothing(
 
 
 def test_a_closed_database_does_not_write_into_the_directory_of_another(
-    by_hand: Database, folder: Path
+    by_hand: Instance, folder: Path
 ) -> None:
     table = by_hand.table("t")
     by_hand.close()
-    with velostream.connect(folder) as holder:
+    with open_instance(folder) as holder:
         holder.sql("INSERT INTO t VALUES (2, 'b')")
         for write in (
             lambda: by_hand.sql("INSERT INTO t VALUES (3, 'c')"),
@@ -176,14 +175,14 @@ def test_a_closed_database_does_not_write_into_the_directory_of_another(
             with pytest.raises(ClosedError):
                 write()
         holder.sql("INSERT INTO t VALUES (4, 'd')")
-    with velostream.connect(folder) as again:
+    with open_instance(folder) as again:
         assert [row.id for row in again.sql("SELECT id FROM t ORDER BY id")] == [1, 2, 4]
         assert all(report.good for report in again.verify())
         assert again.sql("SHOW TABLES").arrow()["name"].to_pylist() == ["dead_letters", "t"]
 
 
 @pytest.mark.parametrize("end", ["dropped", "replaced"])
-def test_a_handle_on_a_table_that_is_gone_says_why(by_hand: Database, folder: Path, end: str) -> None:
+def test_a_handle_on_a_table_that_is_gone_says_why(by_hand: Instance, folder: Path, end: str) -> None:
     table, following = by_hand.table("t"), by_hand.table("t").changes()
     version = table.version_object
     if end == "dropped":
@@ -203,12 +202,12 @@ def test_what_was_written_while_another_thread_closes_is_kept_or_refused(
     folder: Path, rounds: Callable[[int, int], int]
 ) -> None:
     for attempt in range(rounds(2, 40)):
-        database = velostream.connect(folder / str(attempt))
+        database = open_instance(folder / str(attempt))
         database.sql("CREATE TABLE t (id INT, PRIMARY KEY (id))")
         table = database.table("t")
         begun = threading.Barrier(5)
 
-        def write(number: int, database: Database = database, table: Table = table, begun=begun) -> list[int]:
+        def write(number: int, database: Instance = database, table: Table = table, begun=begun) -> list[int]:
             done: list[int] = []
             begun.wait()
             for each in range(number, 10_000_000, 4):
@@ -227,11 +226,11 @@ def test_what_was_written_while_another_thread_closes_is_kept_or_refused(
             begun.wait()
             database.close()
             done = sorted(each for writer in writers for each in writer.result(30))
-        with velostream.connect(folder / str(attempt)) as again:
+        with open_instance(folder / str(attempt)) as again:
             assert [row.id for row in again.sql("SELECT id FROM t ORDER BY id")] == done
 
 
-def test_readers_are_not_disturbed_by_a_table_that_is_replaced(by_hand: Database) -> None:
+def test_readers_are_not_disturbed_by_a_table_that_is_replaced(by_hand: Instance) -> None:
     stop = threading.Event()
 
     def read() -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 pytestmark = pytest.mark.spark
 QUICK = '"file.debounce" = "50ms"'
@@ -89,7 +89,7 @@ def test_arithmetic_is_that_of_python(form, opened, tmp_path, rng, rounds):
     logged = random_rows(rng, 60)
     write(path, rows)
     write(log, logged)
-    database: Database = opened(tmp_path / "data")
+    database: Instance = opened(tmp_path / "data")
     database.sql(
         f"CREATE SOURCE src (g STRING, a DECIMAL(14,3), b DECIMAL(13,4)) FROM file://{path} WITH ({QUICK});"
         f"CREATE SOURCE log (g STRING, a DECIMAL(14,3), b DECIMAL(13,4)) FROM file://{log};"

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from velostream.config import load
-from velostream.runtime.database import Database
 from velostream.runtime.datadir import FORMAT
+from velostream.runtime.instance import Instance
 
 if TYPE_CHECKING:
-    from velostream.runtime.database import Database as Opened
+    from velostream.runtime.instance import Instance as Opened
 
 MADE_IN = "/tmp/format1"
 ANN, BOB, CAT = ("ann", 30), ("bob", 40), ("cat", 50)
@@ -44,7 +44,7 @@ def rows(database: Opened, table: str) -> list[tuple[object, ...]]:
 
 
 def test_it_opens_as_it_is(before: Path) -> None:
-    with Database(load(None, data_dir=before / "data"), read_only=True) as database:
+    with Instance(load(None, data_dir=before / "data"), read_only=True) as database:
         assert rows(database, "profiles") == [ANN, BOB, CAT]
         assert rows(database, "grown") == [BOB, CAT]
         assert rows(database, "totals") == [("ann", Decimal("6.50"), 2), ("bob", Decimal("2.25"), 2)]
@@ -59,7 +59,7 @@ def test_it_goes_on_and_is_of_this_format_then(before: Path, spark, wait_until) 
     orders.write_text(text + "5,cat,3.00,2026-01-01T00:04:00Z\n")
     expected = [("ann", Decimal("6.50"), 2), ("bob", Decimal("1.00"), 1), ("cat", Decimal("3.00"), 1)]
     for _ in range(2):
-        with Database(load(None, data_dir=before / "data")) as database:
+        with Instance(load(None, data_dir=before / "data")) as database:
             wait_until(lambda db=database: rows(db, "totals") == expected, 60)
             assert database.wait_idle(60)
             assert rows(database, "recent") == [(1, "ann"), (3, "ann"), (4, "bob"), (5, "cat")]

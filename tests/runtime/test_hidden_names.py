@@ -13,7 +13,7 @@ from velostream.errors import TableError, VelostreamError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 pytestmark = pytest.mark.spark
 
@@ -88,7 +88,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def kinds(database: Database, source: str) -> Database:
+def kinds(database: Instance, source: str) -> Instance:
     database.sql("CREATE TABLE hidden_people (price BIGINT PRIMARY KEY, name STRING)")
     database.sql("INSERT INTO hidden_people VALUES (5, 'five'), (7, 'seven')")
     for name, (made, _) in KINDS.items():
@@ -101,7 +101,7 @@ def said(error: VelostreamError) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_table_tells_one_key_everywhere(kind: str, kinds: Database, source: str) -> None:
+def test_a_table_tells_one_key_everywhere(kind: str, kinds: Instance, source: str) -> None:
     name, (made, key) = f"hidden_{kind}", KINDS[kind]
     table = kinds.table(name)
     listed = {row["name"]: row for row in kinds.sql("SHOW TABLES").arrow().to_pylist()}[name]
@@ -137,12 +137,12 @@ def test_a_table_tells_one_key_everywhere(kind: str, kinds: Database, source: st
         assert not OURS.search(text), text
 
 
-def test_a_table_over_one_without_a_key_keeps_all_rows(kinds: Database) -> None:
+def test_a_table_over_one_without_a_key_keeps_all_rows(kinds: Instance) -> None:
     assert len(kinds.table("hidden_over_half")) == len(kinds.table("hidden_groups_half")) == 4
 
 
 @pytest.mark.parametrize("sql", WRONG)
-def test_no_name_of_ours_stands_in_an_error(sql: str, kinds: Database, source: str) -> None:
+def test_no_name_of_ours_stands_in_an_error(sql: str, kinds: Instance, source: str) -> None:
     text = sql.replace("{}", source)
     with pytest.raises(VelostreamError) as caught:
         kinds.sql(text)

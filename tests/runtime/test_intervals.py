@@ -13,13 +13,13 @@ from refusals import refusal
 from velostream.formats.encoder import encoder_for
 
 if TYPE_CHECKING:
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 pytestmark = pytest.mark.spark
 HOUR = timedelta(hours=1)
 
 
-def filled(database: Database) -> None:
+def filled(database: Instance) -> None:
     database.sql("CREATE TABLE trips (id BIGINT PRIMARY KEY, who STRING, left TIMESTAMP, came TIMESTAMP)")
     database.sql(
         "INSERT INTO trips VALUES"

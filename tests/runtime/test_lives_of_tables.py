@@ -167,7 +167,7 @@ def test_a_sink_of_fixed_columns_says_when_they_change(database, tmp_path, wait_
 def test_a_sink_says_that_it_cannot_take_rows_back(database, name, tmp_path, wait_until):
     database.sql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY)")
     database.sql(f"INSERT INTO {name} VALUES (1), (2)")
-    database.sql(f"INSERT INTO file://{tmp_path}/{name}.csv SELECT id FROM {name}")
+    database.sql(f"INSERT INTO file://{tmp_path}/{name}.csv SELECT id FROM {name} EMIT CHANGES")
     database.sql(f"DELETE FROM {name} WHERE id = 1")
     (job,) = [job for job in database.jobs() if job.name.startswith(f"insert-{name}")]
     wait_until(lambda: database.job(job.id).state == "failed")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +42,7 @@ QUERIES = [
 
 
 @pytest.fixture(scope="module")
-def tables(database: Database) -> Database:
+def tables(database: Instance) -> Instance:
     for name, (columns, rows) in TABLES.items():
         database.sql(f"CREATE TABLE {name} ({columns}); INSERT INTO {name} VALUES {rows}")
     database.sql("CREATE VIEW nv AS SELECT x, k FROM na")
@@ -50,7 +50,7 @@ def tables(database: Database) -> Database:
 
 
 @pytest.fixture(scope="module")
-def views(tables: Database, spark: SparkSession) -> SparkSession:
+def views(tables: Instance, spark: SparkSession) -> SparkSession:
     for name in TABLES:
         spark.createDataFrame(tables.table(name).snapshot()).createOrReplaceTempView(name)
     spark.sql("SELECT x, k FROM na").createOrReplaceTempView("nv")
@@ -64,7 +64,7 @@ def contents(found: pa.Table) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("sql", QUERIES)
-def test_all_engines_agree(sql: str, tables: Database, views: SparkSession, name: str) -> None:
+def test_all_engines_agree(sql: str, tables: Instance, views: SparkSession, name: str) -> None:
     expected = contents(views.sql(sql).toArrow())
     assert contents(tables.sql(sql).arrow()) == expected
     (query,) = queries_of(tables.check(sql)[0])
@@ -93,7 +93,7 @@ def test_all_engines_agree(sql: str, tables: Database, views: SparkSession, name
     ],
 )
 def test_a_source_that_tells_its_columns_late(
-    sql: str, key: tuple[str, ...], rows: list[Any], tables: Database, tmp_path: Path, name: str
+    sql: str, key: tuple[str, ...], rows: list[Any], tables: Instance, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "orders.csv").write_text("user_id,amount,k\nu1,5,10\nu2,7,20\nu1,1,10\n")
     tables.sql(f"CREATE TABLE {name} AS {sql.format(f'file://{tmp_path}/orders.csv')}")

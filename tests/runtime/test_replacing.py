@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from moments import Moments
 
 import velostream
 from refusals import refusal
@@ -18,6 +18,7 @@ from velostream.errors import (
     VelostreamError,
 )
 from velostream.runtime.catalog import file as catalog_file
+from velostream.runtime.instance import open_instance
 from velostream.runtime.jobs.registry import Jobs
 from velostream.runtime.statements.executor import Executor
 from velostream.serving.table.store import TableStore
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 pytestmark = pytest.mark.spark
 QUICK = "WITH ('file.debounce' = '20ms')"
@@ -40,8 +41,8 @@ def numbers(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def database(spark, tmp_path: Path) -> Iterator[Database]:
-    with velostream.connect(tmp_path / "data") as opened:
+def database(spark, tmp_path: Path) -> Iterator[Instance]:
+    with open_instance(tmp_path / "data") as opened:
         yield opened
 
 
@@ -50,7 +51,7 @@ def append(path: Path, text: str) -> None:
         out.write(text)
 
 
-def check_old(database: Database, numbers: Path) -> None:
+def check_old(database: Instance, numbers: Path) -> None:
     """The old table is there with its job, takes in what is new, and nothing else is left."""
     before = len(database.table("t"))
     append(numbers, f"{before + 1},{before + 1}0\n")
@@ -147,7 +148,7 @@ def test_stopping_the_job_of_the_new_table_keeps_the_old_one(database, numbers, 
     thread.start()
     wait_until(lambda: len(database.jobs()) == 2)
     draft = next(job.id for job in database.jobs() if job.id != database.job("t").id)
-    with refusal("sql.duplicate_name", "t", why="being created"):
+    with refusal("sql.duplicate_name", "t", why="being changed"):
         database.sql("CREATE OR REPLACE TABLE t (a BIGINT)")
     wait_until(lambda: database.job(draft).state == "running")
     database.sql(f"STOP JOB `{draft}`")
@@ -199,32 +200,6 @@ def test_a_stream_writes_on_until_its_replacement_can_be_opened(database, number
     assert [entry.name for entry in (database.directory.root / "jobs").iterdir()] == [database.job("s").id]
 
 
-class Moments:
-    """Copies of the data directory, before and after every step: what a kill at that moment leaves."""
-
-    def __init__(self, root: Path, copies: Path) -> None:
-        self._root = root
-        self._copies = copies
-        self.names: list[str] = []
-
-    def take(self, name: str) -> None:
-        self.names.append(f"{len(self.names)} {name}")
-        # Spark's own files come and go meanwhile, and nothing depends on them.
-        passing = shutil.ignore_patterns("socket*", "lock", "checkpoint", "logs", "spark*", "*.new")
-        shutil.copytree(self._root, self._copies / self.names[-1], ignore=passing)
-
-    def around(self, patched: pytest.MonkeyPatch, owner: Any, name: str) -> None:
-        original = getattr(owner, name)
-
-        def instead(*arguments: Any, **named: Any) -> Any:
-            self.take(f"before {name}")
-            result = original(*arguments, **named)
-            self.take(f"after {name}")
-            return result
-
-        patched.setattr(owner, name, instead)
-
-
 def test_killed_at_any_moment_it_is_the_old_table_or_the_new_one(
     database, numbers, tmp_path, opened, monkeypatch
 ):
@@ -250,7 +225,7 @@ def test_killed_at_any_moment_it_is_the_old_table_or_the_new_one(
         assert [path.name for path in (again.directory.root / "jobs").iterdir()] == [again.job("t").id], name
         assert len(list(again.directory.tables.iterdir())) == 2, name
         again.close()
-        with velostream.runtime.database.Database(again.settings, read_only=True) as reader:
+        with velostream.runtime.instance.Instance(again.settings, read_only=True) as reader:
             assert sorted(tuple(row) for row in reader.sql("SELECT * FROM t").rows()) == rows, name
         found.append(len(rows))
     # First the old one, from one moment on the new one.

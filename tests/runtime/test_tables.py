@@ -14,7 +14,7 @@ from velostream.errors import (
     UnknownNameError,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
 # --- where rows come from ---------------------------------------------------------------------------

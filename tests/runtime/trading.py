@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 QUICK = "WITH ('file.debounce' = '50ms')"
 
@@ -25,9 +25,9 @@ def append(path: Path, text: str) -> None:
         out.write(text)
 
 
-def rows(database: Database, table: str) -> list[tuple[Any, ...]]:
+def rows(database: Instance, table: str) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in database.table(table).rows()), key=repr)
 
 
-def settle(database: Database) -> None:
+def settle(database: Instance) -> None:
     assert database.wait_idle(60), database.jobs()

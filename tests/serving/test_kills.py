@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+pytestmark = pytest.mark.sampled(2)
+
 WRITER = Path(__file__).with_name("crash_writer.py")
 
 

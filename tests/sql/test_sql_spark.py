@@ -81,6 +81,7 @@ def test_generated_sql_is_accepted(spark: SparkSession, script: str) -> None:
             any(not source.columns for source in query.sources)
             or NOT_YET.search(sql)
             or "dead_letters" in sql
+            or getattr(statement, "values", ())  # their parameters are bound before Spark is asked
         ):
             continue
         if query.window is not None and re.search(r"window_(start|end)", sql):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from databases import opened
+from spark_databases import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

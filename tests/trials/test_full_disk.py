@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import velostream
 from refusals import refusal
 from velostream.disk.storage import storing, unkept, unkept_by_java
 from velostream.errors import ClosedError, StorageError
+from velostream.runtime.instance import open_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ ROOM = [0, 1, 1 << 12, 1 << 13, 3 << 12, 1 << 14, 1 << 15, 1 << 16]
 def test_tables_by_hand(small_disk, room: int, capfd: pytest.CaptureFixture[str]) -> None:
     disk = small_disk(2 << 20)
     data = disk.folder / "data"
-    database = velostream.connect(data)
+    database = open_instance(data)
     table = database.create_table("t", [{"id": number, "v": "x"} for number in range(10)], key="id")
     rows, made = set(range(10)), {"t", "dead_letters"}
     refusals: list[StorageError] = []
@@ -56,12 +56,12 @@ def test_tables_by_hand(small_disk, room: int, capfd: pytest.CaptureFixture[str]
     with pytest.raises(ClosedError):
         table.insert([(5000, "z")])
     # A full disk can be opened, read and closed, and what has room can be written.
-    with velostream.connect(data) as again:
+    with open_instance(data) as again:
         assert {row.id for row in again.table("t").rows()} == rows
         if tried(lambda: again.table("t").insert([(6000, "z")])):
             rows.add(6000)
     disk.empty()
-    with velostream.connect(data) as again:
+    with open_instance(data) as again:
         assert {row.id for row in again.table("t").rows()} == rows
         assert set(again.sql("SHOW TABLES").arrow()["name"].to_pylist()) == made
         assert all(report.good for report in again.verify())
@@ -78,7 +78,7 @@ def test_tables_by_hand(small_disk, room: int, capfd: pytest.CaptureFixture[str]
 
 def test_a_log_that_cannot_be_written_says_nothing_and_closes(small_disk) -> None:
     disk = small_disk(1 << 20)
-    with velostream.connect(disk.folder / "data"):
+    with open_instance(disk.folder / "data"):
         disk.leave(0)
         for _ in range(1000):
             logging.getLogger("velostream.trial").warning("x" * 1000)

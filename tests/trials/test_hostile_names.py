@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import velostream
 from refusals import refusal
 from velostream.errors import VelostreamError
+from velostream.runtime.instance import open_instance
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ BAD_COLUMNS = ["__k1", "__result", "__expires", "_weight", "_rowid", "_position"
 
 def test_hostile_names_of_tables_and_columns(tmp_path: Path) -> None:
     outside = set(tmp_path.iterdir())
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         for name in GOOD:
             table = database.create_table(name, [{"id": 1, name: 2}], key=[name])
             database.sql(f"INSERT INTO {quote(name)} VALUES (3, 4)")
@@ -34,7 +34,7 @@ def test_hostile_names_of_tables_and_columns(tmp_path: Path) -> None:
             assert found.to_pydict() == {name: [2, 4]}
             assert table.column_values(name, f"{quote(name)} > 2") == [4]
             assert database.sql(f"DESCRIBE {quote(name)}").rows()
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         for name in GOOD:
             assert database.table(name).get(4).id == 3
         for name in GOOD:
@@ -45,7 +45,7 @@ def test_hostile_names_of_tables_and_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", BAD_TABLES)
 def test_names_that_no_table_can_have(tmp_path: Path, name: str) -> None:
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         with pytest.raises(VelostreamError) as caught:
             database.create_table(name, [{"id": 1}])
         assert len(caught.value.message) < 120
@@ -54,7 +54,7 @@ def test_names_that_no_table_can_have(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", BAD_COLUMNS)
 def test_names_that_no_column_can_have(tmp_path: Path, name: str) -> None:
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         with pytest.raises(VelostreamError):
             database.create_table("t", [{"id": 1, name: 2}])
         database.create_table("base", [{"id": 1}])
@@ -68,7 +68,7 @@ def test_names_that_no_column_can_have(tmp_path: Path, name: str) -> None:
 
 
 def test_names_that_differ_in_case_are_the_same(tmp_path: Path) -> None:
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         database.create_table("Straße", [{"a": 1}])
         for name in ("straße", "STRAßE"):
             with refusal("sql.duplicate_name"):

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import velostream
 from refusals import refusal
+from velostream.runtime.instance import open_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_a_value_that_is_too_large_is_refused_at_once(tmp_path, expression: str) -> None:
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         database.create_table("t", [{"id": 1, "s": "a"}])
         for statement in (
             f"SELECT {expression} AS x FROM t",
@@ -61,7 +61,7 @@ def test_a_value_that_is_too_large_is_refused_at_once(tmp_path, expression: str)
     ],
 )
 def test_a_row_that_asks_for_too_large_a_value_is_a_letter(
-    opened: Callable[[Path], Database], tmp_path: Path, wait_until, expression: str
+    opened: Callable[[Path], Instance], tmp_path: Path, wait_until, expression: str
 ) -> None:
     source = tmp_path / "rows.csv"
     source.write_text("s,n\nab,2\n")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from velostream.config import load
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 FEW_FILES = r"""
 import pathlib, resource, sys
@@ -79,7 +79,7 @@ def test_a_clock_that_jumps(tmp_path: Path, rng: random.Random, rounds: Callable
     clock = JumpingClock(rng)
     total, count = 0, 1
     for _ in range(rounds(2, 10)):
-        with Database(load(None, data_dir=tmp_path / "data"), clock=clock) as database:
+        with Instance(load(None, data_dir=tmp_path / "data"), clock=clock) as database:
             database.sql(f"CREATE TABLE IF NOT EXISTS t AS SELECT id, v FROM file://{source}")
             database.sql("CREATE TABLE IF NOT EXISTS sums AS SELECT v, SUM(id) AS s FROM t GROUP BY v")
             database.sql("CREATE TABLE IF NOT EXISTS seen (id BIGINT, at TIMESTAMP, PRIMARY KEY (id))")
@@ -96,7 +96,7 @@ def test_a_clock_that_jumps(tmp_path: Path, rng: random.Random, rounds: Callable
             assert database.table("t").count() == database.table("seen").count() + 1 == count
             assert {str(job.state) for job in database.jobs()} <= {"running", "degraded"}
     clock.right = True
-    with Database(load(None, data_dir=tmp_path / "data"), clock=clock) as database:
+    with Instance(load(None, data_dir=tmp_path / "data"), clock=clock) as database:
         database.table("seen").insert([{"id": count, "at": datetime.now(UTC)}])
         assert database.wait_idle(60)
         # A clock that is put back brings nothing back: rows go by its latest time.
@@ -110,7 +110,7 @@ def test_millions_of_rows(tmp_path: Path) -> None:
     with source.open("w") as out:
         out.write("id,grp,v\n")
         out.writelines(f"{n},{n % 1000},{n % 97}\n" for n in range(count))
-    with Database(load(None, data_dir=tmp_path / "data")) as database:
+    with Instance(load(None, data_dir=tmp_path / "data")) as database:
         database.sql(f"CREATE TABLE t AS SELECT id, grp, v FROM file://{source}")
         database.sql("CREATE TABLE sums AS SELECT grp, SUM(v) AS s, COUNT(*) AS n FROM t GROUP BY grp")
         assert database.wait_idle(600), database.jobs()
@@ -121,6 +121,6 @@ def test_millions_of_rows(tmp_path: Path) -> None:
             out.write(f"{count},0,1\n")
         assert database.wait_idle(600)
         assert database.table("t").count() == count + 1
-    with Database(load(None, data_dir=tmp_path / "data")) as database:
+    with Instance(load(None, data_dir=tmp_path / "data")) as database:
         assert database.wait_idle(600)
         assert database.sql("SELECT SUM(n) FROM sums").scalar() == count + 1

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import velostream
+from velostream.runtime.instance import open_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
-def held(database: Database) -> dict[str, int]:
+def held(database: Instance) -> dict[str, int]:
     """What this process and its Spark hold."""
     gc.collect()
     spark = database.spark()
@@ -33,7 +33,7 @@ def held(database: Database) -> dict[str, int]:
 
 
 def test_tables_that_come_and_go_leave_nothing(
-    opened: Callable[[Path], Database], tmp_path: Path, rounds: Callable[[int, int], int], wait_until
+    opened: Callable[[Path], Instance], tmp_path: Path, rounds: Callable[[int, int], int], wait_until
 ) -> None:
     source = tmp_path / "rows.csv"
     source.write_text("id,v\n" + "".join(f"{n},{n % 7}\n" for n in range(100)))
@@ -63,7 +63,7 @@ def test_tables_that_come_and_go_leave_nothing(
 
 
 def test_many_tables_on_one_source(
-    opened: Callable[[Path], Database], tmp_path: Path, rounds: Callable[[int, int], int]
+    opened: Callable[[Path], Instance], tmp_path: Path, rounds: Callable[[int, int], int]
 ) -> None:
     source = tmp_path / "rows.csv"
     source.write_text("id\n" + "".join(f"{n}\n" for n in range(1000)))
@@ -85,11 +85,11 @@ def test_many_tables_on_one_source(
 def test_many_tables_by_hand(tmp_path: Path, rounds: Callable[[int, int], int]) -> None:
     count = rounds(20, 200)
     before = len(list(Path("/proc/self/fd").iterdir()))
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         for number in range(count):
             database.create_table(f"t{number}", [{"id": number}])
         assert len(database.sql("SHOW TABLES")) == count + 1
         open_files = len(list(Path("/proc/self/fd").iterdir()))
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         assert [database.table(f"t{n}").scalar("MAX(id)") for n in range(count)] == list(range(count))
     assert open_files - before < count + 20

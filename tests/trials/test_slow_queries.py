@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
 def test_closing_ends_a_select_on_spark(
-    opened: Callable[[Path], Database], tmp_path: Path, wait_until
+    opened: Callable[[Path], Instance], tmp_path: Path, wait_until
 ) -> None:
     database = opened(tmp_path / "data")
     database.create_table("t", [{"s": f"a{number}"} for number in range(3000)])
@@ -37,10 +37,11 @@ def test_closing_ends_a_select_on_spark(
 
 PROGRAM = r"""
 import pathlib, sys, time, velostream
+from velostream.runtime.instance import open_instance
 folder = pathlib.Path(sys.argv[1])
 source = folder / "rows.csv"
 source.write_text("s\nab\n")
-database = velostream.connect(folder / "data")
+database = open_instance(folder / "data")
 quick = "WITH ('file.debounce' = '0ms', 'file.poll.interval' = '20ms')"
 # Java tries two to the power of the text's length ways before it says no, and does not listen meanwhile.
 hostile = r"rlike(s, '^((a+)+)+\\1b$')"

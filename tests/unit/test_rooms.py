@@ -67,3 +67,9 @@ def test_every_way_of_reaching_is_seen():
     )
     assert [len(reached(ast.parse(way))) for way in ways] == [1] * len(ways)
     assert reached(ast.parse("self._own = row._asdict() | spark._jvm.none")) == []
+
+
+def test_no_two_test_modules_have_one_name():
+    """Outside packages pytest knows a test module by its file name alone, and refuses a second one."""
+    names = [path.name for path in TESTS.rglob("test_*.py") if not (path.parent / "__init__.py").exists()]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

@@ -13,17 +13,19 @@ from refusals import refusal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
+
+pytestmark = pytest.mark.sampled(2)
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def database(clocked, tmp_path: Path) -> Database:
+def database(clocked, tmp_path: Path) -> Instance:
     return clocked(tmp_path / "data")
 
 
-def rows(database: Database, name: str) -> list[tuple[Any, ...]]:
+def rows(database: Instance, name: str) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in database.table(name).rows()), key=repr)
 
 

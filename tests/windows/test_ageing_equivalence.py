@@ -10,12 +10,12 @@ import pytest
 from equivalence.stopped import stopped
 from equivalence.truth import Truth, differences
 from velostream.config import load
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance
 
 if TYPE_CHECKING:
     import random
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
 
 START = datetime(2026, 5, 1, 23, 50, tzinfo=UTC)
 
@@ -44,7 +44,7 @@ QUERIES = {
 @pytest.mark.timeout(1800)
 def test_tables_equal_their_query_at_every_time(spark, tmp_path, rng: random.Random, rounds):
     now = [START]
-    with Database(load(None, data_dir=tmp_path / "data"), clock=lambda: now[0]) as database:
+    with Instance(load(None, data_dir=tmp_path / "data"), clock=lambda: now[0]) as database:
         database.sql("CREATE TABLE o (id BIGINT PRIMARY KEY, k STRING, n BIGINT, ts TIMESTAMP)")
         database.sql("CREATE TABLE p (k STRING, name STRING, day DATE)")
         _change(database, rng, now[0])
@@ -62,7 +62,7 @@ def test_tables_equal_their_query_at_every_time(spark, tmp_path, rng: random.Ran
                 assert not wrong, (step, now[0], name, wrong)
 
 
-def _change(database: Database, rng: random.Random, now: datetime) -> None:
+def _change(database: Instance, rng: random.Random, now: datetime) -> None:
     orders, people = database.table("o"), database.table("p")
     for _ in range(rng.randint(1, 6)):
         ts = rng.choice([None, now, *(now + timedelta(seconds=rng.randint(-700, 400)) for _ in range(8))])

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
+
+pytestmark = pytest.mark.sampled(2)
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 BY = "PARTITION BY k ORDER BY ts"
@@ -64,11 +66,11 @@ def events(rng: random.Random, kind: str, minute: float, disorder: float) -> lis
     return found
 
 
-def rows(database: Database, table: str) -> list[tuple[Any, ...]]:
+def rows(database: Instance, table: str) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in database.table(table).rows()), key=repr)
 
 
-def _holds(database: Database, table: str, whole: list[tuple[Any, ...]]) -> bool:
+def _holds(database: Instance, table: str, whole: list[tuple[Any, ...]]) -> bool:
     found = rows(database, table)
     assert found == whole or len(found) < len(whole)
     return found == whole

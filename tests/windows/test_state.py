@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from stepped import Steps
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 WITH = '"event.time.column" = "ts"'
 
 
 @pytest.fixture
-def database(clocked, tmp_path: Path) -> Database:
+def database(clocked, tmp_path: Path) -> Instance:
     return clocked(tmp_path / "data")
 
 
@@ -32,7 +32,7 @@ def event(key: str, n: int, seconds: float) -> tuple[Any, ...]:
     return key, n, NOON + timedelta(seconds=seconds)
 
 
-def take(database: Database, steps: Steps, *rows: tuple[Any, ...]) -> None:
+def take(database: Instance, steps: Steps, *rows: tuple[Any, ...]) -> None:
     steps.give({"0": list(rows)})
     assert database.wait_idle(60)
 
@@ -46,11 +46,11 @@ def changes(steps: Steps) -> Iterator[tuple[Any, ...]]:
     steps.written.clear()
 
 
-def state_rows(database: Database, name: str) -> int | None:
+def state_rows(database: Instance, name: str) -> int | None:
     return database.job(name).stats.state_rows
 
 
-def letters(database: Database) -> list[str]:
+def letters(database: Instance) -> list[str]:
     return [row.reason[:4] for row in database.table("dead_letters").rows()]
 
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
+
+pytestmark = pytest.mark.sampled(2)
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 JOINS = {
@@ -45,11 +47,11 @@ def events(rng: random.Random, seconds: float, disorder: int, taken: set[Any]) -
     return found
 
 
-def rows(database: Database) -> list[tuple[Any, ...]]:
+def rows(database: Instance) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in database.table("j").rows()), key=repr)
 
 
-def _holds(database: Database, whole: list[tuple[Any, ...]]) -> bool:
+def _holds(database: Instance, whole: list[tuple[Any, ...]]) -> bool:
     return rows(database) == whole
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stepped import Steps
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 EVERY = "TUMBLING(INTERVAL '1' MINUTE)"
@@ -33,17 +33,17 @@ def event(key: str | None, n: int, seconds: float | None) -> tuple[Any, ...]:
 
 
 @pytest.fixture
-def database(clocked, tmp_path: Path) -> Database:
+def database(clocked, tmp_path: Path) -> Instance:
     return clocked(tmp_path / "data")
 
 
-def created(database: Database, name: str, window: str = EVERY, emit: str = "", **properties: str) -> Steps:
+def created(database: Instance, name: str, window: str = EVERY, emit: str = "", **properties: str) -> Steps:
     """A source of one partition, and a table of its windows: key, count, sum and start in seconds."""
     return made(database, name, 1, window, emit, **properties)
 
 
 def made(
-    database: Database, name: str, partitions: int, window: str = EVERY, emit: str = "", **properties: str
+    database: Instance, name: str, partitions: int, window: str = EVERY, emit: str = "", **properties: str
 ) -> Steps:
     steps = stepped(name, partitions)
     given = {"event.time.column": "ts", **{k.replace("_", "."): v for k, v in properties.items()}}
@@ -55,22 +55,22 @@ def made(
     return steps
 
 
-def take(database: Database, steps: Steps, *rows: tuple[Any, ...], partition: str = "0") -> None:
+def take(database: Instance, steps: Steps, *rows: tuple[Any, ...], partition: str = "0") -> None:
     steps.give({partition: list(rows)})
     assert database.wait_idle(60)
 
 
-def seen(database: Database, name: str) -> list[tuple[Any, ...]]:
+def seen(database: Instance, name: str) -> list[tuple[Any, ...]]:
     """Key, count, sum and the window's start in seconds after noon."""
     found = [(r.k, r.c, r.s, (r.window_start - NOON).total_seconds()) for r in database.table(name).rows()]
     return sorted(found, key=repr)
 
 
-def letters(database: Database, job: str) -> list[str]:
+def letters(database: Instance, job: str) -> list[str]:
     return [row.reason for row in database.table("dead_letters").rows() if row.job == job]
 
 
-def job(database: Database, name: str) -> Any:
+def job(database: Instance, name: str) -> Any:
     return next(row for row in database.sql("SHOW JOBS").rows() if row.name == name)
 
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
+
+pytestmark = pytest.mark.sampled(2)
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -67,11 +69,11 @@ def events(rng: random.Random, minute: float, disorder: float) -> list[tuple[Any
     ]
 
 
-def rows(database: Database, table: str) -> list[tuple[Any, ...]]:
+def rows(database: Instance, table: str) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in database.table(table).rows()), key=repr)
 
 
-def _holds(database: Database, whole: list[tuple[Any, ...]]) -> bool:
+def _holds(database: Instance, whole: list[tuple[Any, ...]]) -> bool:
     found = rows(database, "w")
     state = [(row.state, row.reason, row.late_rows) for row in database.sql("SHOW JOBS").rows()]
     letters = [row.reason for row in database.table("dead_letters").rows()]
@@ -150,7 +152,7 @@ def over_table(kind: str, form: str) -> str:
     return f"{head} FROM e WINDOW {WINDOWS[kind][0].replace('(', '(ts, ', 1)} GROUP BY k"
 
 
-def changed(rng: random.Random, held: dict[int, tuple[Any, ...]], database: Database) -> None:
+def changed(rng: random.Random, held: dict[int, tuple[Any, ...]], database: Instance) -> None:
     """Rows of any time come, change and go; `held` is what is left, by id."""
     table = database.table("e")
     far = rng.choice([NOON, datetime(1969, 12, 31, 23, 59, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)])

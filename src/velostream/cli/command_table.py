@@ -15,6 +15,7 @@ COMMANDS = {
     "demo": ("velostream.cli.commands.demo", "Watch tables move: a trading story with nothing to install."),
     "run": ("velostream.cli.commands.run", "Run a file of SQL statements and keep it running."),
     "check": ("velostream.cli.commands.check", "Check a file of SQL statements without starting anything."),
+    "plan": ("velostream.cli.commands.plan", "Show what running a file would change, without changing it."),
     "sql": ("velostream.cli.commands.sql", "Run a statement, or type them one by one."),
     "tables": ("velostream.cli.commands.listings", "List the tables."),
     "jobs": ("velostream.cli.commands.listings", "List the jobs with their state and statistics."),
@@ -29,11 +30,12 @@ COMMANDS = {
         "Run test cases: SQL, input rows, and expected results.",
     ),
     "broker": ("velostream.cli.commands.broker", "Run a Kafka broker for development, on this machine."),
+    "topic": ("velostream.cli.commands.topic", "List, create, fill and show the topics of a Kafka cluster."),
     "doctor": ("velostream.cli.commands.doctor", "Check Java, Spark, jars, ports, memory and disk."),
 }
 """From name to module and help text; the module has a click command of that name."""
 
-EPILOG = "Exit codes: 0 done, 1 a statement failed, 2 usage or configuration, 3 cannot connect, 4 timeout, 130 interrupted."  # noqa: E501
+EPILOG = "Exit codes: 0 done, 1 a statement failed, 2 usage or configuration, 3 cannot connect, 4 timeout, 5 changes (plan), 130 interrupted."  # noqa: E501
 
 
 class LazyGroup(click.Group):

@@ -11,7 +11,7 @@ import click
 from velostream.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from velostream.config import Settings
 
@@ -50,24 +50,24 @@ class Invocation:
             "data_dir": self.data_dir,
             "master": self.master,
             "metrics_port": self.metrics_port,
-            "conf": _pairs(self.conf) or None,
+            "conf": pairs(self.conf, "--conf", "spark.ui.enabled=true") or None,
         }
         return load(self.config, **(flags | more))
 
 
-def _pairs(given: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
+def pairs(given: tuple[str, ...], option: str, example: str) -> dict[str, str]:
+    """The values of an option that is given as key=value, any number of times."""
+    found = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f'--conf "{text}" is not key=value', hint="write --conf spark.ui.enabled=true")
-        pairs[key.strip()] = value
-    return pairs
+            raise ConfigError(f'{option} "{text}" is not key=value', hint=f"write {option} {example}")
+        found[key.strip()] = value
+    return found
 
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--debug", is_flag=True, help="Show where an error came from."),
-    click.option("--format", type=click.Choice(FORMATS), help="How rows are written to stdout. [table]"),
     click.option("--metrics-port", type=int, metavar="PORT", help="Serve Prometheus metrics on loopback."),
     click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's own."),
     click.option("--config", metavar="FILE", help="The configuration file. [velostream.toml]"),
@@ -76,21 +76,29 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 )
 
 
-def common(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the common options; it gets them as one `Invocation`.
+def common_with(formats: Sequence[str], told: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """As `common`, for a command with formats of its own."""
+    form = click.option("--format", type=click.Choice(formats), help=told)
 
-    They may also precede the command's name; those after it win.
-    """
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def command(*arguments: Any, **given: Any) -> Any:
+            own = Invocation(**{f.name: given.pop(f.name) for f in fields(Invocation)})
+            context = click.get_current_context()
+            outer = context.find_object(Invocation)
+            invocation = own.over(outer) if outer is not None else own
+            return function(invocation, *arguments, **given)
 
-    @wraps(function)
-    def command(*arguments: Any, **given: Any) -> Any:
-        own = Invocation(**{f.name: given.pop(f.name) for f in fields(Invocation)})
-        context = click.get_current_context()
-        outer = context.find_object(Invocation)
-        invocation = own.over(outer) if outer is not None else own
-        return function(invocation, *arguments, **given)
+        decorated: Any = command
+        for option in (_OPTIONS[0], form, *_OPTIONS[1:]):
+            decorated = option(decorated)
+        return decorated  # type: ignore[no-any-return]
 
-    decorated: Any = command
-    for option in _OPTIONS:
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return decorate
+
+
+common = common_with(FORMATS, "How rows are written to stdout. [table]")
+"""Give a command the common options; it gets them as one `Invocation`.
+
+They may also precede the command's name; those after it win.
+"""

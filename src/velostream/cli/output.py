@@ -250,3 +250,8 @@ def _blocks(names: Sequence[str], cells: Sequence[Sequence[str | None]]) -> Rend
             grid.add_row(Text(name, "bold"), _cell(text))
         parts += [Rule(f"row {number}", align="left", style="bright_black"), grid]
     return Group(*parts)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 record`, `1,200 records`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

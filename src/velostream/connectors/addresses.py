@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 
 def parse_address(uri: Uri, name: str = "database") -> dict[str, str]:
     """Host, port, credentials and the first path part of a URI as properties, then its parameters."""
-    netloc, _, path = uri.rest.partition("/")
     found: dict[str, str] = {}
-    user, at, address = netloc.rpartition("@")
+    # A password may have any character, also those that end other parts.
+    user, at, place = uri.rest.rpartition("@")
+    address, _, path = place.partition("/")
     if at:
         username, colon, password = user.partition(":")
         found["username"] = username

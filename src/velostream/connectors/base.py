@@ -8,27 +8,25 @@ changes after `start` up to `end`.
 from __future__ import annotations
 
 import logging
-import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from velostream.errors import InternalError, UnsupportedError, VelostreamError
+from velostream.errors import InternalError, UnsupportedError
 from velostream.model.reach import Reach
 from velostream.model.traits import SourceTraits
 from velostream.model.uri import Uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from datetime import timedelta
     from pathlib import Path
-    from threading import Event
 
     import pyarrow as pa
 
+    from velostream.connectors.narrowing import Narrowing
+    from velostream.connectors.waiting import Waiting
     from velostream.model.changes import BadRow, Offset
     from velostream.model.options import Options as AnyOptions
 
@@ -65,6 +63,10 @@ class SourceContext:
     """The job and its input; files in `spool` record it as their owner."""
     resumed: bool = False
     """Whether the job was created at an earlier start, so that the source's files in `spool` must exist."""
+    passing: bool = False
+    """Whether it is read by a SELECT, which ends with its process: nothing that it makes should stay."""
+    makes: bool = True
+    """Whether a missing source may be created where its properties say so; not where one only looks."""
     reach: Reach = field(default_factory=Reach)
     """Which files and addresses may be read; only what the properties name was checked so far."""
 
@@ -90,7 +92,8 @@ class Source(ABC):
     def discover(self) -> pa.Schema:
         """The columns of a row, without system columns.
 
-        Raises SourceMissingError when the source does not exist, or has no row yet to infer columns from.
+        Raises SourceMissingError when the source does not exist, and SourceEmptyError when it has no row yet
+        to infer columns from.
         """
 
     @abstractmethod
@@ -129,32 +132,6 @@ class Source(ABC):
 
     def close(self) -> None:  # noqa: B027
         """Close connections and files."""
-
-
-def wait_while_missing(
-    check: Callable[[], object],
-    missing: type[VelostreamError],
-    timeout: timedelta,
-    delay: Callable[[int], timedelta],
-    stop: Event,
-    tell: Callable[[str], None],
-) -> None:
-    """Wait until `check` succeeds; raises its error after the timeout.
-
-    `delay` is called after each attempt, for the seconds until the next.
-    """
-    deadline = time.monotonic() + timeout.total_seconds()
-    for attempt in count(1):
-        try:
-            check()
-        except missing as exc:
-            left = deadline - time.monotonic()
-            if left <= 0 or stop.is_set():
-                raise
-            tell(f"attempt {attempt}: {exc.message}; trying again for {left:.0f}s")
-            stop.wait(min(delay(attempt).total_seconds(), left))
-        else:
-            return
 
 
 @dataclass(frozen=True)
@@ -245,6 +222,8 @@ class Connector(ABC):
     """False while this version parses and checks the connector but does not run it."""
     upserts: ClassVar[bool] = False
     """Whether its sinks accept upserts: updates of rows by key."""
+    provisions: ClassVar[bool] = False
+    """Whether its sources make things outside that are removed with the statement: `Provisioned`."""
     system_columns: ClassVar[tuple[str, ...]] = ()
     """System columns that rows of its sources have, besides those of all sources."""
 
@@ -266,6 +245,10 @@ class Connector(ABC):
         """The URI that a SQL function such as `kafka_topic('orders')` stands for."""
         return Uri(f"{cls.schemes[0]}://{argument}")
 
+    def asked(self, options: AnyOptions, narrowing: Narrowing) -> str | None:
+        """The query that a source with these properties sends, for EXPLAIN; None where it sends none."""
+        return None
+
     def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
         """Open for reading."""
         raise UnsupportedError(f"reading {uri.scheme}:// is not in this version yet")
@@ -274,9 +257,7 @@ class Connector(ABC):
         """The target that only one statement may write to, in a canonical form; None where several may."""
         return None
 
-    def await_sink(  # noqa: B027
-        self, uri: Uri, options: AnyOptions, stop: Event, tell: Callable[[str], None]
-    ) -> None:
+    def await_sink(self, uri: Uri, options: AnyOptions, waiting: Waiting) -> None:  # noqa: B027
         """Return once the sink's target exists, waiting as the options say; raises if it does not.
 
         Called when the statement is created, before anything of it is recorded.

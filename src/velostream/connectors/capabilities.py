@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
+    from threading import Event
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.connectors.base import Source
+    from velostream.connectors.narrowing import Narrowing
     from velostream.errors import VelostreamError
     from velostream.model.changes import BadRow, Located, Offset
 
@@ -185,3 +187,24 @@ class Awaited(Capability):
     def retry_delay(self, attempt: int) -> timedelta:
         """The delay after an attempt, counted from 1, that found the source missing."""
         return timedelta(seconds=2)
+
+
+class Announcing(Capability):
+    """The source learns of news by itself, so that it need not be polled often."""
+
+    def listen(self, news: Event) -> None:
+        """Set `news` whenever `latest` would return more than before; called once, before the first poll."""
+
+
+class Narrowed(Capability):
+    """The source asks by a query, which may leave out rows and columns that the statement does not need."""
+
+    def narrow(self, narrowing: Narrowing) -> None:
+        """Leave out what is not needed, or less; called once, before the first `latest`."""
+
+
+class Provisioned(Capability):
+    """The source makes things outside that outlive it: a replication slot, a publication."""
+
+    def release(self) -> None:
+        """Remove them: the statement is dropped. Called once; errors are the caller's to report."""

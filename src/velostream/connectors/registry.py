@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from velostream.config import Settings
+    from velostream.connectors.narrowing import Narrowing
     from velostream.model.statements import SourceRef
     from velostream.model.traits import SourceTraits
     from velostream.model.uri import Uri
@@ -36,7 +37,7 @@ BUILT_IN: Mapping[str, str] = {
     "postgres": "velostream.connectors.postgres:PostgresConnector",
     "mysql": "velostream.connectors.mysql:MySqlConnector",
     "clickhouse": "velostream.connectors.clickhouse:ClickHouseConnector",
-    "jdbc": "velostream.connectors.jdbc:SqlConnector",
+    "sql": "velostream.connectors.any_sql:SqlConnector",
     "http": "velostream.connectors.http:HttpConnector",
     "s3": "velostream.connectors.s3:S3Connector",
     "console": "velostream.connectors.console:ConsoleConnector",
@@ -195,11 +196,30 @@ def connector_for(uri: Uri) -> Registered:
 def said_of(
     connector: Registered, uri: Uri, properties: Mapping[str, str], settings: Settings | None
 ) -> dict[str, str]:
-    """The connector's own properties: from the configuration, overridden by the URI, then the statement."""
+    """The connector's own properties: from the configuration, overridden by the URI, then the statement.
+
+    `connection` names a table of the configuration, `[connections.name]`, whose properties stand below the
+    URI's.
+    """
     accepted = set(connector.options.property_names())
     configured = settings.properties(connector.name) if settings is not None else {}
-    merged = {**configured, **connector.parse(uri), **properties}
+    written = {**connector.parse(uri), **properties}
+    named = settings.connections.get(written.get("connection", ""), {}) if settings is not None else {}
+    for name in named:
+        if name not in accepted:
+            raise ConfigError(
+                f'unknown property "{name}" of connection "{written["connection"]}"',
+                hint=did_you_mean(name, accepted),
+            )
+    merged = {**configured, **named, **written}
     return {name: value for name, value in merged.items() if name in accepted}
+
+
+def asked_of(ref: SourceRef, narrowing: Narrowing, settings: Settings | None = None) -> str | None:
+    """The query that a statement's source sends; opens nothing and looks up no secret."""
+    connector = connector_for(ref.uri)
+    said = said_of(connector, ref.uri, ref.properties, settings)
+    return connector.connector.asked(known_options(connector.options, said), narrowing)
 
 
 def traits_of(

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 PYSPARK = "4.2.0"
 DISK_NEEDED = 1 << 30
 MEMORY_NEEDED = 2 << 30
-EXTRAS = {"avro": "fastavro", "kafka": "confluent-kafka", "pandas": "pandas", "polars": "polars"}
+EXTRAS = {
+    "avro": "fastavro",
+    "kafka": "confluent-kafka",
+    "postgres": "psycopg",
+    "pandas": "pandas",
+    "polars": "polars",
+}
 """Each optional part of the package and the module by which it is detected."""
 
 PREPARE = "velo doctor --prepare"

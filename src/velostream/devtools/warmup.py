@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from velostream.config import load
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance
 from velostream.spark.session import start_session, stop_session
 
 EXIT_TIMEOUT = 200.0
@@ -24,7 +24,7 @@ SELECT symbol, upper(symbol), row_number() OVER (ORDER BY total) AS place FROM t
 """
 
 
-def warm_up(database: Database, folder: Path) -> None:
+def warm_up(database: Instance, folder: Path) -> None:
     """Read, merge, retract and join tiny inputs in the ways that jobs do."""
     trades = folder / "t.csv"
     trades.write_text("id,symbol,price,qty,at\n1,A,1.50,1,2024-01-01T00:00:00Z\n2,B,2.25,2,\n")
@@ -42,7 +42,7 @@ def main(folder: Path, archive: Path, *base: Path) -> None:
     settings = load(None, data_dir=folder / "data", conf={"spark.driver.extraJavaOptions": " ".join(options)})
     spark = start_session(settings.master, settings.conf, settings.data_dir)
     try:
-        with Database(settings) as database:
+        with Instance(settings) as database:
             warm_up(database, folder)
     finally:
         stop_session(spark, EXIT_TIMEOUT)

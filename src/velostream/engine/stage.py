@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from velostream.connectors.capabilities import BadRecords, Counted, Explaining, Widening
+from velostream.connectors.capabilities import Announcing, BadRecords, Counted, Explaining, Widening
 from velostream.engine.bad_rows.data_errors import data_error, maybe_data_error
 from velostream.engine.bad_rows.dead_letters import keep_as_told
 from velostream.engine.bad_rows.failures import explained
@@ -34,6 +34,7 @@ from velostream.spark.failures import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from threading import Event
 
     import pyarrow as pa
 
@@ -374,6 +375,11 @@ class Stage:
             (item.source.traits.poll_interval.total_seconds() for item in self.inputs.all.values()),
             default=0.1,
         )
+
+    def listen(self, news: Event) -> None:
+        """See `Work`."""
+        for item in self.inputs.all.values():
+            Announcing.of(item.source).listen(news)
 
     @property
     def trigger_seconds(self) -> float:

@@ -23,6 +23,7 @@ from velostream.plan.time.clock_filters import RESULT
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
+    from threading import Event
 
     from velostream.engine.job_time import JobTime
     from velostream.engine.stage import Stage
@@ -160,6 +161,11 @@ class Stages:
     def finished(self, offsets: SourceOffsets) -> bool:
         """Whether all inputs have ended, no row will appear or expire, and the result is complete."""
         return self.time.ended() and self.latest(offsets) == offsets
+
+    def listen(self, news: Event) -> None:
+        """See `Work`."""
+        for stage in self._all:
+            stage.listen(news)
 
     @property
     def poll_seconds(self) -> float:

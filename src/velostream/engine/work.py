@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from threading import Event
 
     from velostream.model.changes import Commit, SourceOffsets
     from velostream.model.jobs import BatchFigures
@@ -41,7 +42,10 @@ class Work(Protocol):
 
     @property
     def poll_seconds(self) -> float:
-        """Seconds between two calls of `latest`."""
+        """Seconds between two calls of `latest`, unless there is news."""
+
+    def listen(self, news: Event) -> None:
+        """Have `news` set when a source learns by itself that there is something new."""
 
     @property
     def trigger_seconds(self) -> float:

@@ -13,20 +13,13 @@ from velostream.model.columns import BAD, ENTERED, KEY, OFFSET, PARTITION
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame
 
-RAW = pa.schema(
-    [
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-    ]
-)
-_GIVEN = {"key": KEY, "timestamp": ENTERED, "partition": PARTITION, "offset": OFFSET}
+_TIMESTAMP = "timestamp"
+_NOT_TEXT = "not valid UTF-8 (declared as BINARY, it is taken as bytes)"
+_GIVEN = {"key": KEY, _TIMESTAMP: ENTERED, "partition": PARTITION, "offset": OFFSET}
 """Columns of the frame of records that supply the others, where it has them."""
 
 
@@ -35,12 +28,21 @@ class RawDecoder:
     """The record as `value`, and its metadata as `key`, `timestamp`, `partition`, `offset`.
 
     These are taken from the columns `_key`, `_timestamp`, `_partition` and `_offset` of the frame of records;
-    missing ones are null. Declared as text, key and value must be UTF-8, or the record is bad.
+    missing ones are null. As text, key and value must be UTF-8, or the record is bad. A timestamp that is
+    declared as a number is in milliseconds, as Kafka has it.
     """
 
     def columns(self, sample: Sequence[bytes]) -> pa.Schema | None:
-        """Always the same."""
-        return RAW
+        """Text, unless the sample has values that are not; the key, which is not given, is text."""
+        return pa.schema(
+            [
+                pa.field("key", pa.string()),
+                pa.field("value", text_or_bytes(sample)),
+                pa.field(_TIMESTAMP, pa.timestamp("us", tz="UTC")),
+                pa.field("partition", pa.int32()),
+                pa.field("offset", pa.int64()),
+            ]
+        )
 
     def frame(
         self, records: DataFrame, fields: Sequence[pa.Field], passed: Sequence[str] = (), *, careful: bool
@@ -51,7 +53,10 @@ class RawDecoder:
         for field in fields:
             source = RECORD if field.name == "value" else _GIVEN.get(field.name, "")
             kind = spark_name(field.type)
-            value = f"CAST({source} AS {kind})" if source in there else f"CAST(NULL AS {kind})"
+            given = source if source in there else "NULL"
+            if field.name == _TIMESTAMP and pa.types.is_integer(field.type) and source in there:
+                given = f"unix_millis({source})"
+            value = f"CAST({given} AS {kind})"
             if kind == "STRING" and source in (RECORD, KEY) and source in there:
                 texts.append(value)
                 checked.append(field.name)
@@ -59,7 +64,7 @@ class RawDecoder:
             values.append(f"{value} AS {quote(field.name)}")
         if careful:
             invalid = " OR ".join(f"NOT is_valid_utf8({text})" for text in texts) or "false"
-            values.append(f"CASE WHEN {invalid} THEN 'not valid UTF-8' END AS {BAD}")
+            values.append(f"CASE WHEN {invalid} THEN '{_NOT_TEXT}' END AS {BAD}")
         frame = records.selectExpr(*values, *(quote(name) for name in passed))
         return frame if careful else all_looked_at(frame, checked)
 
@@ -73,9 +78,14 @@ class RawDecoder:
         return None
 
 
+def text_or_bytes(sample: Iterable[bytes]) -> pa.DataType:
+    """STRING where all of these are text, else BINARY."""
+    return pa.binary() if any(_not_text(each) for each in sample) else pa.string()
+
+
 def _not_text(record: bytes) -> str | None:
     try:
         record.decode("utf-8")
     except UnicodeDecodeError as exc:
-        return f"not valid UTF-8: {exc.reason} at byte {exc.start}"
+        return f"{_NOT_TEXT}: {exc.reason} at byte {exc.start}"
     return None

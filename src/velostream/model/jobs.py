@@ -45,7 +45,9 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     _S.WAITING: frozenset({_S.STARTING, _S.RUNNING, _S.DEGRADED, _S.PAUSED, _S.FAILED, _S.STOPPED}),
     _S.RUNNING: frozenset({_S.DEGRADED, _S.PAUSED, _S.FAILED, _S.STOPPED, _S.FINISHED, _S.STARTING}),
     # degraded: a source or sink went away; the table stays readable, we retry with backoff
-    _S.DEGRADED: frozenset({_S.STARTING, _S.RUNNING, _S.PAUSED, _S.FAILED, _S.STOPPED, _S.FINISHED}),
+    _S.DEGRADED: frozenset(
+        {_S.STARTING, _S.WAITING, _S.RUNNING, _S.PAUSED, _S.FAILED, _S.STOPPED, _S.FINISHED}
+    ),
     _S.PAUSED: frozenset({_S.STARTING, _S.STOPPED, _S.FAILED}),
     _S.FAILED: frozenset({_S.STARTING, _S.STOPPED}),
     _S.STOPPED: frozenset({_S.STARTING}),

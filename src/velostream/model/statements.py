@@ -32,6 +32,8 @@ class ColumnDef:
     type: pa.DataType
     primary_key: bool = False
     location: Location | None = None
+    default: exp.Expr | None = None
+    """The constant of rows that do not name the column; only of tables filled by hand."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,8 @@ class Query:
     udfs: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     location: Location | None = None
+    enough: int | None = None
+    """How many rows of its one source are enough, whichever they are; None: all are needed."""
     views: tuple[str, ...] = field(default=(), compare=False)
     """Views that were expanded; not part of the query's meaning."""
 
@@ -133,6 +137,11 @@ class Query:
     def continuous(self) -> bool:
         """Whether it reads anything unbounded, so that it never ends by itself."""
         return bool(self.sources or self.streams)
+
+    @property
+    def limited(self) -> bool:
+        """Whether it asks with LIMIT for rows of something unbounded: of those that are there now."""
+        return self.continuous and not self.emit.explicit and self.tree.args.get("limit") is not None
 
 
 @dataclass(frozen=True)
@@ -206,11 +215,24 @@ class InsertInto(Statement):
 
 @dataclass(frozen=True)
 class InsertIntoSink(Statement):
-    """INSERT INTO uri SELECT …: a continuous job into a sink."""
+    """INSERT INTO uri: rows that are known now, written once, or a continuous job into a sink."""
 
     uri: Uri
     query: Query
+    """The SELECT; with VALUES, a query that returns them."""
     properties: Properties = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    """Names for the columns of the rows, in place of the query's own."""
+    values: tuple[tuple[exp.Expr, ...], ...] = ()
+
+    @property
+    def once(self) -> bool:
+        """Whether it is done when it has written what there is: VALUES, and a SELECT over tables.
+
+        As with a SELECT of its own, EMIT makes it follow the tables; sources and streams never end.
+        """
+        waits = self.query.emit.explicit or self.query.closes
+        return not self.query.continuous and not waits
 
 
 @dataclass(frozen=True)
@@ -232,23 +254,24 @@ class Delete(Statement):
 
 @dataclass(frozen=True)
 class SelectStatement(Statement):
-    """A SELECT of its own: answered once over tables, continuous over a source or stream."""
+    """A SELECT of its own: answered once over tables, continuous over a source or stream without LIMIT."""
 
     query: Query
     properties: Properties = field(default_factory=dict)
 
     @property
     def follows(self) -> bool:
-        """Whether it runs on: over a source or stream, and with EMIT CHANGES also over tables."""
+        """Whether it runs on: over a source or stream without LIMIT, with EMIT CHANGES also over tables."""
         emit = self.query.emit
         watches = bool(self.query.tables) and emit.explicit and emit.mode is EmitMode.CHANGES
-        return self.query.continuous or watches
+        return (self.query.continuous and not self.query.limited) or watches
 
 
 class ShowKind(StrEnum):
     """What SHOW can list."""
 
     TABLES = "tables"
+    MATERIALIZED_VIEWS = "materialized views"
     STREAMS = "streams"
     SOURCES = "sources"
     VIEWS = "views"
@@ -319,6 +342,41 @@ class Drop(Statement):
     kind: ObjectKind
     name: str
     if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropJob(Statement):
+    """DROP JOB id: of an INSERT INTO a sink, which has no other name."""
+
+    job: str
+
+
+@dataclass(frozen=True)
+class RenameTable(Statement):
+    """ALTER TABLE … RENAME TO …."""
+
+    name: str
+    to: str
+
+
+@dataclass(frozen=True)
+class SetProperties(Statement):
+    """ALTER TABLE … SET (…)."""
+
+    name: str
+    properties: Properties
+
+
+@dataclass(frozen=True)
+class AddColumn(Statement):
+    """ALTER TABLE … ADD COLUMN … of a table filled by hand."""
+
+    name: str
+    column: ColumnDef
+    if_not_exists: bool = False
+
+
+Alter = RenameTable | SetProperties | AddColumn
 
 
 @dataclass(frozen=True)

@@ -77,5 +77,24 @@ class Retention:
         return cls(int(micros), spec.options.get("retention.column"), int(spec.options["retention.unit"]))
 
 
+DEFAULT = b"default"
+"""Metadata of a column: the value of rows that lack it, as text. A column without it is null in them."""
+
+
+def with_default(field: pa.Field, value: object) -> pa.Field:
+    """A column whose value in rows that lack it is this one."""
+    if value is None:
+        return field
+    return field.with_metadata({DEFAULT: pa.array([value], field.type).cast(pa.string())[0].as_py().encode()})
+
+
+def lacking(field: pa.Field, count: int) -> pa.Array:
+    """The values of a column in rows that lack it."""
+    text = (field.metadata or {}).get(DEFAULT)
+    if text is None:
+        return pa.nulls(count, field.type)
+    return pa.repeat(pa.array([text.decode()], pa.string()).cast(field.type)[0], count)
+
+
 DEAD_LETTERS = "dead_letters"
 """Name of the table that every data directory has."""

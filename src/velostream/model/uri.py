@@ -9,6 +9,7 @@ from functools import cached_property
 from velostream.secrets import redact_uri
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_QUERY = re.compile(r"\?(?=[A-Za-z_][\w.-]*=)")
 _PARAMETER = re.compile(r"""([^=&]+)(?:=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^&]*))?(?:&|$)""")
 
 
@@ -48,11 +49,9 @@ class Uri:
         match = _SCHEME.match(self.text)
         body = self.text[match.end() :] if match else self.text
         body = body.removeprefix("//")
-        before, mark, after = body.partition("?")
-        # In a path, `?` is also a glob mark; a query always starts with name=.
-        if mark and not re.match(r"[A-Za-z_][\w.-]*=", after):
-            return body, ""
-        return before, after
+        # In a path, `?` is also a glob mark, and a password may have one; a query always starts with name=.
+        query = _QUERY.search(body)
+        return (body, "") if query is None else (body[: query.start()], body[query.end() :])
 
     def __str__(self) -> str:
         return redact_uri(self.text)

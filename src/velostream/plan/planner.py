@@ -52,8 +52,9 @@ def plan_query(
 
     `key` is the declared key of the table, `only_grows` says that no input retracts rows, and `columns` are
     the columns of each input that the query uses. `message_key` is the system column by which later rows of
-    the one source replace earlier ones, where the query does not aggregate. `closes`: the groups belong to
-    windows that close, so each batch is merged into them.
+    the one source replace earlier ones, where the query does not aggregate; `key` is then the source's own
+    key, which identifies the same rows. `closes`: the groups belong to windows that close, so each batch is
+    merged into them.
     """
     refuse_later_features(query)
     _refuse_samples(query.tree)
@@ -64,8 +65,8 @@ def plan_query(
         _refuse_volatile(tree)
     if query.tables:
         return lookup_plan(query, key, columns or {}, only_grows=only_grows)
-    if message_key is not None and isinstance(tree, exp.Select) and not key:
-        return last_per_message_key(tree, message_key)
+    if message_key is not None and isinstance(tree, exp.Select):
+        return last_per_message_key(tree, message_key, key)
     if over_applies(query):
         assert isinstance(tree, exp.Select)
         return plan_over(tree, (columns or {}).get(query.sources[0].id), only_grows=only_grows)
@@ -204,10 +205,12 @@ def _upsert(tree: exp.Query, key: tuple[str, ...]) -> UpsertPlan:
     )
 
 
-def last_per_message_key(tree: exp.Select, message_key: str) -> UpsertPlan:
+def last_per_message_key(tree: exp.Select, message_key: str, key: tuple[str, ...] = ()) -> UpsertPlan:
     """Upsert: the last row of each message key; a row without a key replaces none.
 
     A row that fails the filter deletes the earlier row of its key, so the filter is a column (`__gone`).
+    `key` are columns of the result that identify the same rows: they take the place of the message key, which
+    the table then does not hold.
     """
     if tree.is_star:
         raise NeedsColumns
@@ -219,30 +222,38 @@ def last_per_message_key(tree: exp.Select, message_key: str) -> UpsertPlan:
     ordered = tree.copy()
     ordered.set("where", None)
     # Guarded by CASE: columns of rows that the filter drops, or of tombstones, may not be computable.
-    guarded = [
-        exp.alias_(exp.Case().when(there.copy(), item.unalias().copy()), item.alias_or_name, quoted=True)
+    kept = [
+        item.copy()
+        if item.alias_or_name in key
+        else exp.alias_(exp.Case().when(there.copy(), item.unalias().copy()), item.alias_or_name, quoted=True)
         for item in tree.selects
     ]
-    # A row without a key gets its position, after a NUL
-    # character, as its key: no message key starts with NUL.
-    alone = exp.func("concat", exp.Literal.string("\x00"), exp.column(POSITION, table=alias))
+    if not key:
+        # A row without a key gets its position, after a NUL
+        # character, as its key: no message key starts with NUL.
+        alone = exp.func("concat", exp.Literal.string("\x00"), exp.column(POSITION, table=alias))
+        found = exp.func("coalesce", exp.column(message_key, table=alias), alone)
+        kept.append(found.as_(MESSAGE_KEY))
     ordered.set(
         "expressions",
-        [
-            *guarded,
-            exp.func("coalesce", exp.column(message_key, table=alias), alone).as_(MESSAGE_KEY),
-            exp.column(POSITION, table=alias).as_("__position"),
-            exp.not_(there).as_(NO_ROW),
-        ],
+        [*kept, exp.column(POSITION, table=alias).as_("__position"), exp.not_(there).as_(NO_ROW)],
     )
     return UpsertPlan(
         tree.sql(dialect=SPARK),
-        (MESSAGE_KEY,),
+        key or (MESSAGE_KEY,),
         ordered.sql(dialect=SPARK),
-        asked=(POSITION, message_key, TOMBSTONE),
+        asked=(POSITION, TOMBSTONE) if key else (POSITION, message_key, TOMBSTONE),
         deletes=True,
+        plain=_plain(tree) if where is None else None,
         steps=(LAST_PER_KEY,),
     )
+
+
+def _plain(tree: exp.Select) -> tuple[str, ...] | None:
+    """The columns that a SELECT hands on as they are; None where it computes one."""
+    found = [item.unalias() for item in tree.selects]
+    names = tuple(item.name for item in found if isinstance(item, exp.Column) and len(item.parts) <= 2)
+    return names if len(names) == len(found) else None
 
 
 def recompute(tree: exp.Query, reason: str) -> RecomputePlan:

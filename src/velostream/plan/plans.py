@@ -94,6 +94,8 @@ class UpsertPlan(Plan):
     """System columns that `ordered_sql` needs."""
     deletes: bool = field(kw_only=True, default=False)
     """Whether `ordered_sql` also has the hidden key `__key`, and `__gone` where the key's row is deleted."""
+    plain: tuple[str, ...] | None = field(kw_only=True, default=None)
+    """The columns of the input that the result consists of, where it filters and computes nothing."""
 
     @property
     def kind(self) -> Kind:

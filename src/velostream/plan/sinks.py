@@ -46,12 +46,13 @@ def only_added(plan: Plan) -> bool:
     return plan.windowing.final and plan.windowing.late != "update" and not shrinks
 
 
-def keeps_result(statement: Writing, plan: Plan) -> bool:
+def keeps_result(statement: Writing, plan: Plan, *, replaces: bool = False) -> bool:
     """Whether the result is kept as state beside the job, so that its changes can be written.
 
-    Raises UnsupportedError where the sink cannot take updates and deletions.
+    `replaces`: rows of a source replace and delete earlier ones. Raises UnsupportedError where the sink
+    cannot take updates and deletions.
     """
-    if by_rows(plan):
+    if by_rows(plan) and not replaces:
         return False
     uri, _ = target(statement)
     if not connector_for(uri).connector.upserts and not only_added(plan):

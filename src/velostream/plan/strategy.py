@@ -23,6 +23,7 @@ from velostream.plan.planner import LAST_PER_KEY, NeedsColumns, plan_query
 from velostream.plan.plans import GroupsPlan, OverPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
 from velostream.plan.query.declared_columns import declared_columns
 from velostream.plan.query.headers import with_headers
+from velostream.plan.query.limited import limited
 from velostream.plan.query.own_key import own_key
 from velostream.plan.query.stars import expand_stars
 from velostream.plan.realtime_rules import refusal
@@ -58,7 +59,7 @@ class Known:
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Column names: of tables by name, of opened sources by id."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of tables."""
+    """Of tables by name, and of opened sources that have a key, by id."""
     storages: Mapping[str, StorageTraits] = field(default_factory=dict)
     """Of tables; one that is not named is in memory."""
     settings: Settings | None = None
@@ -107,9 +108,24 @@ class Strategy:
     """Whether the result is kept beside the job, because what is written elsewhere follows from it."""
     elsewhere: StorageTraits | None = None
     """Where a table that is read or made lives, if that is not in memory."""
+    makes_table: bool = False
+    """Whether the statement is CREATE TABLE, in which rows of a topic replace each other by message key."""
     retracts: bool = False
     """Whether sources are opened so that they retract the old rows of edited and deleted files."""
     keeping: Keeping = field(default_factory=Keeping)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether later rows of a source replace or delete earlier ones, in whatever statement reads it."""
+        return any(each.upserts for each in self.traits.values())
+
+    @property
+    def messages(self) -> Mapping[str, Messages | None]:
+        """How later rows of each source replace earlier ones; None where all of them count."""
+        return {
+            name: each.messages if self.makes_table or each.upserts else None
+            for name, each in self.traits.items()
+        }
 
     def outline(self) -> Outline:
         """The parts of the job that this strategy describes."""
@@ -136,14 +152,19 @@ def decide(statement: model.Statement, known: Known | None = None) -> Strategy:
     Raises UnsupportedError for a valid statement that is not executed, and NeedsColumns where the choice
     depends on columns that are not known yet.
     """
+    if isinstance(statement, model.SelectStatement) and statement.query.limited:
+        statement = replace(statement, query=limited(statement.query).rows)
     deciding = _Deciding(statement, known or Known())
     if not isinstance(statement, model.CreateStream | model.InsertIntoSink):
         return deciding.over_rows(table=True)
     found = deciding.over_rows(table=False)
-    if not keeps_result(statement, found.plan):
+    if found.replaces:
+        # A later row of a key retracts the earlier one from whatever was computed of it.
+        found = deciding.over_rows(table=True)
+    if not keeps_result(statement, found.plan, replaces=found.replaces):
         return found
     # Rows that are written once, when they are final, cannot be retracted.
-    return deciding.over_rows(table=not only_added(found.plan), beside=True)
+    return deciding.over_rows(table=found.replaces or not only_added(found.plan), beside=True)
 
 
 def obstacle(statement: model.Statement, known: Known | None = None) -> VelostreamError | None:
@@ -165,7 +186,9 @@ def obstacle(statement: model.Statement, known: Known | None = None) -> Velostre
 def answered(statement: model.Statement) -> bool:
     """Whether the statement is a query over tables that is answered once."""
     if isinstance(statement, model.SelectStatement):
-        return not statement.follows
+        return not statement.follows and not statement.query.continuous
+    if isinstance(statement, model.InsertIntoSink):
+        return statement.once
     return (
         isinstance(statement, model.InsertInto)
         and statement.query is not None
@@ -236,7 +259,9 @@ class _Deciding:
         beside: bool,
     ) -> Strategy:
         elsewhere = self._elsewhere(query)
-        made = Strategy(query, self._key, traits, timing, Plan(""), elsewhere=elsewhere)
+        made = Strategy(
+            query, self._key, traits, timing, Plan(""), elsewhere=elsewhere, makes_table=self._makes_table
+        )
         if timing.over is not None:
             if elsewhere is not None:
                 raise UnsupportedError(
@@ -247,7 +272,6 @@ class _Deciding:
         if timing.inner is not None:
             return self._around_windows(made, table=table)
         aged = self._over_kept(made, table=table) if table or joins_streams(query) else None
-        messages = _messages(made) if self._makes_table else {}
         if aged is not None and elsewhere is not None:
             raise UnsupportedError(
                 "rows of a source are kept in memory for a join of streams, for a filter on the clock, or as "
@@ -256,7 +280,7 @@ class _Deciding:
             )
         if aged is not None:
             return self._over_live(made, aged)
-        plan = self._plan(query, made, messages, table=table)
+        plan = self._plan(query, made, made.messages, table=table)
         if (table or beside) and elsewhere is None and self._needs_rows(plan, made):
             return self._over_live(made, self._every_row(query, timing))
         return replace(made, plan=plan)
@@ -302,8 +326,16 @@ class _Deciding:
             grace = self._options.grace // timedelta(microseconds=1)
             types = self._types(self._all_columns(query))
             return stream_join(query, made.timing.times, types, grace=grace, final=final)
-        messages = _messages(made) if self._makes_table else {}
-        return ageing(query, self._all_columns(query)) or last_messages(query, self._key, messages)
+        aged = ageing(query, self._all_columns(query))
+        if aged is None:
+            return last_messages(query, self._key, made.messages, self._own_key(query))
+        if made.replaces:
+            raise UnsupportedError(
+                "a filter on the clock over a source whose rows replace each other is not executed",
+                hint="make a table of the source first, and filter by the clock over that table",
+                location=query.location,
+            )
+        return aged
 
     def _over(self, made: Strategy) -> Strategy:
         """OVER over a source, and the plan of the query around it."""
@@ -367,8 +399,7 @@ class _Deciding:
         key = self._key if keyed else ()
         query = _named(self._statement, query) if keyed else query
         by_message = message_key(query, messages)
-        only = query.tables[0] if len(query.tables) == 1 and not query.sources else ""
-        own = own_key(query, only, self._known.keys.get(only, ())) if table else ()
+        own = self._own_key(query) if table else ()
         try:
             plan = self._chosen(
                 query,
@@ -385,6 +416,11 @@ class _Deciding:
             sql = query.tree.sql(dialect=SPARK)
             plan = UpsertPlan(sql, (MESSAGE_KEY,), sql, asked=(), deletes=True, steps=(LAST_PER_KEY,))
         return closing(plan, windowing, query)
+
+    def _own_key(self, query: model.Query) -> tuple[str, ...]:
+        """The key of the one relation that the query reads, where the result has all of it."""
+        read = [*query.tables, *(ref.id for ref in query.sources)]
+        return own_key(query, read[0], self._known.keys.get(read[0], ())) if len(read) == 1 else ()
 
     def _chosen(
         self,
@@ -507,10 +543,6 @@ def _named(statement: model.Statement, query: model.Query) -> model.Query:
     if not names:
         return query
     return replace(query, tree=declared_columns(query.tree, names, [None] * len(names)))
-
-
-def _messages(made: Strategy) -> dict[str, Messages | None]:
-    return {name: traits.messages for name, traits in made.traits.items()}
 
 
 def _by_row(found: Strategy) -> bool:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import tempfile
 import time
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from velostream.disk.private import FOLDER, close_to_others, make_folder
-from velostream.disk.storage import reason, remedy
+from velostream.disk.storage import reason, remedy, storing
 from velostream.errors import DataDirError
 from velostream.model.tables import DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
 FORMAT = 2
 """Version of the directory layout. A newer one is refused; an older one is upgraded when opened to write.
@@ -60,6 +62,24 @@ class DataDirectory:
         """The folder of one job: checkpoint, spools, kept rows and sink journal."""
         return self.root / "jobs" / job_id
 
+    @contextmanager
+    def writing(self, identity: str | None) -> Iterator[Path]:
+        """The folder of a statement that writes to a sink once, while it does.
+
+        With an identity, it is the same after a crash, and stays until the block has succeeded.
+        """
+        if identity is not None:
+            yield self.root / "writes" / identity
+            shutil.rmtree(self.root / "writes" / identity, ignore_errors=True)
+            return
+        with storing(self.tmp):
+            make_folder(self.tmp)
+            folder = Path(tempfile.mkdtemp(prefix="write-", dir=self.tmp))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def folders(self) -> list[str]:
         """The folders of tables and jobs, relative to the directory, but for `dead_letters`."""
         found = []
@@ -96,6 +116,13 @@ class DataDirectory:
         finally:
             os.close(descriptor)
         return None
+
+    def last_held(self) -> int | None:
+        """Changes whenever a process takes the directory; None before any has."""
+        try:
+            return (self.root / "lock").stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
 
     def hold(self) -> None:
         """Lock the directory for writing; DataDirError names the process that holds it, if there is one."""

@@ -66,6 +66,8 @@ class Retainer:
         while not self._stop.wait(_LOOK_SECONDS):
             self._expire_letters()
             for name in self._names():
+                if self._catalog.awaited(name):
+                    continue
                 # The table may be dropped or closed meanwhile; a failed write is logged and tried again.
                 try:
                     self._expire(name)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
     from velostream.serving.table.stats import TableStats
 
 _COUNTERS = {
@@ -53,7 +53,7 @@ _TABLE_GAUGES = {
 class Figures:
     """Collector that reads the statistics of a database at each scrape; it costs nothing in between."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Instance) -> None:
         self._database = database
 
     def collect(self) -> Iterator[Metric]:
@@ -66,6 +66,7 @@ class Figures:
         yield from _partitions(infos)
         yield from _states(infos)
         yield from self._failures()
+        yield from self._attempts()
         yield from self._letters()
         figures = self._database.store.figures()
         yield from _tables({name: each[1] for name, each in figures.items() if each is not None})
@@ -83,6 +84,16 @@ class Figures:
             for (job, kind), count in counts.items():
                 family.add_metric([job, kind], count)
             yield family
+
+    def _attempts(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(
+            "velostream_connection_attempts",
+            "Attempts of a statement to reach its sources and its sink, by outcome: ok, or a kind of error",
+            labels=["statement", "outcome"],
+        )
+        for (statement, outcome), count in self._database.jobs_by_name.site.attempts.counts().items():
+            family.add_metric([statement, outcome], count)
+        yield family
 
     def _failures(self) -> Iterator[Metric]:
         family = CounterMetricFamily(
@@ -182,7 +193,7 @@ def _tables(stats: dict[str, TableStats]) -> Iterator[Metric]:
     yield states
 
 
-def serve(database: Database, port: int) -> str:
+def serve(database: Instance, port: int) -> str:
     """Serve the metrics on loopback until the process ends; returns the address. Port 0: any free port."""
     registry = CollectorRegistry()
     registry.register(Figures(database))

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import SqlError
+from velostream.spark.messages import RAISED_BY
 from velostream.sql.functions import functions
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ _TYPES: dict[type, str] = {
     date: "date",
     datetime: "timestamp",
 }
+
+
+_LONGEST_ARGUMENT = 200
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,33 @@ class Udfs:
 
         for found in self._known.values():
             if found.name not in self._registered:
-                spark.udf.register(found.name, udf(found.function, found.returns, useArrow=True))
+                named = _naming_failures(found.name, found.function)
+                spark.udf.register(found.name, udf(named, found.returns, useArrow=True))
                 self._registered.add(found.name)
+
+
+def _naming_failures(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with its name and its arguments in what it raises.
+
+    It is pickled by value, since workers may not have this package: it refers to nothing outside itself.
+    """
+    begins, longest = RAISED_BY, _LONGEST_ARGUMENT
+
+    def named(*arguments: Any, **by_name: Any) -> Any:
+        try:
+            return function(*arguments, **by_name)
+        except Exception as exc:
+            shown = []
+            for label, argument in [("", each) for each in arguments] + [
+                (f"{n}=", v) for n, v in by_name.items()
+            ]:
+                text = label + " ".join(repr(argument).split())
+                shown.append(text if len(text) <= longest else text[: longest - 1] + "…")
+            raised = " ".join(f"{type(exc).__name__}: {exc}".split()).rstrip(": ")
+            raise RuntimeError(f"{begins}{name}({', '.join(shown)}): {raised}") from exc
+
+    named.__name__ = name
+    return named
 
 
 def _return_type(function: Callable[..., Any], name: str) -> str:

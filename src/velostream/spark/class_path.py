@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from velostream.spark.jars import Jar
+
 _lock = RLock()
 _loaded: WeakKeyDictionary[SparkContext, set[str]] = WeakKeyDictionary()
 
@@ -27,13 +29,17 @@ def load_jars(spark: SparkSession, name: str) -> None:
 
     Idempotent. Raises JavaError when the jars are not available.
     """
+    load_pinned(spark, *JAR_SETS[name])
+
+
+def load_pinned(spark: SparkSession, name: str, jars: Sequence[Jar]) -> None:
+    """The same for jars that are in no set, under a display name that is also what they are known by."""
     context = spark.sparkContext
     with _lock:
         loaded = _loaded.setdefault(context, set())
         if name in loaded:
             return
-        what, jars = JAR_SETS[name]
-        paths = fetched(jars, what, context.getConf().get("spark.jars.ivySettings"))
+        paths = fetched(jars, name, context.getConf().get("spark.jars.ivySettings"))
         with translated():
             add_jars(spark, paths)
         loaded.add(name)

@@ -21,9 +21,12 @@ _HEAD = re.compile(
 _LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\)(?: \([^()]*\))?: (?P<inner>.*)")
 _CALLED = re.compile(r"^An error occurred while calling \S+\s*(?:Trace:)?$")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]\s*(.*)")
+_ERRNO = re.compile(r"error=\d+, ")
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})\b")
 TRACEBACK = "Traceback (most recent call last):"
 """The beginning of a Python traceback; its last line is what was raised."""
+RAISED_BY = "a Python function raised: "
+"""The beginning of what a user's function raised, where it names the function and its arguments."""
 _AROUND = (
     "INTERNAL_ERROR",
     "STREAM_FAILED",
@@ -85,7 +88,9 @@ def root_cause(said: str) -> str:
         if TRACEBACK in each.text:
             return _shortened(_raised(each.text))
     named = [each for each in told if each.condition and not each.condition.startswith(_AROUND)]
-    found = [*_chain(said), *told, *named][-1]
+    # What only repeats the system's error says less than the message around it, which names the program.
+    said_more = [each for each in told if not _ERRNO.match(each.text)] or told
+    found = [*_chain(said), *said_more, *named][-1]
     match = _CONDITION.search(found.text)
     text = plain((match[2] or match[1]) if match else found.text)
     meaning = _WORDS.get(found.name)
@@ -151,7 +156,8 @@ def _told(name: str, lines: list[str]) -> Iterator[_Told]:
 def _raised(text: str) -> str:
     """What a Python function raised: the line after the calls of its last traceback."""
     after = text[text.rindex(TRACEBACK) :].splitlines()[1:]
-    return next((line.strip() for line in after if line.strip() and not line[0].isspace()), "")
+    line = next((line.strip() for line in after if line.strip() and not line[0].isspace()), "")
+    return line.removeprefix("RuntimeError: ") if RAISED_BY in line else line
 
 
 def _shortened(text: str) -> str:

@@ -117,6 +117,12 @@ def start_session(master: str | None, conf: Mapping[str, str], data_dir: Path) -
         return _share(master, conf) if gateway.session_active() else _start(master, conf, data_dir)
 
 
+def current_session() -> SparkSession | None:
+    """A session of the Spark that runs in this process; None where none does."""
+    with _lock:
+        return next((each for engine in _engines for each in engine.sessions), None)
+
+
 def running(session: SparkSession) -> bool:
     """Whether the JVM of a session that was started here is still alive."""
     return any(engine.jvm.process.poll() is None for engine in _engines if session in engine.sessions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from velostream.sql.bind.context import Context
 from velostream.sql.bind.relations import BUILT_IN
 from velostream.sql.catalog import Catalog, Connectors, EmptyCatalog, Relation, RelationKind
 from velostream.sql.parse.parser import parse_piece
-from velostream.sql.parse.syntax import Raw, RawCreate, RawDrop
+from velostream.sql.parse.syntax import Raw, RawAddColumn, RawCreate, RawDrop, RawRename, RawSet
 from velostream.sql.text.script import Piece, split
 
 if TYPE_CHECKING:
@@ -61,6 +62,22 @@ def parse_script(source: SourceText, environment: Mapping[str, str] | None = Non
         if statement is not None:
             statements.append((piece, statement))
     return Parsed(tuple(statements), tuple(_in_order(errors)))
+
+
+def in_turn(text: str) -> list[str]:
+    """A script in parts, each to be checked when the one before has run: an ALTER ends its part.
+
+    What follows an ALTER names things as they are by then. Every part begins with blanks in the place of the
+    earlier ones, so that its errors have their location in the script.
+    """
+    parsed = parse_script(SourceText(text)) if "ALTER" in text.upper() else Parsed((), ())
+    alters = [each for _, each in parsed.statements if isinstance(each, RawRename | RawSet | RawAddColumn)]
+    if parsed.errors or not alters:
+        return [text]
+    cuts = [0, *(each.location.end for each in alters), len(text)]
+    blank = "".join(each if each == "\n" else " " for each in text)
+    parts = [blank[:start] + text[start:end] for start, end in itertools.pairwise(cuts)]
+    return [part for part in parts if part.strip(" \n;")]
 
 
 def check_script(

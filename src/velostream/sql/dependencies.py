@@ -31,7 +31,7 @@ def used_names(statement: model.Statement) -> frozenset[str]:
         names.update(source.declared_in for source in query.sources if source.declared_in)
     if isinstance(statement, model.InsertInto | model.Update | model.Delete):
         names.add(statement.table)
-    if isinstance(statement, model.ShowCreate | model.Describe | model.Drop):
+    if isinstance(statement, model.ShowCreate | model.Describe | model.Drop | model.Alter):
         names.add(statement.name)
     return frozenset(names)
 

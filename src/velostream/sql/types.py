@@ -148,6 +148,11 @@ def spark_ddl(kind: pa.DataType) -> str:
     raise TypeMismatchError(f'type "{kind}" has no counterpart in Spark')
 
 
+def schema_text(schema: pa.Schema) -> str:
+    """A schema as readable text; `schema_from_text` is the inverse."""
+    return ", ".join(f"`{f.name.replace('`', '``')}` {spark_ddl(f.type)}" for f in schema)
+
+
 def ddl_types(schemas: Mapping[str, pa.Schema]) -> dict[str, dict[str, str]]:
     """The columns of each relation with their types in Spark's DDL."""
     return {name: {each.name: spark_ddl(each.type) for each in schema} for name, schema in schemas.items()}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
     from velostream.testing.cases import Case
 
 
@@ -67,7 +67,7 @@ class Bench:
         self,
         settings: Settings | None = None,
         *,
-        prepare: Callable[[Database], object] = lambda _: None,
+        prepare: Callable[[Instance], object] = lambda _: None,
         timeout: float = 60.0,
     ) -> None:
         self.settings = settings if settings is not None else load()

@@ -12,8 +12,8 @@ from velostream.errors import CaseError, CaseFailedError, TableError, Velostream
 from velostream.model.columns import ENTERED, WEIGHT
 from velostream.model.jobs import JobState
 from velostream.model.statements import CreateSource, CreateTable, Query
-from velostream.runtime.database import Database
 from velostream.runtime.expiry_thread import LEAVING
+from velostream.runtime.instance import Instance
 from velostream.testing import cases
 from velostream.testing.comparing import letter_line, letters_differ, rows_differ
 from velostream.testing.connector import LOOK, NAME, Stage, written_files
@@ -52,7 +52,7 @@ class CaseRun:
         bench.connector.stage = self._stage
         self._settings = bench.settings.model_copy(update={"data_dir": folder / "data"})
         self._logs = {name: GivenLog(self._stage.given(name), layout) for name, layout in layouts.items()}
-        self._database: Database | None = None
+        self._database: Instance | None = None
         self._seen: dict[str, int] = {}
         """The version of each table at which the case last checked its changes."""
         self._looked: dict[str, int] = {}
@@ -91,13 +91,13 @@ class CaseRun:
     # --- the database -------------------------------------------------------------------------------------
 
     @property
-    def _db(self) -> Database:
+    def _db(self) -> Instance:
         assert self._database is not None
         return self._database
 
     def _open(self) -> None:
         if self._database is None:
-            self._database = Database(self._settings, clock=self._clock, pace=LOOK)
+            self._database = Instance(self._settings, clock=self._clock, pace=LOOK)
             self._bench.prepare(self._database)
 
     def _close(self) -> None:

@@ -12,7 +12,7 @@ UPDATE totals SET total = 1;
 UPDATE users SET name = upper(nam);
 DELETE FROM trades WHERE volume = 1;
 DELETE FROM users WHERE idd = 1;
-INSERT INTO kafka://out VALUES (1);
+INSERT INTO kafka://out (a, b) VALUES (1);
 INSERT INTO kafak://out SELECT * FROM users;
 INSERT INTO users VALUES ((SELECT 1 FROM kafka://x), 'a');
 CREATE TABLE t2 (a INT, a STRING);
@@ -26,3 +26,7 @@ CREATE SOURCE s1 (a INT, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS) FROM kafka
 CREATE SOURCE s2 (ts TIMESTAMP, WATERMARK FOR ts AS 5) FROM kafka://x;
 CREATE SOURCE s3 FROM trades;
 INSERT INTO users SELECT id, name FROM users WITH ("grace" = "1s");
+INSERT OR REPLACE INTO kafka://out VALUES (1);
+INSERT INTO kafka://out (id) SELECT id FROM users EMIT CHANGES;
+INSERT INTO kafka://out SELECT id FROM users WHERE id = :id EMIT CHANGES;
+INSERT INTO trades VALUES (1);

@@ -21,7 +21,7 @@ SELECT (1;
 SELECT * FROM users WHERE;
 UPDATE users name = 1;
 SELECT {{ x }};
-TRUNCATE users;
+TRUNCATE totals;
 GRANT SELECT ON users;
 SELECT * FROM users FOR UPDATE;
 SELECT TOP 3 id FROM users;

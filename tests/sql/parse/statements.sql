@@ -24,6 +24,11 @@ INSERT INTO users SELECT user_id, upper(name), joined FROM users WHERE user_id <
 INSERT INTO users SELECT :id, :name, :joined;
 INSERT INTO users VALUES (?, ?, ?);
 INSERT INTO kafka://big-trades SELECT symbol, price FROM trades WHERE price > 100;
+INSERT INTO kafka://orders VALUES (1, 'a', 12.50), (?, upper('b'), NULL);
+INSERT INTO kafka://orders (id, name) VALUES (1, 'a') WITH ("key" = "id", "format" = "csv");
+INSERT INTO kafka://localhost:9092/orders(id, name) SELECT user_id, name FROM users;
+INSERT INTO kafka://orders SELECT user_id, name FROM users WHERE user_id = :id;
+INSERT INTO kafka://orders SELECT user_id, name FROM users EMIT CHANGES;
 INSERT INTO file:///out/summary.csv WITH ("format" = "csv") SELECT symbol, size FROM positions;
 UPDATE users SET name = initcap(name), joined = current_date() WHERE user_id = 1;
 DELETE FROM users WHERE user_id IN (SELECT user_id FROM grants WHERE role = 'gone');

@@ -14,7 +14,7 @@ from velostream.config import load
 from velostream.connectors.registry import default_registry
 from velostream.errors import VelostreamError
 from velostream.location import SourceText
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance
 from velostream.runtime.logs import log_to, stop
 from velostream.runtime.socket.client import Client
 from velostream.runtime.socket.server import described
@@ -54,7 +54,7 @@ GOOD = {
     "nested": "<db> WITH ('query.params' = '[{{\"password\": \"{0}\"}}]')",
     "auth": "CREATE SOURCE s (a INT) FROM https://host/rows.json WITH ('auth' = '{0}')",
     "sink": 'CREATE STREAM s AS SELECT * FROM kafka://t WITH ("sink" = "postgresql://bob:{0}@host/db?table=t")',
-    "insert": "INSERT INTO postgresql://bob:{0}@host SELECT * FROM kafka://t",
+    "insert": "INSERT INTO postgresql://bob:{0}@host/db?table=t SELECT * FROM kafka://t",
 }
 """{{0}} takes any secret, {{1}} one that may stand in a parameter without quotes."""
 
@@ -166,7 +166,7 @@ def test_what_a_reference_stands_for_is_shown_nowhere(
 def test_the_socket_the_log_and_messages_of_others(tmp_path: Path) -> None:
     handler = log_to(tmp_path / "logs", "info")
     try:
-        with Database(load(None, data_dir=tmp_path / "data")) as database:
+        with Instance(load(None, data_dir=tmp_path / "data")) as database:
             database.sql(f"CREATE SOURCE s (a INT) FROM postgresql://bob:{ODD}@host/db?table=t")
             client = Client(database.directory.root)
             assert not leaks(str(client.sql("SHOW CREATE s").rows()), ODD)

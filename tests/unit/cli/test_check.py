@@ -120,11 +120,12 @@ def test_fifty_statements_take_less_than_a_second(velo: Velo, tmp_path: Path) ->
     ]
     (tmp_path / "app.sql").write_text("\n".join(statements))
     velo("check", "app.sql")  # imports are Python coming up
-    started = time.process_time()
-    ran = velo("check", "app.sql")
-    spent = time.process_time() - started
-    assert ran.code == 0
-    assert spent < 1.0
+    spent = []
+    for _ in range(3):  # The garbage of earlier tests is collected by chance within one of them.
+        started = time.process_time()
+        assert velo("check", "app.sql").code == 0
+        spent.append(time.process_time() - started)
+    assert min(spent) < 1.0
 
 
 def test_a_statement_that_the_data_directory_has_differently_is_an_error(velo: Velo, tmp_path: Path) -> None:

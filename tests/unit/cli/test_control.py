@@ -13,9 +13,10 @@ import pytest
 from refusals import refusal
 from velostream.config import load
 from velostream.errors import KeyExistsError, UnknownNameError
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance
 from velostream.runtime.socket.client import Client
-from velostream.runtime.socket.server import LONGEST_PATH, receive, send, socket_path
+from velostream.runtime.socket.protocol import receive, send
+from velostream.runtime.socket.server import LONGEST_PATH, socket_path
 from velostream.runtime.statements.events import Answer
 
 if TYPE_CHECKING:
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with Database(load(None, data_dir=tmp_path / "data")) as opened:
+def database(tmp_path: Path) -> Iterator[Instance]:
+    with Instance(load(None, data_dir=tmp_path / "data")) as opened:
         opened.sql("CREATE TABLE p (id INT PRIMARY KEY, v DECIMAL(20,4), at TIMESTAMP)")
         yield opened
 
 
 @pytest.fixture
-def client(database: Database) -> Client:
+def client(database: Instance) -> Client:
     return Client(database.directory.root)
 
 
@@ -71,7 +72,7 @@ def test_what_can_be_completed(client: Client) -> None:
     assert client.relations()["p"] == ["id", "v", "at"]
 
 
-def test_only_the_owner_may_connect(database: Database) -> None:
+def test_only_the_owner_may_connect(database: Instance) -> None:
     path = database.directory.socket
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -95,7 +96,7 @@ def test_many_at_once(client: Client) -> None:
     assert client.sql("SELECT COUNT(*) FROM p").scalar() == 20
 
 
-def test_another_protocol_is_refused(database: Database) -> None:
+def test_another_protocol_is_refused(database: Instance) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(database.directory.socket))
         send(connection, {"op": "sql", "text": "SELECT 1", "protocol": 99})
@@ -105,14 +106,14 @@ def test_another_protocol_is_refused(database: Database) -> None:
 
 
 @pytest.mark.parametrize("noise", [b"", b"\x00", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x02{]"])
-def test_noise_does_no_harm(database: Database, client: Client, noise: bytes) -> None:
+def test_noise_does_no_harm(database: Instance, client: Client, noise: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(database.directory.socket))
         connection.sendall(noise)
     assert client.sql("SELECT 1 AS one").scalar() == 1
 
 
-def test_the_socket_goes_with_the_database(database: Database, client: Client) -> None:
+def test_the_socket_goes_with_the_database(database: Instance, client: Client) -> None:
     database.close()
     assert socket_path(database.directory.root) is None
     with refusal("connection", database.directory.root, why="has ended"):
@@ -126,13 +127,13 @@ def test_a_dead_process_socket_is_replaced(tmp_path: Path) -> None:
     dead.bind(str(root / "socket"))
     dead.close()
     (root / "socket.path").write_text("/nowhere")
-    with Database(load(None, data_dir=root)):
+    with Instance(load(None, data_dir=root)):
         assert Client(root).sql("SELECT 1 AS one").scalar() == 1
 
 
 def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
     root = tmp_path / ("d" * LONGEST_PATH)
-    with Database(load(None, data_dir=root)):
+    with Instance(load(None, data_dir=root)):
         path = socket_path(root)
         assert path is not None
         assert path.parent != root

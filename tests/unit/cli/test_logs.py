@@ -44,6 +44,24 @@ def test_only_one_job_and_only_the_last(velo: Velo, data_dir: Path) -> None:
     assert json.loads(velo("logs", "--job", "b", "--format", "json").out)["event"] == "two"
 
 
+def test_of_a_failure_in_java_only_the_root_cause_is_told(velo: Velo, data_dir: Path) -> None:
+    trace = """Traceback (most recent call last):
+  File "loop.py", line 63, in start
+    self._query = writer.start()
+py4j.protocol.Py4JJavaError: An error occurred while calling o135.start.
+: java.io.IOException: Cannot run program "chmod": error=2, No such file or directory
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+Caused by: java.io.IOException: error=2, No such file or directory
+\tat java.base/java.lang.ProcessImpl.forkAndExec(Native Method)
+\t... 26 more
+"""
+    write(
+        data_dir, entry("a", "job", exception=trace), entry("b", "job", exception="Traceback\nValueError: x")
+    )
+    told = [line.strip() for line in velo("logs").out.splitlines()]
+    assert told[1::2] == ['cannot run program "chmod": error=2, No such file or directory', "ValueError: x"]
+
+
 def test_nothing_yet(velo: Velo, data_dir: Path) -> None:
     assert velo("logs").code == 2
     data_dir.mkdir()

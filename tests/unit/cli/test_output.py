@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from velostream.cli.output import fitted, plain_table, pretty_table
+from velostream.cli.output import fitted, plain_table, pretty_table, texts
 
 
 def drawn(rows: pa.Table, width: int) -> list[str]:
@@ -59,3 +59,8 @@ def test_a_plain_table_keeps_everything() -> None:
 
 def test_no_columns_no_lines() -> None:
     assert plain_table(pa.table({})) == ""
+
+
+def test_bytes_are_shown_as_text_where_they_are_text() -> None:
+    rows = pa.table({"raw": pa.array(["o5,café".encode(), b"\x00\xff", b"", b"bell\x07"], pa.binary())})
+    assert texts(rows)[0] == [["o5,café"], ["X'00FF'"], [""], ["X'62656C6C07'"]]

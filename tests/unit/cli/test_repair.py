@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velostream.config import load
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_a_catalogue_that_is_gone_is_told_and_put_back(velo: Velo, data_dir: Path) -> None:
-    with Database(load(None, data_dir=data_dir)) as database:
+    with Instance(load(None, data_dir=data_dir)) as database:
         database.sql("CREATE TABLE orders (id INT)")
         database.sql("INSERT INTO orders VALUES (1), (2)")
     (data_dir / "catalog.json").unlink()

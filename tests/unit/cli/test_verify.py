@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from velostream.config import load
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance
 from velostream.runtime.socket.client import Client
 from velostream.serving.durable.verification import FileState
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def filled(data_dir: Path) -> Path:
     """Two tables, closed; the folder of the first."""
-    with Database(load(None, data_dir=data_dir)) as database:
+    with Instance(load(None, data_dir=data_dir)) as database:
         for name in ("orders", "users"):
             database.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY, v STRING)")
             for number in range(4):
@@ -98,7 +98,7 @@ def test_a_damaged_table_can_be_dropped_and_made_again(velo: Velo, filled: Path)
 
 
 def test_the_process_that_holds_the_directory_verifies_it(filled: Path, data_dir: Path) -> None:
-    with Database(load(None, data_dir=data_dir)) as database:
+    with Instance(load(None, data_dir=data_dir)) as database:
         database.sql("INSERT INTO orders VALUES (100, 'y')")
         client = Client(data_dir)
         reports = {report.name: report for report in client.verify()}

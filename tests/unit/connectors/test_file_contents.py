@@ -218,7 +218,7 @@ def test_create_empty_and_unknown_formats(tmp_path):
     source = open_source(str(path), tmp_path / "spool", file_create_empty="true")
     source.check()
     assert path.read_bytes() == b""
-    with refusal("source.missing", why="no row yet"):
+    with refusal("source.empty", why="no row yet"):
         open_source(str(path), tmp_path / "other", schema=None).discover()
     (tmp_path / "x.what").write_text("a")
     with refusal("source.config", tmp_path / "x.what"):

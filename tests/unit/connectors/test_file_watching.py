@@ -21,6 +21,8 @@ from velostream.model.uri import Uri
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.sampled(2)
+
 
 class Clock:
     def __init__(self) -> None:

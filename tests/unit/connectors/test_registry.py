@@ -35,22 +35,25 @@ def test_loading_all_of_them_is_quick_and_needs_no_driver():
     script = (
         "import sys, time, pydantic, importlib.metadata\n"
         "begin = time.process_time()\n"
+        "sum(n * n for n in range(2_000_000))\n"
+        "a_while = time.process_time() - begin\n"
+        "begin = time.process_time()\n"
         "from velostream.connectors import registry\n"
         "registry.property_reference()\n"
-        "print(time.process_time() - begin)\n"
+        "print((time.process_time() - begin) / a_while)\n"
         "print(*[m for m in sys.modules if m.split('.')[0] in "
         "('pyspark', 'pyarrow', 'fastavro', 'numpy', 'duckdb', 'orjson')])\n"
     )
-    times = []
+    whiles = []
     for _ in range(3):
         out = subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, check=True
         ).stdout
-        seconds, _, modules = out.partition("\n")
+        number, _, modules = out.partition("\n")
         assert not modules.strip()
-        times.append(float(seconds))
-    # Typically 0.1 s; the bound leaves room for a busy machine.
-    assert min(times) < 0.3
+        whiles.append(float(number))
+    # Beside two million multiplications, which take about as long, however busy the machine is.
+    assert min(whiles) < 3
 
 
 def test_built_in_connectors_work_without_entry_points(monkeypatch):
@@ -216,13 +219,14 @@ def test_environment_gives_defaults(monkeypatch):
     assert options("kafka", bootstrap__servers="other:2").bootstrap_servers == "other:2"
 
 
-@pytest.mark.parametrize("name", ["postgres", "mysql", "clickhouse", "jdbc", "http", "s3", "delta", "memory"])
+@pytest.mark.parametrize("name", ["http", "s3", "delta", "memory"])
 def test_connectors_of_later_versions_say_so(name, tmp_path):
     found = registry.by_name(name)
     assert not found.available
     uri = Uri(f"{found.connector.schemes[0]}://x/y")
     with refusal("sql.unsupported", f"{uri.scheme}://", why="reading"):
-        found.connector.source(uri, options(name), SourceContext(spool=tmp_path))
+        named = {"table": "t"} if "table" in found.options.property_names() else {}
+        found.connector.source(uri, options(name, **named), SourceContext(spool=tmp_path))
 
 
 def test_secrets_are_resolved_and_hidden(monkeypatch, tmp_path):
@@ -230,7 +234,7 @@ def test_secrets_are_resolved_and_hidden(monkeypatch, tmp_path):
     (tmp_path / "token").write_text("t0ken\n")
     assert resolve_secrets("x${env:DB_PASSWORD}y") == "xs3crety"
     assert resolve_secrets(f"${{file:{tmp_path / 'token'}}}") == "t0ken"
-    assert options("postgres", password="${env:DB_PASSWORD}").password == "s3cret"
+    assert options("postgres", table="t", password="${env:DB_PASSWORD}").password == "s3cret"
     with refusal("config", "NOT_THERE"):
         resolve_secrets("${env:NOT_THERE}")
     with refusal("config", tmp_path / "none"):

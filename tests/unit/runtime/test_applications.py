@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import velostream
 from refusals import refusal
+from velostream.runtime.instance import open_instance
 from velostream.runtime.statements.application import Application
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ VIEW = "CREATE VIEW `odd name` AS SELECT id FROM t"
 
 
 def test_what_a_file_no_longer_names_is_told(tmp_path: Path) -> None:
-    with velostream.connect(tmp_path / "data") as db:
+    with open_instance(tmp_path / "data") as db:
         both = Application(db, db.check(f"{TABLE}; {VIEW};"))
         both.start()
         assert both.left_out() == []
@@ -28,7 +28,7 @@ def test_what_a_file_no_longer_names_is_told(tmp_path: Path) -> None:
 
 
 def test_a_changed_statement_is_an_error_before_anything_starts(tmp_path: Path) -> None:
-    with velostream.connect(tmp_path / "data") as db:
+    with open_instance(tmp_path / "data") as db:
         Application(db, db.check(f"{TABLE};")).start()
         changed = Application(
             db, db.check("CREATE TABLE u (id INT); CREATE TABLE t (id BIGINT PRIMARY KEY);")

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import velostream
 from refusals import refusal
 from velostream.config import load
 from velostream.runtime.catalog.catalog import remembered
 from velostream.runtime.catalog.file import CatalogFile
 from velostream.runtime.catalog.repair import repair
-from velostream.runtime.database import Database
+from velostream.runtime.instance import Instance, open_instance
 from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ TABLES = ("`odd name`", "orders")
 @pytest.fixture
 def filled(tmp_path: Path) -> Path:
     """Two tables that were filled by hand, a view, and a script's statement that ran once."""
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         for table in TABLES:
             database.sql(f"CREATE TABLE {table} (id INT PRIMARY KEY, v STRING)")
             database.sql(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
@@ -46,7 +45,7 @@ def files(root: Path) -> dict[Path, bytes]:
 
 
 def check_content(root: Path) -> None:
-    with velostream.connect(root) as database:
+    with open_instance(root) as database:
         for table in (*TABLES, "second"):
             rows = {tuple(row) for row in database.sql(f"SELECT * FROM {table}")}
             assert rows == ({(2, "b")} if table == "second" else {(1, "a"), (2, "b")})
@@ -58,7 +57,7 @@ def refused(root: Path, why: str = "") -> VelostreamError:
     before = files(root)
     for read_only in (False, True):
         with refusal("data_dir.corrupt", "catalog.json", why=why) as caught:
-            Database(load(None, data_dir=root), read_only=read_only)
+            Instance(load(None, data_dir=root), read_only=read_only)
     with refusal("data_dir.corrupt", "catalog.json", why=why):
         remembered(root)
     assert files(root) == before, "opening must not touch what it does not know"
@@ -111,7 +110,7 @@ def test_every_flipped_bit_of_a_catalogue_is_noticed(filled: Path, rng: random.R
 def test_the_catalogue_of_another_directory_is_refused(filled: Path, tmp_path: Path) -> None:
     """Also where it happens to name the same tables."""
     other = tmp_path / "other"
-    with velostream.connect(other) as database:
+    with open_instance(other) as database:
         for table in TABLES:
             database.sql(f"CREATE TABLE {table} (id INT PRIMARY KEY, v STRING)")
     shutil.copy(other / "catalog.json", filled)
@@ -130,12 +129,12 @@ def test_an_older_catalogue_is_refused(filled: Path) -> None:
 
 
 def test_copies_that_are_gone_or_damaged_are_made_again(filled: Path, tmp_path: Path) -> None:
-    velostream.connect(tmp_path / "other").close()
+    open_instance(tmp_path / "other").close()
     whole = (filled / "catalog.json").read_bytes()
     foreign = next((tmp_path / "other" / "copies").iterdir())
     for harm in (cut, remove, empty, lambda path: shutil.copy(foreign, path)):
         harm(max((filled / "copies").iterdir()))
-        velostream.connect(filled).close()
+        open_instance(filled).close()
         assert max((filled / "copies").iterdir()).read_bytes() == whole
     shutil.rmtree(filled / "copies")
     check_content(filled)
@@ -147,7 +146,7 @@ def test_without_any_copy_the_tables_tell_what_made_them(filled: Path) -> None:
     shutil.rmtree(filled / "copies")
     refused(filled, "missing: it does not know tables/")
     told = repair(filled)
-    with velostream.connect(filled) as database:
+    with open_instance(filled) as database:
         for table in TABLES:
             assert len(database.sql(f"SELECT * FROM {table}").rows()) == 2
             database.sql(f"INSERT INTO {table} VALUES (3, 'c')")
@@ -156,7 +155,7 @@ def test_without_any_copy_the_tables_tell_what_made_them(filled: Path) -> None:
 
 def test_what_an_older_copy_was_about_to_make_is_not_deleted(filled: Path) -> None:
     """The last copy is of when the table was announced: by now it is there, with rows."""
-    with velostream.connect(filled) as database:
+    with open_instance(filled) as database:
         database.sql("CREATE TABLE late (id INT)")
         database.sql("INSERT INTO late VALUES (1)")
     (filled / "catalog.json").unlink()
@@ -164,14 +163,14 @@ def test_what_an_older_copy_was_about_to_make_is_not_deleted(filled: Path) -> No
     assert json.loads(announced.read_text())["unfinished"] == ["tables/late"]
     newest.unlink()
     repair(filled)
-    with velostream.connect(filled) as database:
+    with open_instance(filled) as database:
         assert database.sql("SELECT * FROM late").rows() == [(1,)]
 
 
 def test_a_table_that_nobody_knows_is_refused_and_set_aside_with_its_rows(
     filled: Path, tmp_path: Path
 ) -> None:
-    with velostream.connect(tmp_path / "other") as database:
+    with open_instance(tmp_path / "other") as database:
         database.sql("CREATE TABLE stranger (id INT)")
         database.sql("INSERT INTO stranger VALUES (7)")
     shutil.copytree(tmp_path / "other" / "tables" / "stranger", filled / "tables" / "stranger")
@@ -179,7 +178,7 @@ def test_a_table_that_nobody_knows_is_refused_and_set_aside_with_its_rows(
     refused(filled, "does not know jobs/9-stranger and 1 more")
     repair(filled)
     check_content(filled)
-    with velostream.connect(filled) as database:
+    with open_instance(filled) as database:
         assert database.sql("SELECT * FROM stranger").rows() == [(7,)]
     assert list((filled / "aside").glob("*/jobs/9-stranger"))
 
@@ -188,7 +187,7 @@ def test_what_a_crash_left_of_what_was_made_or_dropped_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "data"
-    with monkeypatch.context() as patched, velostream.connect(root) as database:
+    with monkeypatch.context() as patched, open_instance(root) as database:
         database.sql("CREATE TABLE t (id INT)")
         patched.setattr(TableStore, "drop", lambda *_, **__: None)
         database.sql("DROP TABLE t")
@@ -197,7 +196,7 @@ def test_what_a_crash_left_of_what_was_made_or_dropped_is_removed(
             database.sql("CREATE TABLE u (id INT)")
     assert {p.name for p in (root / "tables").iterdir()} == {"dead_letters", "t", "u"}
     assert json.loads((root / "catalog.json").read_text())["unfinished"] == ["tables/t", "tables/u"]
-    velostream.connect(root).close()
+    open_instance(root).close()
     assert {p.name for p in (root / "tables").iterdir()} == {"dead_letters"}
 
 
@@ -211,19 +210,19 @@ def _dies_after(create: Callable[..., object]) -> Callable[..., object]:
 
 def test_a_table_whose_folder_is_gone_is_refused_by_its_name_and_can_be_dropped(filled: Path) -> None:
     shutil.rmtree(filled / "tables" / "orders")
-    with velostream.connect(filled) as database:
+    with open_instance(filled) as database:
         with refusal("data_dir.corrupt", "tables/orders", why="missing"):
             database.sql("SELECT * FROM orders")
         assert len(database.sql("SELECT * FROM `odd name`").rows()) == 2
         database.sql("DROP VIEW second")
         database.sql("DROP TABLE orders")
-    velostream.connect(filled).close()
+    open_instance(filled).close()
 
 
 def test_dead_letters_that_are_gone_are_missed(filled: Path) -> None:
     shutil.rmtree(filled / "tables" / "dead_letters")
     with refusal("data_dir.corrupt", "dead_letters", why="missing"):
-        velostream.connect(filled)
+        open_instance(filled)
     assert repair(filled) == ["table dead_letters begins anew, empty"]
     check_content(filled)
 
@@ -231,13 +230,13 @@ def test_dead_letters_that_are_gone_are_missed(filled: Path) -> None:
 def test_dead_letters_that_are_damaged_are_set_aside_by_repair(filled: Path) -> None:
     cut(filled / "tables" / "dead_letters" / "table.json")
     with refusal("data_dir.corrupt", "dead_letters/table.json"):
-        velostream.connect(filled)
+        open_instance(filled)
     assert any("begins anew" in line for line in repair(filled))
     check_content(filled)
 
 
 def test_a_directory_that_somebody_holds_is_not_repaired(filled: Path) -> None:
-    with velostream.connect(filled), refusal("data_dir", os.getpid()):
+    with open_instance(filled), refusal("data_dir", os.getpid()):
         repair(filled)
 
 

@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import velostream
 from velostream.errors import KeyExistsError
 from velostream.runtime.catalog.catalog import Catalog
+from velostream.runtime.instance import open_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 THREADS, TIMES = 4, 15
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with velostream.connect(tmp_path / "data") as database:
+def database(tmp_path: Path) -> Iterator[Instance]:
+    with open_instance(tmp_path / "data") as database:
         yield database
 
 
-def at_once(database: Database, *statements: str) -> list[BaseException | None]:
+def at_once(database: Instance, *statements: str) -> list[BaseException | None]:
     """Each statement several times, by a thread of its own."""
 
     def run(statement: str) -> None:
@@ -65,7 +65,7 @@ def test_a_statement_that_a_crash_kept_from_being_remembered_runs_once(tmp_path,
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         database.sql("CREATE TABLE t (v BIGINT)")
         first, second = database.check("INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)")
         monkeypatch.setattr(Catalog, "mark_done", crash)
@@ -74,7 +74,7 @@ def test_a_statement_that_a_crash_kept_from_being_remembered_runs_once(tmp_path,
         monkeypatch.undo()
         database.table("t").insert([{"v": 10}])
         database.sql("UPDATE t SET v = v + 1 WHERE v = 10")
-    with velostream.connect(tmp_path / "data") as database:
+    with open_instance(tmp_path / "data") as database:
         for statement, identity in ((second, "second"), (first, "first"), (second, "second")):
             database.executor.run(statement, identity=identity)
         assert sorted(row.v for row in database.table("t").rows()) == [1, 2, 11]

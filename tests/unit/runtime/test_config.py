@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from refusals import refusal
 from velostream.config import Settings, cache_home, load, parse_size
+from velostream.connectors.kafka.options import KafkaOptions
+from velostream.connectors.properties import build_options
+from velostream.connectors.registry import by_name, said_of
 from velostream.errors import ConfigError
+from velostream.model.uri import Uri
 
 
 @pytest.fixture(autouse=True)
@@ -65,11 +70,36 @@ def test_a_connector_inherits_defaults_and_the_environment_wins(monkeypatch: pyt
     monkeypatch.setenv("VELOSTREAM_RETRY_INTERVAL_SECS", "7")
     settings = load()
     assert settings.properties("file") == {"on.error": "fail"}
-    assert settings.properties("kafka") == {
-        "on.error": "fail",
-        "bootstrap.servers": "env:2",
-        "topic.retry.interval": "7s",
-    }
+    assert settings.properties("kafka") == {"on.error": "fail"}
+    kafka = by_name("kafka")
+    options = build_options(kafka.options, said_of(kafka, Uri("kafka://orders"), {}, settings), "kafka")
+    assert isinstance(options, KafkaOptions)
+    assert (options.bootstrap_servers, options.topic_retry_interval) == ("env:2", timedelta(seconds=7))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("VELOSTREAM_RETRY_STRATEGY", "often"),
+        ("VELOSTREAM_RETRY_INTERVAL_SECS", "soon"),
+        ("VELOSTREAM_RETRY_MULTIPLIER", "0.5"),
+        ("VELOSTREAM_RETRY_MAX_DELAY_SECS", "-1"),
+        ("VELOSTREAM_DEFAULT_PARTITIONS", "0"),
+        ("VELOSTREAM_DEFAULT_REPLICATION_FACTOR", "many"),
+    ],
+)
+def test_a_variable_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str):
+    monkeypatch.setenv(variable, value)
+    kafka = by_name("kafka")
+    with pytest.raises(ConfigError, match=f'environment variable {variable} cannot be "{value}"'):
+        build_options(kafka.options, said_of(kafka, Uri("kafka://orders"), {}, load()), "kafka")
+
+
+@pytest.mark.parametrize("name", ["ALLOWED", "CONF", "CONNECTIONS", "DEFAULTS"])
+def test_a_variable_that_is_no_json_is_named(monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.setenv(f"VELOSTREAM_{name}", "{")
+    with pytest.raises(ConfigError, match=f"VELOSTREAM_{name} cannot be read: it is not JSON"):
+        load()
 
 
 def test_named_connections():

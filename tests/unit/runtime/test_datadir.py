@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import velostream
 from refusals import refusal
-from velostream.runtime import database, logs
+from velostream.runtime import instance, logs
 from velostream.runtime.catalog.catalog import remembered
 from velostream.runtime.catalog.file import CatalogFile
 from velostream.runtime.datadir import FORMAT, DataDirectory
+from velostream.runtime.instance import open_instance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,19 +98,19 @@ def test_only_the_owner_may_read_statements(tmp_path: Path) -> None:
 
 
 def test_a_start_that_fails_lets_the_directory_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in (logs, database):
+    for place in (logs, instance):
         name = "log_to" if place is logs else "listen"
         with monkeypatch.context() as patched:
             patched.setattr(place, name, full)
             with pytest.raises(OSError, match="No space left"):
-                velostream.connect(tmp_path)
+                open_instance(tmp_path)
         assert DataDirectory(tmp_path).holder() is None
-    velostream.connect(tmp_path).close()
+    open_instance(tmp_path).close()
 
 
 def test_what_a_killed_select_had_read_is_removed(tmp_path: Path) -> None:
-    velostream.connect(tmp_path).close()
+    open_instance(tmp_path).close()
     left = tmp_path / "tmp" / "select-left"
     left.mkdir(parents=True)
-    velostream.connect(tmp_path).close()
+    open_instance(tmp_path).close()
     assert not left.exists()

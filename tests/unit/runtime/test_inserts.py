@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import velostream
+from refusals import refusal
 from velostream.errors import VelostreamError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 COLUMNS = "id BIGINT PRIMARY KEY, d DATE, t TIMESTAMP, x DOUBLE, m DECIMAL(10,2), s STRING, b BOOLEAN"
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(tmp_path: Path) -> Iterator[Instance]:
     with velostream.connect(tmp_path / "data") as database:
         database.sql(f"CREATE TABLE t ({COLUMNS})")
         yield database
@@ -89,3 +90,10 @@ def test_a_value_that_does_not_fit(database, row):
     with pytest.raises(VelostreamError):
         database.sql(f"INSERT INTO narrow VALUES (1, 1), ({row})")
     assert len(database.table("narrow")) == 0
+
+
+def test_whole_numbers_of_a_query_fit_a_decimal(database):
+    database.sql("INSERT INTO t (id, m) SELECT 1, 7")
+    assert database.table("t").get(1).m == Decimal("7.00")
+    with refusal("sql", "m"):
+        database.sql("INSERT INTO t (id, m) SELECT 2, 123456789")

@@ -40,6 +40,9 @@ class Endless:
     def settled(self) -> bool:
         return True
 
+    def listen(self, _: object) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

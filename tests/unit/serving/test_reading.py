@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -168,11 +167,6 @@ def test_streams_and_pages(table: Table) -> None:
     assert [row.symbol for row in table.rows()] == ["AAPL", "MSFT", "GOOG", "IBM"]
     assert [row.symbol for row in table.page(limit=2, offset=1)] == ["MSFT", "GOOG"]
     assert table.page(limit=2, offset=10) == []
-
-    async def collect() -> int:
-        return sum([batch.num_rows async for batch in table.astream()])
-
-    assert asyncio.run(collect()) == 4
 
 
 def test_a_stream_stays_at_its_version(table: Table) -> None:

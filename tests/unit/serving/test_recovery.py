@@ -13,10 +13,10 @@ import pytest
 from trade_rows import TRADES, commit, trades
 
 from refusals import refusal
+from velostream.disk import frames
 from velostream.errors import DataDirError, LaggingReaderError
 from velostream.model.tables import TableSpec
 from velostream.serving.columns.values import KeyCodec
-from velostream.serving.durable import framing as frames
 from velostream.serving.durable import snapshots
 from velostream.serving.durable.verification import FileState, verify
 from velostream.serving.table.store import TableStore

@@ -48,6 +48,10 @@ SAID = {
     f"{SPARK}[FAILED_EXECUTE_UDF] Function `f` failed due to: x. SQLSTATE: 39000{FRAMES}\n"
     f"Caused by: java.lang.IllegalStateException: deep down{FRAMES}": "deep down",
     TRACE: "ZeroDivisionError: division by zero",
+    # Java repeats the system's error; only the message around it names the program.
+    f'An error occurred while calling o135.start.\n: java.io.IOException: Cannot run program "chmod": '
+    f"error=2, No such file or directory{FRAMES}\nCaused by: java.io.IOException: error=2, No such file or "
+    f"directory{FRAMES}": 'cannot run program "chmod": error=2, No such file or directory',
     f"{CRASHED}Caused by: java.io.EOFException{FRAMES}": WORKER,
     f"{CRASHED}Caused by: java.net.SocketException: Connection reset{FRAMES}": WORKER,
     f"java.nio.file.NoSuchFileException: /data/spool/3{FRAMES}": "file not found: /data/spool/3",

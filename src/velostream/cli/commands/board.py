@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.spinner import Spinner
 
+    from velostream.errors import VelostreamError
     from velostream.model.jobs import JobInfo
     from velostream.model.statements import Statement
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
     from velostream.runtime.jobs.job import Job
 
 PLAIN_SECONDS = 5.0
@@ -43,7 +44,7 @@ class Board:
     """Receives the events of a run and draws them."""
 
     def __init__(self) -> None:
-        self._database: Database | None = None
+        self._database: Instance | None = None
         self._current: str | None = None
         self._began = time.monotonic()
         self._waiting: str | None = None
@@ -72,6 +73,13 @@ class Board:
         parts = [rows, f"{took:.1f} s" if took >= 0.1 else ""]
         extra = ", ".join(part for part in parts if part)
         self._print(message, extra)
+
+    def failed(self, statement: Statement, error: VelostreamError) -> None:
+        """A statement was not started, and the others go on."""
+        from velostream.cli.commands.run import headline
+
+        self._current = None
+        self.warn(f"{headline(statement)} was not started: {error.message}")
 
     def warn(self, warning: str) -> None:
         """Show a warning about a statement that is done."""
@@ -121,7 +129,7 @@ class Board:
     # --- drawn --------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def watching(self, database: Database) -> Iterator[None]:
+    def watching(self, database: Instance) -> Iterator[None]:
         """Draw while the block runs."""
         self._database = database
         if not coloured():
@@ -224,6 +232,8 @@ class Board:
         from velostream.model.statements import CreateTable
 
         if self._database is not None and isinstance(statement, CreateTable):
+            if statement.name not in self._database.store.names():
+                return ""
             return _counted(self._database.table(statement.name).stats().record_count)
         return _counted(self._read(self._current), " read")
 

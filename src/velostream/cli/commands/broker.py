@@ -12,6 +12,7 @@ import click
 from velostream.cli.commands.run import stopped_by_signals
 from velostream.cli.diagnostics import say, whisper
 from velostream.cli.invocation import Invocation, common
+from velostream.cli.output import counted
 from velostream.errors import ConfigError, JavaError
 
 if TYPE_CHECKING:
@@ -111,9 +112,9 @@ def _make(brokers: Cluster, topics: Mapping[str, int]) -> None:
     for name, partitions in topics.items():
         if name not in there:
             brokers.create(name, partitions, 1)
-            whisper(f'made topic "{name}" with {_counted(partitions, "partition")}')
+            whisper(f'made topic "{name}" with {counted(partitions, "partition")}')
         elif there[name] != partitions:
-            say(f'topic "{name}" is there, with {_counted(there[name], "partition")}')
+            say(f'topic "{name}" is there, with {counted(there[name], "partition")}')
     brokers.close()
 
 
@@ -142,7 +143,3 @@ def _status(folder: Path, *, as_json: bool) -> int:
     else:
         click.echo(f"no broker runs on {folder}")
     return 0 if process is not None else 1
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

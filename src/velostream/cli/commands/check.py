@@ -57,7 +57,7 @@ def _checked(
     from velostream.errors import VelostreamError
     from velostream.location import SourceText
     from velostream.runtime.catalog.catalog import remembered
-    from velostream.runtime.statements.earlier import MAKERS, made_before
+    from velostream.runtime.statements.earlier import findings
     from velostream.sql.check import check_script
     from velostream.sql.dependencies import dependency_order
 
@@ -66,16 +66,11 @@ def _checked(
     errors = list(checked.errors)
     if not errors:
         try:
-            dependency_order(checked.statements)
+            # As `velo run` would find it.
+            ordered = dependency_order(checked.statements)
+            errors += filter(None, (finding.error for finding in findings(catalog, ordered)))
         except VelostreamError as error:
             errors.append(error)
-        for statement in checked.statements:
-            try:
-                # As `velo run` would find it.
-                if isinstance(statement, MAKERS):
-                    made_before(catalog, statement)
-            except VelostreamError as error:
-                errors.append(error.at(statement.location))
     return checked.statements, errors
 
 
@@ -104,7 +99,8 @@ def _tell_plans(statements: Sequence[Statement]) -> None:
 
 def _reach(statement: Statement, settings: Settings) -> Sequence[VelostreamError]:
     """The errors of a statement's sources, and of the columns it uses of them."""
-    from velostream.errors import VelostreamError
+    from velostream.errors import SourceEmptyError, VelostreamError
+    from velostream.runtime.statements.identity import quoted
     from velostream.sql.check import queries_of
     from velostream.sql.names.usage import column_errors
 
@@ -114,11 +110,16 @@ def _reach(statement: Statement, settings: Settings) -> Sequence[VelostreamError
         for ref in query.sources:
             try:
                 columns[ref.id] = _columns(ref, settings)
+            except SourceEmptyError as empty:
+                place = f"{ref.location}: " if ref.location is not None else ""
+                warn(f"{place}{empty.message}; a job waits for its first record, which tells its columns")
             except VelostreamError as error:
                 errors.append(error.at(ref.location or statement.location))
-        if not errors and columns:
+        if not errors and columns and len(columns) == len(query.sources):
             errors += [error.at(statement.location) for error in column_errors(query, columns)]
             _tell_columns(query, columns)
+            for told in quoted(statement, [name for names in columns.values() for name in names]):
+                warn(told)
     return errors
 
 
@@ -129,7 +130,7 @@ def _columns(ref: SourceRef, settings: Settings) -> Sequence[str]:
     from velostream.engine.opening.connect import open_source
 
     with tempfile.TemporaryDirectory(prefix="velostream-check-") as folder:
-        source = open_source(ref, settings, Path(folder), known=None, once=True, table=True)
+        source = open_source(ref, settings, Path(folder), known=None, once=True, table=True, makes=False)
         try:
             source.check()
             return tuple(source.discover().names)

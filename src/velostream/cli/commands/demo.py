@@ -25,7 +25,8 @@ from velostream.errors import DeadlineError, VelostreamError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from velostream.runtime.database import Database
+    from velostream.devtools.demo.accounts import Accounts
+    from velostream.runtime.instance import Instance
 
 PATIENCE_SECONDS = 120.0
 """Seconds until the demo gives up on a number to follow; a busy machine is slow, not broken."""
@@ -36,19 +37,23 @@ PATIENCE_SECONDS = 120.0
 @click.option(
     "--kafka", is_flag=True, help="Write the trades to a topic of a real Kafka broker, and read it."
 )
+@click.option("--postgres", is_flag=True, help="Keep the profiles in a real PostgreSQL, and follow it.")
 @click.option("--capture", metavar="FILE", hidden=True, help="Also save the screen as SVG.")
 @common
-def demo_command(invocation: Invocation, fast: bool, kafka: bool, capture: str | None) -> None:
+def demo_command(
+    invocation: Invocation, fast: bool, kafka: bool, postgres: bool, capture: str | None
+) -> None:
     """Watch tables move: a trading story with nothing to install, in under a minute.
 
     Generated trades, a CSV of reference data and profiles in memory are joined into a profit and loss
     table. The demo then edits the CSV and deletes a profile, and the numbers follow. With --kafka the trades
-    come from a broker that the demo starts, and fetches from Maven the first time.
+    come from a broker that the demo starts, and fetches from Maven the first time. With --postgres the
+    profiles are a table of a PostgreSQL that the demo starts, if one is installed, and are changed with psql.
     """
     folder = _folder(invocation)
     screen = Screen(capture) if sys.stdout.isatty() or capture else Plain()
     with stopped_by_signals():
-        Demo(invocation, folder, screen, fast=fast, kafka=kafka).run()
+        Demo(invocation, folder, screen, fast=fast, kafka=kafka, postgres=postgres).run()
 
 
 def _folder(invocation: Invocation) -> Path:
@@ -70,7 +75,14 @@ class Demo:
     """One run of the demo."""
 
     def __init__(
-        self, invocation: Invocation, folder: Path, screen: Screen | Plain, *, fast: bool, kafka: bool = False
+        self,
+        invocation: Invocation,
+        folder: Path,
+        screen: Screen | Plain,
+        *,
+        fast: bool,
+        kafka: bool = False,
+        postgres: bool = False,
     ) -> None:
         self._invocation = invocation
         self._folder = folder
@@ -78,27 +90,28 @@ class Demo:
         self._screen = screen
         self._fast = fast
         self._kafka = kafka
+        self._postgres = postgres
         self._scene = Scene()
 
     def run(self) -> None:
         """Run it."""
-        from velostream.runtime.database import Database
+        from velostream.runtime.instance import Instance
 
         settings = self._invocation.settings(data_dir=self._data)
         make_folder(self._folder)
         story.write_reference(self._folder)
         started = time.monotonic()
-        with self._trades() as trades:
-            database = Database(settings)
+        with self._trades() as trades, self._accounts() as accounts:
+            database = Instance(settings)
             with closing(database):
                 with self._screen.showing(self._scene), self._read_beside(database):
-                    self._create(database, trades, started)
+                    self._create(database, trades, accounts, started)
                     self._watch(10)
                     self._edit_price()
                     self._watch(9)
                     self._edit_rating()
                     self._watch(9)
-                    self._delete(database)
+                    self._delete(database, accounts)
                     self._watch(7)
                 self._screen.goodbye("stopping…")
         self._farewell()
@@ -111,9 +124,19 @@ class Demo:
 
         return traded(self._folder, whisper)
 
-    def _create(self, database: Database, trades: str, started: float) -> None:
+    def _accounts(self) -> contextlib.AbstractContextManager[Accounts | None]:
+        """The PostgreSQL with the profiles, where the demo has one."""
+        if not self._postgres:
+            return contextlib.nullcontext()
+        from velostream.devtools.demo.accounts import kept
+
+        return kept(whisper)
+
+    def _create(self, database: Instance, trades: str, accounts: Accounts | None, started: float) -> None:
         threading.Thread(target=_quietly, args=(database.spark,), daemon=True).start()
-        for number, (what, text) in enumerate(story.statements(self._folder, trades)):
+        for number, (what, text) in enumerate(
+            story.statements(self._folder, trades, accounts.uri if accounts is not None else None)
+        ):
             self._scene.create(what, text)
             database.sql(text)
             self._scene.created(what)
@@ -124,7 +147,7 @@ class Demo:
         self._scene.event(f"all tables move, {time.monotonic() - started:.1f} s after the command")
 
     @contextlib.contextmanager
-    def _read_beside(self, database: Database) -> Iterator[None]:
+    def _read_beside(self, database: Instance) -> Iterator[None]:
         """Read the tables ten times a second in a thread of its own, while statements run in this one."""
         ended = threading.Event()
 
@@ -168,11 +191,15 @@ class Demo:
                 "too risky for some: their positions leave"
             )
 
-    def _delete(self, database: Database) -> None:
+    def _delete(self, database: Instance, accounts: Accounts | None) -> None:
         name = self._scene.last.name(story.DELETED)
         with self._following(story.DELETED, lambda: self._scene.last.name(story.DELETED) is None) as told:
-            told.append(f"{story.DELETE}: {name} leaves")
-            database.sql(story.DELETE)
+            if accounts is not None:
+                told.append(f'psql -c "{story.DELETE_ACCOUNT}": {name} leaves')
+                accounts.server.psql(story.DELETE_ACCOUNT)
+            else:
+                told.append(f"{story.DELETE}: {name} leaves")
+                database.sql(story.DELETE)
 
     @contextlib.contextmanager
     def _following(self, touched: str, followed: Callable[[], bool]) -> Iterator[list[str]]:

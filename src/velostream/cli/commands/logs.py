@@ -122,9 +122,18 @@ def _print(line: str, as_json: bool) -> None:
         + (f" {_paint(rest, '2')}" if rest else "")
     )
     if entry.get("exception"):
-        last = str(entry["exception"]).strip().splitlines()[-1]
-        click.echo(f"{' ' * 32}{last}")
+        click.echo(f"{' ' * 32}{_raised(str(entry['exception']))}")
     sys.stdout.flush()
+
+
+def _raised(trace: str) -> str:
+    """What a traceback ends with; of a failure in Java its root cause, without stacks and calls of py4j."""
+    _, of_java, told = trace.rpartition("py4j.protocol.")
+    if of_java:
+        from velostream.spark.messages import root_cause
+
+        return root_cause(told.partition(": ")[2])
+    return trace.strip().splitlines()[-1]
 
 
 def _paint(text: str, style: str) -> str:

@@ -19,14 +19,14 @@ from velostream.cli.output import Output
 from velostream.cli.script import read_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import timedelta
 
     from velostream.cli.commands.board import Board
+    from velostream.errors import VelostreamError
     from velostream.model.statements import SelectStatement, Statement
-    from velostream.runtime.database import Database
-    from velostream.runtime.jobs.job import Job
-    from velostream.runtime.statements.application import Step
+    from velostream.runtime.instance import Instance
+    from velostream.runtime.statements.application import NotStarted, Step
 
 
 @click.command("run")
@@ -35,17 +35,23 @@ if TYPE_CHECKING:
 @click.option(
     "--for", "for_", callback=duration, metavar="TIME", help="Stop after running for this long, such as 60s."
 )
+@click.option(
+    "--keep-going", is_flag=True, help="Start the other statements when one of them cannot be started."
+)
 @common
-def run_command(invocation: Invocation, file: str, once: bool, for_: timedelta | None) -> int:
+def run_command(
+    invocation: Invocation, file: str, once: bool, for_: timedelta | None, keep_going: bool
+) -> int:
     """Run the statements of FILE and keep them running until Ctrl-C.
 
     All of it is checked before anything starts. Run again on the same data directory, everything resumes
     where it was. A SELECT in the file prints its rows to stdout. --for counts from when all statements
-    have started.
+    have started, or from when one of them begins to wait for its source; with what did not start by then,
+    the exit code is not 0.
     """
     text, name = read_script(file)
     with stopped_by_signals():
-        return Run(invocation, once, for_).run(text, name)
+        return Run(invocation, once, for_, keep_going=keep_going).run(text, name)
 
 
 @contextlib.contextmanager
@@ -65,28 +71,75 @@ def stopped_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+class Limit:
+    """The time of `--for`, which begins once: when everything has started, or something waits."""
+
+    def __init__(self, lasts: timedelta | None) -> None:
+        self.lasts = lasts
+        self.over: Callable[[], None] = lambda: None
+        """Called when the time is over."""
+        self._timer: threading.Timer | None = None
+        self._began: float | None = None
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Begin to count, unless that has begun."""
+        with self._lock:
+            if self._began is not None:
+                return
+            self._began = time.monotonic()
+            if self.lasts is not None:
+                self._timer = threading.Timer(self.lasts.total_seconds(), self.over)
+                self._timer.daemon = True
+                self._timer.start()
+
+    @property
+    def passed(self) -> float:
+        """Seconds since it began."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left; None without a limit."""
+        return None if self.lasts is None else self.lasts.total_seconds() - self.passed
+
+    def end(self) -> None:
+        """Count no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class Run:
     """One run of one file."""
 
-    def __init__(self, invocation: Invocation, once: bool, lasts: timedelta | None) -> None:
+    def __init__(
+        self, invocation: Invocation, once: bool, lasts: timedelta | None, *, keep_going: bool = False
+    ) -> None:
         self._invocation = invocation
         self._once = once
-        self._lasts = lasts
+        self._keep_going = keep_going
+        self._limit = Limit(lasts)
         self._output = Output(invocation.output_format)
         self._stop = threading.Event()
         self._followers: list[threading.Thread] = []
+        self._unfollowed: dict[int, SelectStatement] = {}
+        """SELECTs that have not begun to follow their source yet."""
         self._failures: list[BaseException] = []
 
     def run(self, text: str, name: str) -> int:
         """Start, watch, stop; the exit code."""
         from velostream.cli.commands.board import Board
-        from velostream.runtime.database import Database, runnable
+        from velostream.runtime.instance import Instance, runnable
 
         board = Board()
         settings = self._invocation.settings()
-        database = Database(
-            settings, once=self._once, resume=False, tell=board.tell, on_job=board.job_changed
-        )
+
+        def tell(reason: str) -> None:
+            self._limit.begin()
+            board.tell(reason)
+
+        database = Instance(settings, once=self._once, resume=False, tell=tell, on_job=board.job_changed)
+        self._limit.over = database.executor.stopping.set
         with closing(database, board):
             threading.Thread(target=_warm, args=(database,), name="spark", daemon=True).start()
             checked = database.checked(text, name)
@@ -97,24 +150,51 @@ class Run:
                 from velostream.runtime.metrics import serve
 
                 whisper(f"metrics: {serve(database, settings.metrics_port)}")
-            with board.watching(database):
-                return self._live(database, board, runnable(checked))
+            try:
+                with board.watching(database):
+                    return self._live(database, board, runnable(checked))
+            finally:
+                self._limit.end()
 
-    def _live(self, database: Database, board: Board, statements: tuple[Statement, ...]) -> int:
+    def _live(self, database: Instance, board: Board, statements: tuple[Statement, ...]) -> int:
         from velostream.runtime.statements.application import Application
 
-        application = Application(database, statements)
-        application.start(lambda step: self._narrate(step, board), board.begin)
-        for told in application.left_out():
-            board.warn(told)
-        for statement in application.followed:
-            self._follow(database, statement)
-        board.started()
-        began = time.monotonic()
+        application = Application(database, statements, keep_going=self._keep_going)
+        application.start(
+            lambda step: self._narrate(step, board), board.begin, lambda left: self._leave_out(left, board)
+        )
+        if not database.executor.stopping.is_set():
+            for told in application.left_out():
+                board.warn(told)
+            for statement in application.followed:
+                self._follow(database, statement)
+            board.started()
+        self._limit.begin()
         self._wait(database)
-        if self._lasts is not None:
-            board.ran(time.monotonic() - began)
+        if self._limit.lasts is not None:
+            board.ran(self._limit.passed)
+        if application.not_started:
+            say(f"{len(application.not_started)} of {len(statements)} statements did not start")
         return self._verdict(database)
+
+    def _leave_out(self, left: NotStarted, board: Board) -> None:
+        board.failed(left.statement, left.error)
+        self._failures.append(self._in_time(left))
+
+    def _in_time(self, failed: NotStarted) -> VelostreamError:
+        """The error of a statement; a timeout where it was given up because the time of `--for` was over."""
+        from velostream.errors import DeadlineError
+
+        error, left = failed.error, self._limit.left
+        if left is None or left > 0:
+            return error
+        why = "" if isinstance(error, DeadlineError) else f": {error.message}"
+        return DeadlineError(
+            f"{headline(failed.statement)} did not start within the time{why}",
+            detail=error.detail,
+            hint=error.hint,
+            location=error.location,
+        )
 
     def _narrate(self, step: Step, board: Board) -> None:
         if step.result.message:
@@ -127,9 +207,11 @@ class Run:
 
     # --- while it runs ------------------------------------------------------------------------------
 
-    def _follow(self, database: Database, statement: SelectStatement) -> None:
+    def _follow(self, database: Instance, statement: SelectStatement) -> None:
         from velostream.cli.prompt.live import rows_of
         from velostream.runtime.statements.events import Changes, Following, followed
+
+        self._unfollowed[id(statement)] = statement
 
         def follow() -> None:
             following: Following | None = None
@@ -137,46 +219,62 @@ class Run:
                 for event in followed(database, statement, self._stop):
                     if isinstance(event, Following):
                         following = event
+                        del self._unfollowed[id(statement)]
                     elif isinstance(event, Changes) and following is not None:
                         self._output.write_more(rows_of(event, following))
             except BaseException as exc:
+                self._unfollowed.pop(id(statement), None)
                 self._failures.append(exc)
 
         thread = threading.Thread(target=follow, name="select", daemon=True)
         thread.start()
         self._followers.append(thread)
 
-    def _wait(self, database: Database) -> None:
+    def _wait(self, database: Instance) -> None:
         """Wait until the time is up, or nothing runs any more."""
-        deadline = None if self._lasts is None else time.monotonic() + self._lasts.total_seconds()
-        while True:
-            left = 0.2 if deadline is None else min(0.2, deadline - time.monotonic())
-            if left <= 0 or not self._alive(database):
+        while self._alive(database):
+            left = self._limit.left
+            if left is not None and left <= 0:
                 break
-            time.sleep(left)
+            time.sleep(0.2 if left is None else min(0.2, left))
         self._stop.set()
         for thread in self._followers:
             thread.join(10)
 
-    def _alive(self, database: Database) -> bool:
+    def _alive(self, database: Instance) -> bool:
+        # A statement of another client may stop all jobs for a moment, before or while they are looked at.
+        busy = database.executor.busy
         jobs = any(job.state.alive or job.state == "paused" for job in database.jobs_by_name)
-        return jobs or any(thread.is_alive() for thread in self._followers)
+        return busy or jobs or database.executor.busy or any(thread.is_alive() for thread in self._followers)
 
-    def _verdict(self, database: Database) -> int:
-        failed: list[Job] = [job for job in database.jobs_by_name if job.state == "failed"]
-        for job in failed:
-            if job.error is not None:
-                job.error.detail = job.error.detail or f'job "{job.name}" failed'
-                self._failures.append(job.error)
-        if not self._failures:
-            return 0
+    def _verdict(self, database: Instance) -> int:
         from velostream.cli.diagnostics import exit_code_of
 
-        return max(exit_code_of(failure, debug=self._invocation.debug) for failure in self._failures)
+        for job in database.jobs_by_name:
+            if job.state == "failed" and job.error is not None:
+                job.error.detail = job.error.detail or f'job "{job.name}" failed'
+                self._failures.append(job.error)
+        self._failures += self._idle(database)
+        debug, as_json = self._invocation.debug, self._invocation.format == "json"
+        return max((exit_code_of(each, debug=debug, as_json=as_json) for each in self._failures), default=0)
+
+    def _idle(self, database: Instance) -> Iterator[VelostreamError]:
+        """An error for each job and each SELECT that never came to read its source."""
+        from velostream.errors import DeadlineError
+
+        for job in database.jobs_by_name:
+            begun = job.stats.successes > 0 or job.state not in ("starting", "waiting", "degraded")
+            if not begun:
+                reason = job.info.reason or "its sources were still being opened"
+                yield DeadlineError(f'job "{job.name}" did not start within the time: {reason}')
+        for statement in self._unfollowed.values():
+            yield DeadlineError(
+                f"{headline(statement)} did not start within the time", location=statement.location
+            )
 
 
 @contextlib.contextmanager
-def closing(database: Database, board: Board | None = None) -> Iterator[None]:
+def closing(database: Instance, board: Board | None = None) -> Iterator[None]:
     """Close the database at the end, with one message; a second Ctrl-C does not wait for it."""
     try:
         yield
@@ -192,7 +290,7 @@ def closing(database: Database, board: Board | None = None) -> Iterator[None]:
             os._exit(INTERRUPTED)
 
 
-def _warm(database: Database) -> None:
+def _warm(database: Instance) -> None:
     """Start Spark in parallel to the checks; failures are reported to whoever needs it first."""
     from velostream.errors import VelostreamError
 

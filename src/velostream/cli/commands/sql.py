@@ -48,8 +48,9 @@ def sql_command(
 ) -> int | None:
     """Run STATEMENT and print its rows; without one, open a prompt.
 
-    A SELECT over a source runs until Ctrl-C, --for or --once ends it. "-" reads statements from
-    standard input. Tables of a directory that no process holds are read without starting Spark.
+    A SELECT over a source runs until Ctrl-C, --for or --once ends it; one with LIMIT ends by itself. "-"
+    reads statements from standard input. Tables of a directory that no process holds are read without
+    starting Spark.
     """
     if statement is None and sys.stdin.isatty():
         from velostream.cli.prompt.repl import Repl

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from velostream.config import Settings
     from velostream.model.statements import Statement
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
     from velostream.runtime.socket.client import Client
     from velostream.runtime.statements.dml import Params
     from velostream.runtime.statements.events import AnswerEvent
@@ -33,7 +33,7 @@ class Session:
         self._settings = settings
         self._resume = resume
         self._tell = tell
-        self._database: Database | None = None
+        self._database: Instance | None = None
 
     def answers(
         self, text: str, params: Params = None, *, follow: bool, stop: Event
@@ -44,6 +44,14 @@ class Session:
         if client is not None:
             yield from client.answers(text, params, follow=follow, stop=stop)
             return
+        from velostream.sql.check import in_turn
+
+        for part in in_turn(text) if params is None else [text]:
+            yield from self._answers(part, params, changing=changing, follow=follow, stop=stop)
+
+    def _answers(
+        self, text: str, params: Params, *, changing: bool, follow: bool, stop: Event
+    ) -> Generator[AnswerEvent]:
         from velostream.runtime.statements.events import run_all
 
         database = self._open(changing=changing)
@@ -60,7 +68,7 @@ class Session:
             client = self._client()
             if client is not None:
                 return client.relations()
-            from velostream.runtime.socket.server import relations
+            from velostream.runtime.socket.operations import relations
 
             return relations(self._open(changing=False))
         except VelostreamError:
@@ -81,7 +89,7 @@ class Session:
         self.close()
         return Client(self._settings.data_dir)
 
-    def _open(self, *, changing: bool) -> Database:
+    def _open(self, *, changing: bool) -> Instance:
         if self._database is not None and (not changing or not self._database.read_only):
             if self._database.read_only:
                 # Another process may have written meanwhile: read the current state.
@@ -89,11 +97,11 @@ class Session:
             else:
                 return self._database
         self.close()
-        from velostream.runtime.database import Database
+        from velostream.runtime.instance import Instance
 
         if not changing and self._settings.data_dir.is_file():
             raise DataDirError(f"{self._settings.data_dir} is a file, not a data directory")
-        self._database = Database(
+        self._database = Instance(
             self._settings,
             read_only=not changing,
             resume=changing and self._resume,

@@ -24,9 +24,9 @@ from velostream.connectors.file.read.widening import widened
 from velostream.connectors.file.spool.merges import merge_small
 from velostream.connectors.file.spool.spool import Spool
 from velostream.connectors.file.watch.layout import Dialects, Layout, layout_of
-from velostream.connectors.file.watch.paths import FileSet, reading
+from velostream.connectors.file.watch.paths import FileSet, forbidden, reading
 from velostream.connectors.file.watch.tracker import Tracker
-from velostream.errors import SourceConfigError, SourceMissingError
+from velostream.errors import SourceConfigError, SourceEmptyError
 from velostream.formats.columns.dataframes import RECORD, rows_at
 from velostream.formats.json.numbers import restored
 from velostream.model.changes import BadRow, Located
@@ -97,14 +97,23 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
         if self._spool.position:
             return
         if self._options.file_create_empty and not self._files.several and not self._files.path.exists():
+            if not self._context.makes:
+                raise SourceEmptyError(f'file "{self._files.path}" does not exist, and will be created')
             self._files.path.parent.mkdir(parents=True, exist_ok=True)
             self._files.path.touch()
         self._files.check()
+        self._check_readable()
         if not self._layouts() and self._options.format is None:
             raise SourceConfigError(
                 f'the format of "{self._files.path}" is not told by its name',
                 hint='say it: WITH ("format" = "csv")',
             )
+
+    def _check_readable(self) -> None:
+        """Raise unless at least one of the files may be read."""
+        wanted = [path for path in self._files.list() if layout_of(path, self._options)]
+        if wanted and not any(os.access(path, os.R_OK) for path in wanted):
+            raise forbidden(wanted[0])
 
     def discover(self) -> pa.Schema:
         """See `Source`: inferred from a sample of the files, unless the columns are known already."""
@@ -116,7 +125,7 @@ class FileSource(Source, SparkReader, Counted, Partitioned, BadRecords, Widening
                 if schema is None and self._context.once:
                     schema = header_schema(layouts)
             if schema is None or not len(schema):
-                raise SourceMissingError(
+                raise SourceEmptyError(
                     f'"{self._files.path}" holds no row yet to tell its columns from',
                     hint="declare them: CREATE SOURCE name (column type, …) FROM …",
                 )

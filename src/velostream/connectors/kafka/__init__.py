@@ -10,11 +10,9 @@ from velostream.model.columns import HEADERS, KEY, PARTITION, TOPIC
 from velostream.model.traits import SourceTraits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from threading import Event
-
     from velostream.connectors.base import Sink, SinkContext, Source, SourceContext
     from velostream.connectors.realtime import RealtimeTarget
+    from velostream.connectors.waiting import Waiting
     from velostream.model.options import Options as AnyOptions
     from velostream.model.uri import Uri
 
@@ -51,12 +49,12 @@ class KafkaConnector(Connector):
         assert isinstance(options, KafkaOptions)
         return KafkaSource(options, context)
 
-    def await_sink(self, uri: Uri, options: AnyOptions, stop: Event, tell: Callable[[str], None]) -> None:
+    def await_sink(self, uri: Uri, options: AnyOptions, waiting: Waiting) -> None:
         """See `Connector`; a missing topic is created, or waited for, if the properties say so."""
         from velostream.connectors.kafka.write.sink import await_topic
 
         assert isinstance(options, KafkaOptions)
-        await_topic(options, stop, tell)
+        await_topic(options, waiting)
 
     def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:
         """See `Connector`."""

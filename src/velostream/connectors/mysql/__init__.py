@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from velostream.connectors.base import Connector
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from velostream.connectors.base import Connector, Sink, SinkContext, Source, SourceContext
+from velostream.connectors.databases.options import database_traits
 from velostream.connectors.mysql.options import MySqlOptions, parse_mysql
+from velostream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from velostream.connectors.waiting import Waiting
+    from velostream.model.options import Options as AnyOptions
+    from velostream.model.traits import SourceTraits
+    from velostream.model.uri import Uri
 
 
 class MySqlConnector(Connector):
@@ -12,5 +23,38 @@ class MySqlConnector(Connector):
     name = "mysql"
     schemes = ("mysql", "mariadb")
     Options = MySqlOptions
-    available = False
+    upserts = True
     parse = staticmethod(parse_mysql)
+
+    def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:
+        """See `Connector`."""
+        assert isinstance(options, MySqlOptions)
+        return database_traits(options)
+
+    def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
+        """See `Connector`."""
+        _need_driver()
+        from velostream.connectors.mysql.read.source import open_mysql
+
+        assert isinstance(options, MySqlOptions)
+        return open_mysql(options, context)
+
+    def await_sink(self, uri: Uri, options: AnyOptions, waiting: Waiting) -> None:
+        """See `Connector`."""
+        _need_driver()
+        from velostream.connectors.mysql.write.sink import await_table
+
+        assert isinstance(options, MySqlOptions)
+        await_table(options, waiting)
+
+    def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:
+        """See `Connector`."""
+        from velostream.connectors.mysql.write.sink import MySqlSink
+
+        assert isinstance(options, MySqlOptions)
+        return MySqlSink(options, context)
+
+
+def _need_driver() -> None:
+    if find_spec("pymysql") is None:
+        raise ConfigError("mysql:// needs the package pymysql", hint="pip install 'velostream[mysql]'")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+from pydantic import model_validator
 
 from velostream.connectors.addresses import parse_address
-from velostream.connectors.databases import DatabaseOptions
+from velostream.connectors.databases.options import DatabaseOptions
 
 if TYPE_CHECKING:
     from velostream.model.uri import Uri
@@ -13,6 +15,27 @@ if TYPE_CHECKING:
 
 class MySqlOptions(DatabaseOptions):
     """The properties of all databases."""
+
+    @property
+    def start(self) -> str:
+        """Where changes begin: `latest`, `earliest`, or `file:position`."""
+        if self.binlog_file is not None:
+            return f"{self.binlog_file}:{4 if self.binlog_position == 'auto' else self.binlog_position}"
+        return self.cdc_start or self.cdc_start_position or "latest"
+
+    @model_validator(mode="after")
+    def _begins_somewhere(self) -> Self:
+        if self.binlog_file is None and self.binlog_position != "auto":
+            raise ValueError('"binlog.position" is a place in "binlog.file", which is missing')
+        if self.binlog_file is not None and (self.cdc_start or self.cdc_start_position):
+            raise ValueError('"binlog.file" and "cdc.start" both say where to begin; give one of them')
+        if self.start not in ("latest", "earliest") and not self.start.rpartition(":")[2].isdigit():
+            raise ValueError(
+                f'"cdc.start" is "latest", "earliest" or "file:position", and not "{self.start}"'
+            )
+        if self.cdc and self.cdc_format != "native":
+            raise ValueError('"cdc.format" = "debezium" is a format of topics; leave it out')
+        return self
 
 
 def parse_mysql(uri: Uri) -> dict[str, str]:

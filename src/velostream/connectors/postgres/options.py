@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Self
+
+from pydantic import model_validator
 
 from velostream.connectors.addresses import parse_address
-from velostream.connectors.databases import DatabaseOptions
+from velostream.connectors.databases.options import DatabaseOptions
 
 if TYPE_CHECKING:
     from velostream.model.uri import Uri
 
+_START = re.compile(r"latest|earliest|[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
+
 
 class PostgresOptions(DatabaseOptions):
     """The properties of all databases."""
+
+    @model_validator(mode="after")
+    def _known_start(self) -> Self:
+        if self.start is not None and not _START.fullmatch(self.start):
+            raise ValueError(
+                f'"cdc.start" = "{self.start}" is neither latest, earliest nor an LSN such as 0/16B3748'
+            )
+        if self.start not in (None, "latest") and self.slot_name is None:
+            raise ValueError(
+                f'"cdc.start" = "{self.start}" needs the "slot.name" of a replication slot that has kept the '
+                "changes since then; a slot that is made now has none"
+            )
+        return self
+
+    @property
+    def where_it_is(self) -> str | None:
+        """The database; a connection that the configuration does not have is one of the configured host."""
+        return self.database or self.connection
 
 
 def parse_postgres(uri: Uri) -> dict[str, str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from decimal import Decimal
 
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
 
 TABLES = ("user_positions", "symbol_metadata", "pnl")
 GLOW_SECONDS = 4.0
@@ -55,7 +55,7 @@ class Reading:
         return sum(row.positions for row in self.pnl.values())
 
 
-def reading(database: Database) -> Reading:
+def reading(database: Instance) -> Reading:
     """Read the tables that there are; each is read whole, as of one version."""
     known = database.store.names()
     found = {name: database.table(name) for name in TABLES if name in known and database.catalog.get(name)}

@@ -45,6 +45,19 @@ INSERT INTO user_profiles VALUES
   ('u1', 'Ada', 'margin', 5), ('u2', 'Ben', 'cash', 2), ('u3', 'Cleo', 'margin', 4),
   ('u4', 'Dan', 'cash', 3), ('u5', 'Eve', 'margin', 5), ('u6', 'Finn', 'pension', 1)"""
 
+ACCOUNTS = """\
+CREATE TABLE user_accounts (user_id text PRIMARY KEY, name text, account_type text, risk_tolerance int);
+INSERT INTO user_accounts VALUES
+  ('u1', 'Ada', 'margin', 5), ('u2', 'Ben', 'cash', 2), ('u3', 'Cleo', 'margin', 4),
+  ('u4', 'Dan', 'cash', 3), ('u5', 'Eve', 'margin', 5), ('u6', 'Finn', 'pension', 1)"""
+"""The profiles, where they are in PostgreSQL."""
+
+FOLLOWED_PROFILES = """\
+CREATE TABLE user_profiles AS
+SELECT user_id, name, account_type, risk_tolerance
+FROM {accounts}
+WITH ("cdc" = "true")"""
+
 PNL = """\
 CREATE TABLE pnl AS
 SELECT u.user_id, u.name, u.risk_tolerance, COUNT(*) AS positions,
@@ -58,6 +71,7 @@ WHERE u.risk_tolerance >= s.risk_rating
 GROUP BY u.user_id, u.name, u.risk_tolerance"""
 
 DELETE = "DELETE FROM user_profiles WHERE user_id = 'u4'"
+DELETE_ACCOUNT = "DELETE FROM user_accounts WHERE user_id = 'u4'"
 DELETED = "u4"
 
 PRICED, OLD_PRICE, NEW_PRICE = "NVDA", Decimal("504.80"), Decimal("589.00")
@@ -76,13 +90,17 @@ def write_reference(folder: Path, *, price: Decimal = OLD_PRICE, rating: int = O
     draft.replace(folder / REFERENCE)
 
 
-def statements(folder: Path, trades: str = GENERATED) -> tuple[tuple[str, str], ...]:
-    """The statements of the demo, in order, each with a description."""
+def statements(
+    folder: Path, trades: str = GENERATED, accounts: str | None = None
+) -> tuple[tuple[str, str], ...]:
+    """The statements of the demo, in order, each with a description; `accounts` is a table of PostgreSQL."""
     origin = "generated trades" if trades == GENERATED else "trades from Kafka"
+    profiles = [("profiles, kept by hand", PROFILES), ("six of them", PROFILE_ROWS)]
+    if accounts is not None:
+        profiles = [("profiles of a PostgreSQL, followed", FOLLOWED_PROFILES.format(accounts=accounts))]
     return (
         (f"{origin}, summed by user and symbol", POSITIONS.format(trades=trades)),
         ("a CSV file, watched", METADATA.format(folder=folder)),
-        ("profiles, kept by hand", PROFILES),
-        ("six of them", PROFILE_ROWS),
+        *profiles,
         ("the three joined: profit and loss per trader", PNL),
     )

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from velostream.engine.bad_rows.letter import BATCH, EDITION, KEY, NAME, POSITION, ROW, SCHEMA, letters_table
 from velostream.errors import SinkConfigError, SourceDataError
+from velostream.formats.json.text import cell_text
 from velostream.model.changes import BadRow, Commit
 from velostream.secrets import redact
 
@@ -44,6 +45,8 @@ _FOUND_ANEW = ("decoding", "deriving", "computing", "writing")
 last one does not find are obsolete."""
 _PER_LETTER = 300
 """Bytes of a letter besides its texts, estimated."""
+_MOST_SHOWN = 500
+"""The most characters of a bad row's record in an error."""
 _ROOM = 0.9
 """When letters exceed their limit, the oldest are deleted down to this part of it."""
 
@@ -321,6 +324,12 @@ def _size(rows: pa.Table) -> int:
     return int(pc.sum(_lengths(rows)).as_py() or 0) + int(rows.num_rows) * _PER_LETTER
 
 
+def _shown(raw: bytes) -> str:
+    """The record of a bad row, in one line of an error."""
+    text = " ".join(cell_text(raw).split())
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
 def keep_as_told(
     letters: DeadLetters | None, job: str, options: CommonOptions, stage: str, start: str, rows: list[BadRow]
 ) -> None:
@@ -331,7 +340,7 @@ def keep_as_told(
         first = rows[0]
         raise SourceDataError(
             f"{first.source}: {first.reason}",
-            detail=f"at {first.partition} {first.offset}",
+            detail=f"at {first.partition} {first.offset}: {_shown(first.raw)}",
             hint='keep such rows aside instead: WITH ("on.error" = "dead_letter")',
         )
     if options.on_error == "dead_letter" and letters is not None:

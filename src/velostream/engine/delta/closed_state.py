@@ -10,7 +10,7 @@ from velostream.connectors.sealed import checksum
 from velostream.engine.delta.state import POSITION
 from velostream.errors import CorruptDataError
 from velostream.serving.durable import description
-from velostream.serving.durable.framing import corrupt
+from velostream.serving.durable.damage import corrupt
 
 if TYPE_CHECKING:
     from pathlib import Path

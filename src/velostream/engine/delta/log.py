@@ -8,7 +8,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from velostream.serving.durable.framing import corrupt
+from velostream.serving.durable.damage import corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -61,6 +61,7 @@ class DeltaRunner(Runner):
     """Runs the SQL of a job whose output is a Delta table."""
 
     observes = False
+    in_memory = False
 
     def __init__(self, spark: SparkSession, table: DeltaTable, plan: Plan, shape: ResultShape) -> None:
         super().__init__(spark)

@@ -281,6 +281,14 @@ class Inputs:
             if at is not None:
                 self.seen.note(item.id, item.id, at)
 
+    def arrow_rows(self, key: str, start: Offset | None, end: Offset) -> pa.Table | None:
+        """The rows of an input after `start` in its own order; None where Spark reads or sorts them."""
+        item = self.all[key]
+        by_spark = isinstance(item.source, SparkReader) or not item.source.traits.frames_in_order
+        if by_spark or item.watched or self.again is not None or self.excluded.get(key):
+            return None
+        return self._arrow(item, start, end)
+
     # --- tables, by key ---------------------------------------------------------------------------------
 
     def arrow_changes(self, key: str, start: Offset | None, end: Offset) -> tuple[pa.Table, pa.Table]:

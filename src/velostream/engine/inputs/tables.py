@@ -36,8 +36,12 @@ class TableSource(Source):
 
     traits = SourceTraits(only_grows=False, positioned=False)
 
-    def __init__(self, table: Table, reader: str, *, forgotten: bool = True) -> None:
+    def __init__(
+        self, table: Table, reader: str, *, forgotten: bool = True, columns: pa.Schema | None = None
+    ) -> None:
         self._table = table
+        self._columns = columns
+        """The columns that the reader knows, where the table has got more since."""
         self._forgotten = forgotten
         """Whether rows that the table only forgot count as retracted."""
         self._reader = reader
@@ -45,8 +49,11 @@ class TableSource(Source):
         self.key = visible_key(table.spec)
 
     def discover(self) -> pa.Schema:
-        """The columns that readers see."""
-        return self._table.spec.visible_schema
+        """The columns that readers see; of a table that has got more, those that this one knows."""
+        schema = self._table.spec.visible_schema
+        if self._columns is None:
+            return schema
+        return pa.schema([schema.field(name) for name in self._columns.names])
 
     def latest(self, after: Offset | None) -> Offset:
         """The table's current version, held until it is committed."""
@@ -75,16 +82,23 @@ class TableSource(Source):
         if partition != PARTITION:
             return
         if start is None:
-            yield from self._at(end).snapshot().to_batches()
+            yield from self._known(self._at(end).snapshot()).to_batches()
         else:
             changes = self._table.changes_between(int(start), int(end), forgotten=self._forgotten)
-            yield from changes.to_batches()
+            yield from self._known(changes).to_batches()
+
+    def _known(self, rows: pa.Table) -> pa.Table:
+        """Rows without the columns that the table has got since."""
+        if self._columns is None:
+            return rows
+        later = {*self._table.spec.visible} - {*self._columns.names}
+        return rows.drop_columns([name for name in rows.schema.names if name in later])
 
     def where(self, offset: Offset, columns: Sequence[str], keys: pa.Table) -> pa.Table:
         """The visible rows whose columns, in this order, equal one of the keys; null equals null."""
         version = self._at(offset[PARTITION])
         found = [_where(version, columns, some) for some in by_nulls(keys.rename_columns(list(columns)))]
-        return pa.concat_tables(found) if found else version.spec.visible_schema.empty_table()
+        return self._known(pa.concat_tables(found) if found else version.spec.visible_schema.empty_table())
 
     def health(self) -> tuple[str, str | None]:
         """See `Source`: a table whose own source is unhealthy still exists, and may be behind."""

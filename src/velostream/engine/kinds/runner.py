@@ -35,6 +35,9 @@ class Runner:
     observes = True
     """Whether figures can be observed on frames while a result is computed from them."""
 
+    in_memory = True
+    """Whether results are held in memory as a whole; otherwise a step is divided into parts by Spark."""
+
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
 

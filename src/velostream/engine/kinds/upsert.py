@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from velostream.connectors.capabilities import Ordered
 from velostream.engine.kinds.pipeline import Pipeline
 from velostream.engine.kinds.runner import Progress
+from velostream.engine.outputs.outputs import table_output
 from velostream.engine.rows.groups import absent, distinct_keys, in_order, key_schema, last_of_each
-from velostream.model.columns import NO_ROW, POSITION
+from velostream.model.columns import KEY, MESSAGE_KEY, NO_ROW, POSITION, TOMBSTONE
 from velostream.spark.dataframes import checked_cast
 
 if TYPE_CHECKING:
@@ -72,6 +73,11 @@ class MessagesPipeline(UpsertPipeline):
         self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, *, careful: bool
     ) -> Progress:
         plan = self.plan
+        handed_on = self._handed_on(start, end)
+        if handed_on is not None:
+            upserts, deletes = self._parted(last_of_each(handed_on, plan.key))
+            self._table.commit_keyed(upserts, deletes if deletes.num_rows else None, commit)
+            return Progress(handed_on.num_rows, upserts.num_rows + deletes.num_rows)
         changes = self.feed.changes(start, end, plan.asked, careful=careful)
         rows, _ = self._of_changes(plan.ordered_sql, changes)
         if self.inputs.again is not None:
@@ -79,9 +85,55 @@ class MessagesPipeline(UpsertPipeline):
             keys = distinct_keys(rows.select(plan.key))
             self._runner.show(self.feed.snapshot(end, plan.asked, careful=True))
             rows = self._only(keys, plan.ordered_sql, plan.key)
-        last = last_of_each(self._in_order(rows), plan.key)
+        upserts, deletes = self._last(rows)
+        self._table.commit_keyed(upserts, deletes if deletes.num_rows else None, commit)
+        return Progress(rows.num_rows, upserts.num_rows + deletes.num_rows)
+
+    def rebuild(self, end: SourceOffsets, commit: Commit) -> Progress:
+        """See `Pipeline`."""
+        handed_on = self._handed_on(None, end)
+        if handed_on is None:
+            return super().rebuild(end, commit)
+        upserts, _ = self._parted(last_of_each(handed_on, self.plan.key))
+        table_output(self._output).replace_all(upserts, commit)
+        return Progress(handed_on.num_rows, upserts.num_rows)
+
+    def _handed_on(self, start: SourceOffsets | None, end: SourceOffsets) -> pa.Table | None:
+        """The rows of a source in Arrow, where nothing is computed of them: they need not go through Spark.
+
+        In the order of the source, with the columns of `ordered_sql` but for the position.
+        """
+        if self.plan.plain is None or not self._runner.in_memory or len(self.inputs.all) != 1:
+            return None
+        (name,) = self.inputs.all
+        rows = self.inputs.arrow_rows(name, start.get(name) if start else None, end[name])
+        if rows is None:
+            return None
+        by_name = {column.casefold(): column for column in rows.schema.names}
+        columns = [by_name.get(column.casefold()) for column in self.plan.plain]
+        if None in columns or TOMBSTONE not in rows.schema.names:
+            return None
+        found = [rows[column] for column in columns]
+        names = [*self._shape.physical.names[: len(found)], NO_ROW]
+        if MESSAGE_KEY in self.plan.key:
+            alone = pc.binary_join_element_wise("\x00", rows[POSITION], "")
+            found.append(pc.coalesce(rows[KEY], alone))
+            names.insert(-1, MESSAGE_KEY)
+        return pa.table([*found, rows[TOMBSTONE]], names=names)
+
+    def _last(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The last row of each key as it is stored, and the keys whose last message deletes them."""
+        return self._parted(last_of_each(self._in_order(rows), self.plan.key))
+
+    def _parted(self, last: pa.Table) -> tuple[pa.Table, pa.Table]:
         gone = last.column(NO_ROW)
         upserts = self._shape.stored(last.filter(pc.invert(gone)).drop_columns([NO_ROW]))
-        deletes = last.filter(gone).select(plan.key)
-        self._table.commit_keyed(upserts, deletes if deletes.num_rows else None, commit)
-        return Progress(rows.num_rows, last.num_rows)
+        return upserts, last.filter(gone).select(self.plan.key)
+
+    def _whole(self, end: SourceOffsets) -> str:
+        self._runner.show(self.feed.snapshot(end, self.plan.asked, careful=True))
+        return self.plan.ordered_sql
+
+    def _finished(self, found: pa.Table) -> pa.Table:
+        upserts, _ = self._last(found)
+        return upserts

@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import structlog
 
-from velostream.connectors.base import Delivery, Sink, SinkContext, Source, SourceContext, wait_while_missing
-from velostream.connectors.capabilities import Awaited
+from velostream.connectors.base import Delivery, Sink, SinkContext, Source, SourceContext
+from velostream.connectors.capabilities import Awaited, Provisioned
 from velostream.connectors.properties import build_options, check_reach
 from velostream.connectors.realtime import RealtimeConnector
 from velostream.connectors.registry import connector_for, said_of
 from velostream.disk.private import make_folder
 from velostream.disk.storage import storing
 from velostream.engine.inputs.tables import loaded
-from velostream.errors import JobError, SourceMissingError, UnsupportedError
+from velostream.errors import (
+    JobError,
+    SourceEmptyError,
+    SourceMissingError,
+    SourceNetworkError,
+    UnsupportedError,
+    VelostreamError,
+)
 from velostream.model.options import common_options
 from velostream.spark.class_path import load_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
-    from threading import Event
 
     from pyspark.sql import SparkSession
 
     from velostream.config import Settings
     from velostream.connectors.realtime import RealtimeTarget
     from velostream.connectors.registry import Registered
+    from velostream.connectors.waiting import Waiting
     from velostream.model.options import CommonOptions, Options
     from velostream.model.statements import Properties, SourceRef
     from velostream.model.uri import Uri
     from velostream.serving.table.table import Table
+
+log = structlog.get_logger("velostream.job")
 
 
 def _options(connector: Registered, uri: Uri, properties: Properties, settings: Settings) -> Options:
@@ -56,6 +66,8 @@ def open_source(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     owner: str = "",
     resumed: bool = False,
+    passing: bool = False,
+    makes: bool = True,
 ) -> Source:
     """Open one source of a statement. `known` are columns that an earlier start discovered."""
     connector = connector_for(ref.uri)
@@ -75,11 +87,31 @@ def open_source(
         most_rows=common_options(ref.properties).max_rows_per_batch,
         owner=f"{owner} {ref.id}",
         resumed=resumed,
+        passing=passing,
+        makes=makes,
         reach=settings.reach,
     )
     source = connector.connector.source(ref.uri, options, context)
     source.traits = traits
     return source
+
+
+def release_sources(refs: Iterable[SourceRef], settings: Settings, folder: Path, owner: str) -> None:
+    """Remove what the sources of a dropped statement made outside; what cannot be removed is logged."""
+    for ref in refs:
+        spool = folder / "sources" / ref.id
+        if not connector_for(ref.uri).connector.provisions or not spool.exists():
+            continue
+        try:
+            source = open_source(
+                ref, settings, spool, known=None, once=False, table=True, owner=owner, resumed=True
+            )
+            try:
+                Provisioned.of(source).release()
+            finally:
+                source.close()
+        except VelostreamError as exc:
+            log.warning("left behind", source=str(ref.uri), reason=exc.message)
 
 
 def load_needed(spark: SparkSession, sources: Iterable[Source]) -> None:
@@ -132,13 +164,11 @@ def realtime_target(
     return connector.connector.realtime_target(uri, options, context)
 
 
-def await_sink(
-    uri: Uri, properties: Properties, settings: Settings, stop: Event, tell: Callable[[str], None]
-) -> None:
+def await_sink(uri: Uri, properties: Properties, settings: Settings, waiting: Waiting) -> None:
     """Wait until the sink of a statement exists, or its timeout has passed."""
     connector = connector_for(uri)
     options = _sink_options(connector, uri, properties, settings)
-    connector.connector.await_sink(uri, options, stop, tell)
+    connector.connector.await_sink(uri, options, waiting)
 
 
 def _sink_options(connector: Registered, uri: Uri, properties: Properties, settings: Settings) -> Options:
@@ -156,15 +186,13 @@ def sole_place(uri: Uri, properties: Properties, settings: Settings) -> str | No
     return None if place is None else f"{connector.name}:{place}"
 
 
-def wait_for_tables(
-    tables: Sequence[Table], options: CommonOptions, stop: Event, tell: Callable[[str], None]
-) -> None:
+def wait_for_tables(tables: Sequence[Table], options: CommonOptions, waiting: Waiting) -> None:
     """Wait until the tables that a stream is joined to are loaded, or `join.wait` has passed."""
     import time
 
     limit = options.join_wait.total_seconds()
     deadline = time.monotonic() + limit
-    while (missing := [table.name for table in tables if not loaded(table)]) and not stop.is_set():
+    while (missing := [table.name for table in tables if not loaded(table)]) and not waiting.stop.is_set():
         if time.monotonic() >= deadline and options.join_on_timeout == "fail":
             raise JobError(
                 f'table "{missing[0]}" was not loaded within {limit:g}s, and the stream is joined to it',
@@ -173,17 +201,31 @@ def wait_for_tables(
             )
         if time.monotonic() >= deadline and options.join_on_timeout != "wait":
             return
-        tell(f"waiting for table {', '.join(missing)} to load")
-        stop.wait(0.1)
+        waiting.tell(f"waiting for table {', '.join(missing)} to load")
+        waiting.stop.wait(0.1)
 
 
-def wait_for(source: Source, stop: Event, tell: Callable[[str], None]) -> None:
-    """Wait until the source exists and has columns; raises what is missing after its `wait_timeout`."""
+def wait_for(source: Source, waiting: Waiting) -> None:
+    """Wait until the source can be reached, exists and has columns, at most for its `wait_timeout`."""
 
     def look() -> None:
         source.check()
         source.discover()
 
-    wait_while_missing(
-        look, SourceMissingError, source.traits.wait_timeout, Awaited.of(source).retry_delay, stop, tell
-    )
+    absent = (SourceMissingError, SourceNetworkError)
+    waiting.until(look, absent, source.traits.wait_timeout, Awaited.of(source).retry_delay)
+
+
+def wait_for_columns(opened: Callable[[str], Table], names: Iterable[str], waiting: Waiting) -> None:
+    """Wait until each table has columns: one that waits for its first record has none yet."""
+
+    def look() -> None:
+        for name in names:
+            opened(name)
+
+    # What is counted and logged is waited for outside; the job of the table itself tells why it waits.
+    if waiting.first_record:
+        alone = replace(waiting, count=lambda _: None)
+        alone.until(look, (SourceEmptyError,), timedelta(0), lambda _: timedelta(0))
+    else:
+        look()

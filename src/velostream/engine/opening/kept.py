@@ -17,7 +17,7 @@ from velostream.errors import TypeMismatchError, UnknownNameError
 from velostream.model.tables import TableSpec
 from velostream.plan.planner import last_per_message_key
 from velostream.plan.plans import Kind, RowsPlan, UpsertPlan
-from velostream.serving.durable.framing import corrupt
+from velostream.serving.durable.damage import corrupt
 from velostream.spark.dataframes import private_session, query_schema
 from velostream.sql.text.spark_text import SPARK
 from velostream.sql.types import quote

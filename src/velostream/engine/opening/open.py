@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from velostream.connectors.capabilities import Ordered
+from velostream.connectors.capabilities import Narrowed, Ordered
 from velostream.engine.inputs.inputs import Input, tell_times
 from velostream.engine.inputs.tables import LookedUpSource, TableSource
 from velostream.engine.kept.source import KeptSource
 from velostream.engine.on_spark import SparkTable
-from velostream.engine.opening.connect import open_source, wait_for, wait_for_tables
+from velostream.engine.opening.connect import open_source, wait_for, wait_for_columns, wait_for_tables
 from velostream.engine.opening.exactness import refuse_cut_digits
 from velostream.engine.opening.kept import KeptInput, open_kept_input, open_or_make
 from velostream.engine.opening.opened import Opened, described, planned, schemas_of, with_system_columns
@@ -32,6 +32,7 @@ from velostream.model.statements import CreateTable, Query, SelectStatement
 from velostream.plan.over.clauses import tree_around
 from velostream.plan.planner import NeedsColumns
 from velostream.plan.plans import GroupsPlan, Kind
+from velostream.plan.query.narrowing import narrowing
 from velostream.plan.spreading import check_strategy, spread_of
 from velostream.plan.strategy import decide, forgetful
 from velostream.plan.time.clock_filters import RESULT
@@ -42,11 +43,11 @@ from velostream.sql.names.usage import column_usage
 from velostream.sql.types import ddl_types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
-    from threading import Event
 
     from velostream.connectors.base import Source
+    from velostream.connectors.waiting import Waiting
     from velostream.engine.site import Site
     from velostream.model.options import CommonOptions
     from velostream.model.statements import Statement
@@ -61,19 +62,20 @@ def open_statement(
     *,
     known: Mapping[str, pa.Schema],
     reader: str,
-    stop: Event,
-    tell: Callable[[str], None],
+    waiting: Waiting,
     resumed: bool = False,
+    narrowed: Mapping[str, pa.Schema] | None = None,
 ) -> Opened:
     """Open every input of a continuous statement and plan its query.
 
-    Errors point into the user's SQL. `known` are the columns of sources that an earlier start discovered.
+    Errors point into the user's SQL. `known` are the columns of sources that an earlier start discovered,
+    `narrowed` those that the statement sees of tables that have more.
     `resumed`: the job was created before, and its state in `folder` must exist.
     """
     query = statement.query  # type: ignore[attr-defined]
     for ref in query.sources:
         check_strategy(common_options(ref.properties).partition_strategy, site.strategies.names())
-    opening = _Opening(site, statement, query, folder, known, reader, stop, tell, resumed)
+    opening = _Opening(site, statement, query, folder, known, reader, waiting, resumed, narrowed or {})
     try:
         return opening.run()
     except BaseException:
@@ -91,9 +93,9 @@ class _Opening:
     folder: Path
     known: Mapping[str, pa.Schema]
     reader: str
-    stop: Event
-    tell: Callable[[str], None]
+    waiting: Waiting
     resumed: bool
+    narrowed: Mapping[str, pa.Schema]
     sources: dict[str, Source] = field(default_factory=dict)
     store: TableStore | None = None
     """The store of the job's own tables, where it has state."""
@@ -110,6 +112,7 @@ class _Opening:
         return tuple((column.name, column.type) for column in self.statement.columns)
 
     def run(self) -> Opened:
+        wait_for_columns(self.site.table, self.query.tables, self.waiting)
         retracts = self._expected_retracts()
         self._open_sources(retracts=retracts)
         strategy = self._decide()
@@ -124,6 +127,7 @@ class _Opening:
                 strategy = again
                 opened = self._by(strategy)
         self._spread(strategy, opened)
+        self._narrow(strategy, opened)
         return replace(self._with_result_beside(strategy, opened), strategy=strategy)
 
     def close(self) -> None:
@@ -159,17 +163,20 @@ class _Opening:
                 whole=isinstance(self.statement, CreateTable) or self.site.once,
                 owner=self.reader,
                 resumed=self.resumed,
+                passing=isinstance(self.statement, SelectStatement),
             )
             self.sources[ref.id] = source
-            wait_for(source, self.stop, self.tell)
+            wait_for(source, self.waiting)
         self.sources |= {name: self._table_source(name) for name in self.query.tables}
         if self.query.sources and self.query.tables:
-            tables = [self.site.store.open(name) for name in self.query.tables]
-            wait_for_tables(tables, self.options, self.stop, self.tell)
+            tables = [self.site.table(name) for name in self.query.tables]
+            wait_for_tables(tables, self.options, self.waiting)
 
     def _table_source(self, name: str) -> Source:
-        read = self.site.store.open(name)
-        return read.source(self.reader) if isinstance(read, SparkTable) else TableSource(read, self.reader)
+        read = self.site.table(name)
+        if isinstance(read, SparkTable):
+            return read.source(self.reader)
+        return TableSource(read, self.reader, columns=self.narrowed.get(name))
 
     # --- the decision -------------------------------------------------------------------------------------
 
@@ -189,7 +196,8 @@ class _Opening:
 
     def _facts(self, schemas: Mapping[str, pa.Schema]) -> Known:
         found = self.site.known(self.query.tables, schemas)
-        return replace(found, types=ddl_types(schemas), once=self.site.once)
+        own = {ref.id: self.sources[ref.id].key for ref in self.query.sources if ref.id in self.sources}
+        return replace(found, types=ddl_types(schemas), once=self.site.once, keys={**found.keys, **own})
 
     def _schemas(self) -> dict[str, pa.Schema]:
         return schemas_of(self.sources, self.known)
@@ -217,7 +225,6 @@ class _Opening:
             return self._over_kept_rows(strategy, strategy.query, strategy.key, self.declared)
         where = strategy.elsewhere
         session = self.site.spark() if where is None else self.site.storages[where.name].session()
-        messages = {name: each.messages for name, each in strategy.traits.items()}
         return planned(
             session,
             strategy.query,
@@ -226,7 +233,7 @@ class _Opening:
             self.known,
             self.declared,
             table=strategy.retracts,
-            messages=messages if isinstance(self.statement, CreateTable) else {},
+            messages=strategy.messages,
             timing=timing,
         )
 
@@ -272,11 +279,15 @@ class _Opening:
         now = micros(site.clock())
         rest = {name: self.sources[name] for name in aged.query.tables if name in self.sources}
         if aged.forgets:
-            rest = {name: LookedUpSource(site.store.open(name), self.reader) for name in rest}
+            rest = {
+                name: LookedUpSource(site.table(name), self.reader, columns=self.narrowed.get(name))
+                for name in rest
+            }
         for number, each in enumerate(aged.live, start=1):
             source, schema = self.sources[each.relation], schemas[each.relation]
             if isinstance(source, TableSource):
-                source = TableSource(site.store.open(each.relation), f"{self.reader}#{number}")
+                reader, columns = f"{self.reader}#{number}", self.narrowed.get(each.relation)
+                source = TableSource(site.table(each.relation), reader, columns=columns)
             position = bool(key) and source.traits.positioned
             columns = _stored_columns(usage.get(each.id), schema, position=position)
             asked = frozenset({*each.used, *columns})
@@ -341,6 +352,17 @@ class _Opening:
         sources: dict[str, Source] = {name: KeptSource(kept, self.reader, key, forgotten=False)}
         made = planned(self.site.spark(), query, own, sources, {}, declared, table=table)
         return replace(made, below=below, table=kept, live=below.live, store=store, follows=outer is None)
+
+    # --- what is asked of sources -------------------------------------------------------------------------
+
+    def _narrow(self, strategy: Strategy, opened: Opened) -> None:
+        """Tell sources which rows and columns are needed of them."""
+        for ref in strategy.query.sources:
+            source = self.sources[ref.id]
+            asked = [item.beneath(item.wanted()) for item in opened.every_input if item.source is source]
+            names = [name for each in asked for name in each or ()]
+            columns = None if None in asked or not asked else frozenset(names)
+            Narrowed.of(source).narrow(narrowing(strategy.query, ref.id, columns))
 
     # --- spreading ----------------------------------------------------------------------------------------
 

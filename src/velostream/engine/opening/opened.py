@@ -87,6 +87,13 @@ class Opened:
         return {**own, **below, **{key: item for each in self.live for key, item in each.inputs.all.items()}}
 
     @property
+    def every_input(self) -> Sequence[Input]:
+        """Every input of the statement and of its parts; a source that is used twice is in two of them."""
+        below = self.below.every_input if self.below is not None else ()
+        live = [item for each in self.live for item in each.inputs.all.values()]
+        return [*self.inputs.all.values(), *live, *below]
+
+    @property
     def columns(self) -> Mapping[str, pa.Schema]:
         """The discovered columns of each source."""
         return {key: item.schema for key, item in self.read.items()}

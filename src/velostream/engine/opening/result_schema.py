@@ -50,7 +50,7 @@ def shape_of(
     physical = visible
     if isinstance(plan, RowsPlan) and plan.positioned:
         physical = visible.append(pa.field(POSITION_KEPT, pa.string()))
-    if isinstance(plan, UpsertPlan) and plan.deletes:
+    if isinstance(plan, UpsertPlan) and MESSAGE_KEY in plan.key:
         physical = visible.append(pa.field(MESSAGE_KEY, pa.string()))
     return plan, ResultShape(visible, physical, declared)
 

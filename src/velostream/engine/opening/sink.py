@@ -58,7 +58,7 @@ def sink_output(
         state=folder,
         schema=shown(opened.shape.visible),
         key=key,
-        unique=bool(opened.row_key) and _folded(opened.row_key) <= _folded(key),
+        unique=bool(opened.row_key) and folded(opened.row_key) <= folded(key),
         job=job,
         refuse=refused,
         resumed=resumed,
@@ -74,5 +74,6 @@ def sink_output(
     return output
 
 
-def _folded(names: tuple[str, ...]) -> set[str]:
+def folded(names: tuple[str, ...]) -> set[str]:
+    """Names for comparison: case does not count."""
     return {name.casefold() for name in names}

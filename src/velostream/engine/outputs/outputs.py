@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from velostream.engine.rows.multisets import net
 from velostream.errors import InternalError, UnsupportedError
 from velostream.model.columns import WEIGHT
 
@@ -163,6 +164,10 @@ class SinkOutput(JobOutput):
                 hint="select the key of the table that is read, if the sink knows keys; "
                 "or write to a table, or read a source that only grows",
             )
+        # A row that came and went within the step would be written last, and stay.
+        added, removed = net(added, removed)
+        if not removed.num_rows:
+            return added
         weights = pa.array([-1] * removed.num_rows + [1] * added.num_rows, pa.int64())
         return pa.concat_tables([removed, added]).append_column(WEIGHT, weights)
 

@@ -301,6 +301,9 @@ class RealtimeWork:
         """Never."""
         return False
 
+    def listen(self, news: Event) -> None:
+        """See `Work`: Spark's own query waits for its source."""
+
     @property
     def poll_seconds(self) -> float:
         """How often the query's progress is checked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +33,7 @@ def in_order(rows: pa.Table) -> pa.Table:
 
 def last_of_each(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """The last row of each key; null equals null."""
-    numbered = rows.select(key).append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
+    numbered = rows.select(key).append_column("__row", pa.array(np.arange(rows.num_rows)))
     last = grouped(numbered, key, [("__row", "max")])
     return rows.take(last.column("__row_max"))
 

@@ -36,8 +36,23 @@ def json_value(value: Any, decimals_as_text: bool = False) -> str:
 
 
 def cell_text(value: Any) -> str:
-    """One value as people see it in a table: scalars plain, all else as JSON."""
+    """One value as people see it in a table: scalars plain, all else as JSON.
+
+    Bytes that are text are shown as that text; others in hexadecimal, as SQL writes them.
+    """
+    if isinstance(value, bytes):
+        text = _readable(value)
+        return text if text is not None else f"X'{value.hex().upper()}'"
     return json_value(value) if isinstance(value, dict | list) else plain_text(value)
+
+
+def _readable(value: bytes) -> str | None:
+    """The text that these bytes are; None where they are none that a person could read."""
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return text if all(char.isprintable() or char in "\t\r\n" for char in text) else None
 
 
 def plain_text(value: Any) -> str:

@@ -29,14 +29,18 @@ def message_key(query: Query, messages: Mapping[str, Messages | None]) -> str | 
 
 
 def last_messages(
-    query: Query, key: tuple[str, ...], messages: Mapping[str, Messages | None]
+    query: Query,
+    key: tuple[str, ...],
+    messages: Mapping[str, Messages | None],
+    own: tuple[str, ...] = (),
 ) -> Ageing | None:
     """The query over the last row of each message key, which is kept as state beside the job.
 
-    None where rows are only added, and where the last rows themselves are the result.
+    None where rows are only added, and where the last rows themselves are the result: without a key of its
+    own, or by the source's own (`own`), which identifies the same rows as the message key.
     """
     plain = message_key(query, messages)
-    if plain is not None and not key:
+    if plain is not None and (not key or set(key) == set(own)):
         return None
     keys = {
         name: found.key

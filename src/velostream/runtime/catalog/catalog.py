@@ -26,8 +26,9 @@ from velostream.runtime.catalog.file import CatalogFile
 from velostream.runtime.catalog.secrets import KeptSecrets
 from velostream.runtime.datadir import DataDirectory
 from velostream.serving.durable.folders import folder_name
+from velostream.sql.catalog import Catalog as Relations
 from velostream.sql.catalog import Relation, RelationKind
-from velostream.sql.types import parse_columns, spark_ddl
+from velostream.sql.types import parse_columns, schema_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +54,13 @@ class Entry:
     """Python functions that the statement calls, and that a program must register before the job can run."""
     edition: int = 0
     """How often the name was replaced; a table's rows are stored in the folder of its edition."""
+    narrowed: Mapping[str, pa.Schema] = field(default_factory=dict)
+    """The columns that the statement knows of tables to which others were added since, by name."""
+
+    @property
+    def founded(self) -> bool:
+        """Whether what the statement makes is there; not while its job waits for the first record."""
+        return self.job is None or self.result is not None
 
 
 class Catalog:
@@ -102,6 +110,7 @@ class Catalog:
             job=str(stored["job"]) if stored.get("job") else None,
             udfs=udfs_of(stored),
             edition=int(str(stored.get("edition", 0))),
+            narrowed=narrowed_of(stored),
         )
 
     def check_folders(self, there: Iterable[str]) -> None:
@@ -195,6 +204,11 @@ class Catalog:
         names = ", ".join(self._entries)
         return f"there is: {names}" if names else "nothing was created yet"
 
+    def awaited(self, name: str) -> bool:
+        """Whether a table of that name waits for the first record of a source, which tells its columns."""
+        entry = self.get(name)
+        return entry is not None and isinstance(entry.statement, CreateTable) and not entry.founded
+
     def draft(self, statement: Made, name: str, *, job: str | None = None) -> Entry:
         """A new entry for a statement; `put` records it once everything it needs exists."""
         query = getattr(statement, "query", None)
@@ -203,12 +217,21 @@ class Catalog:
         edition = old.edition + 1 if old is not None else 0
         return Entry(name, statement.text, statement, datetime.now(UTC), job=job, udfs=udfs, edition=edition)
 
-    def put(self, entry: Entry) -> None:
-        """Record an entry as the newest, replacing the entry of the same name in one step."""
+    def put(self, *entries: Entry, gone: str | None = None) -> None:
+        """Record entries as the newest, replacing the entries of the same names, all in one step.
+
+        `gone`: an entry that is removed in the same step.
+        """
         with self._lock:
-            folded = entry.name.casefold()
-            others = {name: e for name, e in self._entries.items() if name.casefold() != folded}
-            self._save(others | {entry.name: entry})
+            folded = {entry.name.casefold() for entry in entries}
+            folded |= {gone.casefold()} if gone is not None else set()
+            others = {name: e for name, e in self._entries.items() if name.casefold() not in folded}
+            self._save(others | {entry.name: entry for entry in entries})
+
+    def rewrite(self, changed: Iterable[Entry]) -> None:
+        """Record entries in the places that they have, all in one step."""
+        with self._lock:
+            self._save(self._entries | {entry.name: entry for entry in changed})
 
     def update(self, name: str, **changes: object) -> Entry:
         """Replace fields of an entry."""
@@ -277,11 +300,6 @@ def _columns(entry: Entry) -> tuple[ColumnDef, ...] | None:
     return None
 
 
-def schema_text(schema: pa.Schema) -> str:
-    """A schema as readable text; `schema_from_text` is the inverse."""
-    return ", ".join(f"`{f.name.replace('`', '``')}` {spark_ddl(f.type)}" for f in schema)
-
-
 def schema_from_text(text: str) -> pa.Schema:
     """The schema that `schema_text` wrote."""
     return pa.schema([pa.field(column.name, column.type) for column in parse_columns(text)])
@@ -301,13 +319,55 @@ def _stored(entry: Entry, text: str) -> dict[str, object]:
         "name": entry.name,
         "text": text,
         "created_at": entry.created_at.isoformat(),
-        "columns": {key: schema_text(schema) for key, schema in entry.columns.items()},
+        "columns": _texts(entry.columns),
         "result": schema_text(entry.result) if entry.result is not None else None,
         "paused": entry.paused,
         "job": entry.job,
         "udfs": list(entry.udfs),
         "edition": entry.edition,
+        **({"narrowed": _texts(entry.narrowed)} if entry.narrowed else {}),
     }
+
+
+def _texts(schemas: Mapping[str, pa.Schema]) -> dict[str, str]:
+    return {key: schema_text(schema) for key, schema in schemas.items()}
+
+
+def narrowed_of(stored: Mapping[str, object]) -> dict[str, pa.Schema]:
+    """The columns that a stored entry knows of tables that have more."""
+    found = stored.get("narrowed") or {}
+    assert isinstance(found, Mapping)
+    return {name: schema_from_text(str(text)) for name, text in found.items()}
+
+
+@dataclass(frozen=True)
+class Overlaid:
+    """A catalogue as it will be, once some entries are replaced; for binding."""
+
+    catalog: Catalog
+    changed: dict[str, Entry | None] = field(default_factory=dict)
+    """By folded name; None where there will be no such name any more."""
+
+    def put(self, entry: Entry) -> None:
+        """Add what a statement will make."""
+        self.changed[entry.name.casefold()] = entry
+
+    def names(self) -> tuple[str, ...]:
+        """Every name that can be used in FROM."""
+        added = [entry.name for entry in self.changed.values() if entry is not None]
+        kept = [name for name in self.catalog.names() if name.casefold() not in self.changed]
+        return (*kept, *added)
+
+    def lookup(self, name: str) -> Relation | None:
+        """The relation called `name`."""
+        if name.casefold() not in self.changed:
+            return self.catalog.lookup(name)
+        entry = self.changed[name.casefold()]
+        return relation_of(entry) if entry is not None else None
+
+    def bound(self, text: str, name: str, udfs: Iterable[str] = ()) -> Made:
+        """A statement bound against what will be there; raises the error that prevents it."""
+        return bound_text(self, text, name, udfs)
 
 
 def udfs_of(stored: Mapping[str, object]) -> tuple[str, ...]:
@@ -324,6 +384,32 @@ def bind_stored(catalog: Catalog, path: Path) -> None:
 
 def bound(catalog: Catalog, stored: Mapping[str, object], path: Path) -> Made:
     """The bound statement of a stored entry; raises the error that prevents binding."""
+    known = Narrowed(catalog, narrowed_of(stored))
+    return bound_text(known, catalog.secrets.show(str(stored["text"])), str(path), udfs_of(stored))
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """A catalogue in which some tables have only the columns that a statement knows."""
+
+    catalog: Relations
+    columns: Mapping[str, pa.Schema]
+
+    def names(self) -> Iterable[str]:
+        """Every name that can be used in FROM."""
+        return self.catalog.names()
+
+    def lookup(self, name: str) -> Relation | None:
+        """The relation called `name`."""
+        relation = self.catalog.lookup(name)
+        known = self.columns.get(relation.name) if relation is not None else None
+        if relation is None or known is None:
+            return relation
+        return replace(relation, columns=tuple(ColumnDef(f.name, f.type) for f in known))
+
+
+def bound_text(catalog: Relations, text: str, name: str, udfs: Iterable[str]) -> Made:
+    """The bound statement of a text; `name` is that of the text, in errors."""
     import os
 
     from velostream.connectors.registry import default_registry
@@ -331,17 +417,13 @@ def bound(catalog: Catalog, stored: Mapping[str, object], path: Path) -> Made:
     from velostream.sql.check import check_script
 
     checked = check_script(
-        SourceText(catalog.secrets.show(str(stored["text"])), str(path)),
-        catalog,
-        default_registry(),
-        udfs=udfs_of(stored),
-        environment=os.environ,
+        SourceText(text, name), catalog, default_registry(), udfs=tuple(udfs), environment=os.environ
     )
     if checked.errors:
         raise checked.errors[0]
     statement = checked.statements[0]
     if not isinstance(statement, Made):
-        raise CorruptDataError(f"{path} holds a statement that makes nothing")
+        raise CorruptDataError(f"{name} holds a statement that makes nothing")
     return statement
 
 

@@ -11,12 +11,13 @@ from velostream.engine.bad_rows.letter import edition as letters_edition
 from velostream.engine.bad_rows.letter import letters_table
 from velostream.errors import CorruptDataError, DataDirError, VelostreamError
 from velostream.model.tables import DEAD_LETTERS
-from velostream.runtime.catalog.catalog import Catalog, bound, folders_of, schema_text
+from velostream.runtime.catalog.catalog import Catalog, bound, folders_of
 from velostream.runtime.catalog.file import CatalogFile
 from velostream.runtime.datadir import DataDirectory
 from velostream.serving.durable import description
 from velostream.serving.durable.folders import folder_name, name_and_edition
 from velostream.serving.table.store import TableStore
+from velostream.sql.types import schema_text
 
 if TYPE_CHECKING:
     from pathlib import Path

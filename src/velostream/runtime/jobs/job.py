@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("velostream.job")
 
+_SOON = 0.1
+"""Seconds until the next poll where a source has more to say."""
 _STATE_SECONDS = 0.5
 """Seconds between two measurements of the state's size."""
 
@@ -83,6 +85,8 @@ class Job:
         self._started_at: datetime | None = None
         self._statistics = Statistics()
         self._stop = threading.Event()
+        self._news = threading.Event()
+        """Set by sources that have something new, and to end a pause between two polls."""
         self._moved = threading.Condition()
         self._life = threading.RLock()
         """Held while deciding whether the thread continues, and which state the job has when it has ended."""
@@ -169,6 +173,7 @@ class Job:
         """
         with self._life:
             self._stop.set()
+            self._news.set()
             self._again = False
             self._target = target
             thread = self._thread
@@ -196,6 +201,13 @@ class Job:
             self.health = ("degraded", reason)
         if state is not self._state or reason != self._reason:
             self._become(state, reason)
+
+    def found_nothing(self) -> None:
+        """Record a look for the first record of a source that found none: everything is processed."""
+        self.lifetime.check()
+        with self._moved:
+            self.quiet_looks += 1
+            self._moved.notify_all()
 
     def wait(self, condition: Callable[[Job], bool], timeout: float | None = None) -> bool:
         """Wait until the condition holds; False on timeout."""
@@ -313,7 +325,11 @@ class Job:
         """Poll and process until the job is stopped; True when it has finished."""
         self._statistics.begins()
         self._look_at_state(work, always=True)
+        work.listen(self._news)
         while not self._stop.is_set():
+            self._news.clear()
+            if self._stop.is_set():
+                break
             self._spark()
             self._look_at_state(work)
             self.questions.answer(work)
@@ -336,8 +352,13 @@ class Job:
             if self._once or (have is not None and work.finished(have)):
                 self._look_at_state(work, always=True)
                 return True
-            self._stop.wait(work.poll_seconds if self._pace is None else min(self._pace, work.poll_seconds))
+            self._news.wait(self._pause(work))
         return False
+
+    def _pause(self, work: Work) -> float:
+        """Seconds until the next poll: short where the last one left something to a later one."""
+        seconds = work.poll_seconds if self._idle else min(work.poll_seconds, _SOON)
+        return seconds if self._pace is None else min(self._pace, seconds)
 
     def _look_at_state(self, work: Work, *, always: bool = False) -> None:
         now = time.monotonic()

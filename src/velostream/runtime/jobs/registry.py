@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING
 
 import structlog
 
+from velostream.connectors.waiting import Waiting
 from velostream.engine.build import Building
-from velostream.engine.opening.connect import await_sink, sole_place
+from velostream.engine.opening.connect import await_sink, release_sources, sole_place
 from velostream.engine.opening.open import open_statement
 from velostream.engine.opening.retention import retention_of, stored, untouched
 from velostream.engine.opening.sink import shown, sink_output
@@ -23,20 +25,23 @@ from velostream.errors import (
     DataDirError,
     DuplicateNameError,
     JobError,
+    SourceEmptyError,
     UnknownNameError,
     did_you_mean,
 )
 from velostream.model.jobs import JobState
 from velostream.model.options import common_options
-from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Query
+from velostream.model.statements import CreateStream, CreateTable, InsertIntoSink, Query, Statement
 from velostream.model.table_storage import STORAGES
 from velostream.plan.realtime_rules import refusal, wants_realtime
 from velostream.plan.sinks import target
 from velostream.runtime.jobs.job import Job
+from velostream.runtime.statements.explain import warned
 from velostream.secrets import redact_statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from threading import Event
 
@@ -82,9 +87,15 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._drafts: dict[str, Entry] = {}
         """Entries of jobs that build a replacement, by job id; the catalogue still has the old entry."""
+        self._sites: dict[str, Site] = {}
+        """How these jobs see tables that are not adopted yet, by job id."""
         self._drafts_lock = RLock()
         self._writing = RLock()
         """Held while a statement reserves the target it writes to."""
+
+    def writing(self, identity: str | None) -> AbstractContextManager[Path]:
+        """The folder of a statement that writes to a sink once."""
+        return self._directory.writing(identity)
 
     def folder(self, job_id: str) -> Path:
         """The folder of a job's own files."""
@@ -115,19 +126,34 @@ class Jobs:
 
     # --- making -----------------------------------------------------------------------------------------
 
-    def draft(self, statement: Continuous, name: str, tell: Callable[[str], None], stop: Event) -> Draft:
+    def draft(
+        self,
+        statement: Continuous,
+        name: str,
+        tell: Callable[[str], None],
+        stop: Event,
+        places: Mapping[str, tuple[str, int]] | None = None,
+    ) -> Draft:
         """Open the sources of a statement and plan its query; nothing is left of it on failure.
 
-        What the name stands for stays as it is until `create`.
+        What the name stands for stays as it is until `create`. `places`: see `Site`.
         """
         entry = self._catalog.draft(statement, name, job=self._catalog.new_job(name))
+        if places is not None:
+            self._sites[entry.job or ""] = replace(self.site, places=dict(places))
         try:
             self._catalog.announce(entry)
-            opened = self._open(entry, stop, tell, resumed=False)
+            opened = self._open(entry, self._waiting(entry, stop, tell), resumed=False)
         except BaseException:
             self.remove(entry)
             raise
-        return Draft(replace(entry, columns=opened.columns, result=shown(opened.shape.visible)), opened)
+        return _drafted(entry, opened)
+
+    def await_record(self, statement: Continuous, name: str) -> Job:
+        """Start a job that waits for the first record of its source, then makes what it writes to."""
+        entry = self._catalog.draft(statement, name, job=self._catalog.new_job(name))
+        self._catalog.put(entry)
+        return self._start(entry, None)
 
     @contextmanager
     def undone(self, draft: Draft) -> Iterator[None]:
@@ -157,13 +183,23 @@ class Jobs:
         """Start the job of a statement that was created."""
         return self._start(draft.entry, self.work(draft.entry, draft.opened, output))
 
-    def adopt(self, job: Job) -> None:
-        """Switch the name to the edition that this job has built."""
+    def adopt(self, entries: Sequence[Entry], *, gone: str | None = None) -> None:
+        """Switch names to what was built for them: one write of the catalogue, one moment for readers.
+
+        `gone`: a name that stands for nothing any more.
+        """
         with self._drafts_lock:
-            entry = self._drafts[job.id]
-            self._catalog.put(entry)
-            del self._drafts[job.id]
-        self.site.store.publish(entry.name, entry.edition)
+            newest = [
+                replace(self._drafts.get(each.job or "", each), paused=each.paused, text=each.text)
+                for each in entries
+            ]
+            self._catalog.put(*newest, gone=gone)
+            for each in newest:
+                self._drafts.pop(each.job or "", None)
+        tables = [each for each in newest if isinstance(each.statement, CreateTable)]
+        self.site.store.publish_all({each.name: each.edition for each in tables})
+        for each in newest:
+            self._sites.pop(each.job or "", None)
 
     def discard(self, job: Job) -> None:
         """Stop a job that builds a replacement, and delete everything of it."""
@@ -204,20 +240,51 @@ class Jobs:
         return job
 
     def _reopen(self, job: Job) -> Work:
-        def tell(reason: str) -> None:
-            job.tell(JobState.WAITING, reason)
-
         entry = self._entry(job.id)
-        opened = self._open(entry, job.stopping, tell, resumed=True)
+        waiting = self._waiting(entry, job.stopping, lambda reason: job.tell(JobState.WAITING, reason))
+        if not entry.founded:
+            return self._found(entry, job, waiting)
+        opened = self._open(entry, waiting, resumed=True)
         if isinstance(entry.statement, CreateTable):
             self._fit_table(entry, opened)
         return self.work(entry, opened, self._output(entry, opened, resumed=True))
+
+    def _found(self, entry: Entry, job: Job, waiting: Waiting) -> Work:
+        """Wait for the record that tells the columns of a statement, and make what it writes to."""
+
+        def tell(reason: str) -> None:
+            job.tell(JobState.WAITING, reason)
+            job.found_nothing()
+
+        waiting = replace(waiting, tell=tell, first_record=not self.site.once)
+        opened = self._open(entry, waiting, resumed=False)
+        draft = _drafted(entry, opened)
+        try:
+            if isinstance(entry.statement, CreateTable):
+                # Left by a process that ended between making the table and remembering it.
+                with suppress(UnknownNameError, SourceEmptyError):
+                    self.site.store.drop(entry.name, edition=entry.edition)
+            with self._writing:
+                output = self._make_output(draft.entry, opened)
+                self._catalog.update(entry.name, columns=draft.entry.columns, result=draft.entry.result)
+            for warning in warned(opened.strategy):
+                log.warning("job", job=entry.name, reason=warning)
+            return self.work(draft.entry, opened, output)
+        except BaseException:
+            opened.close()
+            raise
+
+    def _waiting(self, entry: Entry, stop: Event, tell: Callable[[str], None]) -> Waiting:
+        return Waiting(stop, tell, partial(self.site.attempts.count, entry.name), entry.name)
 
     def _entry(self, job_id: str) -> Entry:
         found = self._drafts.get(job_id) or next((e for e in self._catalog if e.job == job_id), None)
         if found is None:
             raise JobError(f'job "{job_id}" was dropped')
         return found
+
+    def _site(self, job_id: str) -> Site:
+        return self._sites.get(job_id, self.site)
 
     def _update(self, job_id: str, **changes: object) -> None:
         with self._drafts_lock:
@@ -227,23 +294,23 @@ class Jobs:
             else:
                 self._catalog.update(entry.name, **changes)
 
-    def _open(self, entry: Entry, stop: Event, tell: Callable[[str], None], *, resumed: bool) -> Opened:
+    def _open(self, entry: Entry, waiting: Waiting, *, resumed: bool) -> Opened:
         assert entry.job is not None
         statement = _continuous(entry)
         refused = refusal(statement, once=self.site.once)
         if refused is not None:
             raise refused
         if not isinstance(statement, CreateTable):
-            await_sink(*target(statement), self.site.settings, stop, tell)
+            await_sink(*target(statement), self.site.settings, waiting)
         return open_statement(
-            self.site,
+            self._site(entry.job),
             statement,
             self._directory.job(entry.job),
             known=entry.columns,
             reader=entry.job,
-            stop=stop,
-            tell=tell,
+            waiting=waiting,
             resumed=resumed,
+            narrowed=entry.narrowed,
         )
 
     def work(self, entry: Entry, opened: Opened, output: JobOutput) -> Work:
@@ -292,25 +359,28 @@ class Jobs:
             )
             self.site.store.create(spec, edition=entry.edition)
         else:
-            self._check_written_by_one(entry)
+            self.check_written_by_one(_continuous(entry), entry.name)
         return self._output(entry, opened, resumed=False)
 
-    def _check_written_by_one(self, entry: Entry) -> None:
-        """Refuse a target that another statement writes to: neither would know the other's rows."""
-        place = self._place(entry)
+    def check_written_by_one(self, statement: Statement, name: str | None = None) -> None:
+        """Refuse a target that another statement writes to: neither would know the other's rows.
+
+        `name` is what the statement itself is called in the catalogue, if it is there.
+        """
+        place = self._place(statement)
         for other in self._catalog:
-            if place is None or other.name == entry.name or self._place(other) != place:
+            if place is None or other.name == name or self._place(other.statement) != place:
                 continue
             raise DuplicateNameError(
                 f'"{other.name}" writes to the same file already',
                 hint=f"write to another place, or drop {other.name} first",
-                location=entry.statement.location,
+                location=statement.location,
             )
 
-    def _place(self, entry: Entry) -> str | None:
-        if not isinstance(entry.statement, CreateStream | InsertIntoSink):
+    def _place(self, statement: Statement) -> str | None:
+        if not isinstance(statement, CreateStream | InsertIntoSink):
             return None
-        return sole_place(*target(entry.statement), self.site.settings)
+        return sole_place(*target(statement), self.site.settings)
 
     def _fit_table(self, entry: Entry, opened: Opened) -> None:
         """After a restart: widen the table where source columns have widened meanwhile."""
@@ -351,11 +421,14 @@ class Jobs:
         """
         if entry.job is not None:
             for name in _query(_continuous(entry)).tables:
-                with suppress(UnknownNameError, DataDirError):
-                    self.site.store.open(name).release_reader(entry.job)
-            shutil.rmtree(self._directory.job(entry.job), ignore_errors=True)
+                with suppress(UnknownNameError, SourceEmptyError, DataDirError):
+                    self._site(entry.job).table(name).release_reader(entry.job)
+            self._sites.pop(entry.job, None)
+            folder = self._directory.job(entry.job)
+            release_sources(_query(_continuous(entry)).sources, self.site.settings, folder, entry.job)
+            shutil.rmtree(folder, ignore_errors=True)
         if isinstance(entry.statement, CreateTable):
-            with suppress(UnknownNameError, DataDirError, OSError):
+            with suppress(UnknownNameError, SourceEmptyError, DataDirError, OSError):
                 self.site.store.drop(entry.name, edition=entry.edition)
         self._catalog.retract(entry)
 
@@ -366,6 +439,10 @@ class Jobs:
         for job in self:
             if job.state.alive:
                 job.stop()
+
+
+def _drafted(entry: Entry, opened: Opened) -> Draft:
+    return Draft(replace(entry, columns=opened.columns, result=shown(opened.shape.visible)), opened)
 
 
 def _kind(statement: Continuous) -> str:

@@ -7,16 +7,15 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from velostream.errors import ConnectionFailedError, InternalError, VelostreamError
 from velostream.location import SourceText
 from velostream.runtime.datadir import DataDirectory
-from velostream.runtime.socket.server import PROTOCOL, receive, send, socket_path
+from velostream.runtime.socket.protocol import PROTOCOL, Frame, job_info, receive, row_of, send
+from velostream.runtime.socket.server import socket_path
 from velostream.runtime.statements.events import Answer, AnswerEvent, Changes, Following
 from velostream.runtime.statements.result import Result
 from velostream.serving.durable.verification import TableReport
@@ -24,6 +23,9 @@ from velostream.serving.durable.verification import TableReport
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pyarrow as pa
+
+    from velostream.model.jobs import JobInfo
     from velostream.runtime.statements.dml import Params
 
 START_SECONDS = 10.0
@@ -33,14 +35,30 @@ START_SECONDS = 10.0
 class Client:
     """Talks to the process that holds a data directory; one connection per request, so none goes stale."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, read_only: bool = False) -> None:
         self._directory = DataDirectory(root)
+        self._read_only = read_only
+
+    @property
+    def holder(self) -> int | None:
+        """Process id of the process that holds the directory."""
+        return self._directory.holder()
 
     def answers(
         self, text: str, params: Params = None, *, follow: bool = False, stop: threading.Event | None = None
-    ) -> Iterator[AnswerEvent]:
+    ) -> Generator[AnswerEvent]:
         """Run statements there; see `events.answers`. Closing the iterator ends a followed SELECT."""
-        header: dict[str, Any] = {"op": "sql", "text": text, "follow": follow}
+        return self._events("sql", text, params, stop, follow=follow)
+
+    def stream(
+        self, text: str, params: Params = None, *, once: bool = False, stop: threading.Event | None = None
+    ) -> Generator[AnswerEvent]:
+        """Follow a SELECT there, until the iterator is closed or `stop` is set."""
+        return self._events("stream", text, params, stop, once=once)
+
+    def _events(
+        self, operation: str, text: str, params: Params, stop: threading.Event | None, **header: object
+    ) -> Generator[AnswerEvent]:
         tables = []
         if params is not None:
             named = isinstance(params, Mapping)
@@ -48,14 +66,11 @@ class Client:
                 dict(params) if isinstance(params, Mapping) else {str(i): v for i, v in enumerate(params)}
             )
             header["params"] = "named" if named else "positional"
-            tables = [pa.table({name: [value] for name, value in values.items()})]
-        with self._connect() as connection, _closed_by(stop, connection):
-            send(connection, {**header, "protocol": PROTOCOL}, *tables)
-            for reply, parts in _replies(connection, stop):
-                _raise(reply, text)
-                event = _event(reply, parts)
-                if event is not None:
-                    yield event
+            tables = [row_of(values)]
+        for reply, parts in self.frames(operation, {"text": text, **header}, *tables, stop=stop):
+            event = _event(reply, parts)
+            if event is not None:
+                yield event
 
     def sql(self, text: str, params: Params = None) -> Result:
         """Run statements there; returns the result of the last one."""
@@ -68,20 +83,43 @@ class Client:
 
     def relations(self) -> dict[str, list[str]]:
         """Every name that can be used in FROM, with its known columns."""
-        found: dict[str, list[str]] = self._asked("relations").get("relations", {})
+        found: dict[str, list[str]] = self.ask("relations", {})[0]["relations"]
         return found
 
     def verify(self) -> list[TableReport]:
         """Check the durable files of every table there."""
-        return [TableReport.from_dict(report) for report in self._asked("verify").get("reports", ())]
+        return [TableReport.from_dict(report) for report in self.ask("verify", {})[0]["reports"]]
 
-    def _asked(self, operation: str) -> Mapping[str, Any]:
-        with self._connect() as connection:
-            send(connection, {"op": operation, "protocol": PROTOCOL})
-            for reply, _ in _replies(connection, None):
-                _raise(reply, "")
-                return reply
-        return {}
+    def jobs(self) -> list[JobInfo]:
+        """Every job with its state and statistics."""
+        return [job_info(job) for job in self.ask("jobs", {})[0]["jobs"]]
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait until every running job has processed all that its sources have now; False on timeout."""
+        return bool(self.ask("wait_idle", {"timeout": timeout})[0]["idle"])
+
+    def ask(
+        self, operation: str, header: Mapping[str, Any], *tables: pa.Table
+    ) -> tuple[Mapping[str, Any], Sequence[pa.Table]]:
+        """The first frame of an answer that has one."""
+        first, *_ = self.frames(operation, header, *tables)
+        return first
+
+    def frames(
+        self,
+        operation: str,
+        header: Mapping[str, Any],
+        *tables: pa.Table,
+        stop: threading.Event | None = None,
+    ) -> Generator[Frame]:
+        """Send a request; the frames of its answer, up to its end. Raises the error of the answer."""
+        sent = {**header, "op": operation, "protocol": PROTOCOL, "read_only": self._read_only}
+        with self._connect() as connection, _closed_by(stop, connection):
+            send(connection, sent, *tables)
+            for reply, parts in _replies(connection, stop):
+                _raise(reply, str(header.get("text", "")))
+                if not reply.get("end"):
+                    yield reply, parts
 
     def _connect(self) -> socket.socket:
         """Open a connection; waits a little for a holder that is still starting."""
@@ -106,7 +144,8 @@ class Client:
         root = self._directory.root
         if holder is None:
             return ConnectionFailedError(
-                f"the process that held data directory {root} has ended", hint="try again"
+                f"the process that held data directory {root} has ended",
+                hint="try again; in Python, velostream.connect(…) opens it",
             )
         return ConnectionFailedError(
             f"process {holder} holds data directory {root} but does not answer",
@@ -153,7 +192,7 @@ def _replies(
             return
 
 
-def _event(reply: Mapping[str, Any], tables: list[pa.Table]) -> AnswerEvent | None:
+def _event(reply: Mapping[str, Any], tables: Sequence[pa.Table]) -> AnswerEvent | None:
     kind = reply.get("event")
     if kind == "answer":
         told = tuple(map(str, reply.get("warnings", ())))

@@ -1,17 +1,11 @@
-"""Server of the socket in the data directory, through which other processes use the one that holds it.
-
-One request per connection: a frame, and frames back until one says `end`. A frame is the length of a JSON
-header (4 bytes, big endian), the header, and the Arrow IPC streams whose sizes the header's `tables` lists.
-"""
+"""Server of the socket in the data directory, through which other processes use the one that holds it."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import socket
-import struct
 import tempfile
 import threading
 from pathlib import Path
@@ -22,24 +16,19 @@ import structlog
 
 from velostream.disk.private import open_file
 from velostream.errors import ConnectionFailedError, InternalError, VelostreamError
-from velostream.runtime.statements.events import Answer, AnswerEvent, Changes, Following, answers
-from velostream.serving.columns.values import to_python
+from velostream.runtime.socket.operations import OPERATIONS
+from velostream.runtime.socket.protocol import PROTOCOL, Request, receive, send
 from velostream.spark.failures import translate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
-    from velostream.runtime.database import Database
-    from velostream.runtime.statements.dml import Params
+    from velostream.runtime.instance import Instance
 
 log = structlog.get_logger("velostream.control")
 
-PROTOCOL = 2
 LONGEST_PATH = 100
 """Unix sockets take 107 bytes of path on Linux and 103 on macOS."""
-
-_LENGTH = struct.Struct(">I")
-_MOST_HEADER = 64 << 20
 
 
 def socket_path(root: Path) -> Path | None:
@@ -52,61 +41,10 @@ def socket_path(root: Path) -> Path | None:
         return path if path.exists() else None
 
 
-# --- frames -----------------------------------------------------------------------------------------
-
-
-def send(connection: socket.socket, header: Mapping[str, Any], *tables: pa.Table) -> None:
-    """Write one frame."""
-    parts = [_ipc(table) for table in tables]
-    body = json.dumps({**header, "tables": [len(part) for part in parts]}).encode()
-    connection.sendall(b"".join([_LENGTH.pack(len(body)), body, *parts]))
-
-
-def receive(connection: socket.socket) -> tuple[dict[str, Any], list[pa.Table]] | None:
-    """Read one frame; None when the other side has closed."""
-    start = _exactly(connection, _LENGTH.size)
-    if start is None:
-        return None
-    (length,) = _LENGTH.unpack(start)
-    if length > _MOST_HEADER:
-        raise ConnectionFailedError("what answers on the socket does not speak our protocol")
-    body = _exactly(connection, length)
-    if body is None:
-        return None
-    header: dict[str, Any] = json.loads(body)
-    tables = []
-    for size in header.get("tables", ()):
-        content = _exactly(connection, size)
-        if content is None:
-            return None
-        tables.append(pa.ipc.open_stream(content).read_all())
-    return header, tables
-
-
-def _ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < size:
-        part = connection.recv(min(size - len(parts), 1 << 20))
-        if not part:
-            return None
-        parts += part
-    return bytes(parts)
-
-
-# --- the server -------------------------------------------------------------------------------------
-
-
 class ControlServer:
     """Listens while the database is open; one thread per connection."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Instance) -> None:
         self._database = database
         self._root = database.directory.root
         self._private: Path | None = None
@@ -153,49 +91,40 @@ class ControlServer:
                 # The client has left or sent garbage; there is nobody to report it to.
                 log.debug("connection lost")
 
-    def _answer(self, connection: socket.socket, request: dict[str, Any], tables: list[pa.Table]) -> None:
-        text = str(request.get("text", ""))
+    def _answer(self, connection: socket.socket, header: dict[str, Any], tables: list[pa.Table]) -> None:
+        stop = threading.Event()
         try:
-            if request.get("protocol") != PROTOCOL:
+            operation = OPERATIONS.get(str(header.get("op")))
+            if header.get("protocol") != PROTOCOL or operation is None:
                 raise ConnectionFailedError(
                     "the process that holds the data directory speaks another protocol",
                     hint="use the same version of velostream on both sides",
                 )
-            if request.get("op") == "relations":
-                send(connection, {"end": True, "relations": relations(self._database)})
-                return
-            if request.get("op") == "verify":
-                reports = [report.as_dict() for report in self._database.verify()]
-                send(connection, {"end": True, "reports": reports})
-                return
-            self._execute(connection, request, text, tables)
+            frames = operation(self._database, Request(header, tables, stop))
+            with self._until_left(connection, stop), contextlib.closing(frames):
+                for told, parts in frames:
+                    send(connection, told, *parts)
+                    if stop.is_set():
+                        break
         except OSError:
             raise
         except Exception as exc:
             error = translate(exc)
             if isinstance(error, InternalError):
                 log.exception("request failed", reason=error.message)
-            send(connection, {"end": True, "error": described(error, text)})
+            send(connection, {"end": True, "error": described(error, str(header.get("text", "")))})
         else:
             send(connection, {"end": True})
 
-    def _execute(
-        self, connection: socket.socket, request: dict[str, Any], text: str, tables: list[pa.Table]
-    ) -> None:
-        stop = threading.Event()
+    @contextlib.contextmanager
+    def _until_left(self, connection: socket.socket, stop: threading.Event) -> Iterator[None]:
+        """Set `stop` when the client leaves or the server ends, until the request is answered."""
         self._stops.add(stop)
         done, left = socket.socketpair()
-        watcher = threading.Thread(target=_until_left, args=(connection, done, stop), daemon=True)
+        watcher = threading.Thread(target=_watch, args=(connection, done, stop), daemon=True)
         watcher.start()
         try:
-            params = _params(request, tables)
-            follow = bool(request.get("follow"))
-            events = answers(self._database, text, params, follow=follow, stop=stop)
-            with contextlib.closing(events):
-                for event in events:
-                    _send_event(connection, event)
-                    if stop.is_set():
-                        break
+            yield
         finally:
             self._stops.discard(stop)
             left.close()
@@ -217,7 +146,7 @@ class ControlServer:
                 self._private.rmdir()
 
 
-def listen(database: Database) -> ControlServer | None:
+def listen(database: Instance) -> ControlServer | None:
     """Serve the database to other processes; logs and returns None where sockets cannot be created."""
     try:
         return ControlServer(database)
@@ -226,7 +155,7 @@ def listen(database: Database) -> ControlServer | None:
         return None
 
 
-def _until_left(connection: socket.socket, done: socket.socket, stop: threading.Event) -> None:
+def _watch(connection: socket.socket, done: socket.socket, stop: threading.Event) -> None:
     """Set `stop` when the client closes its end, unless the request is answered first."""
     with contextlib.suppress(OSError, ValueError):
         readable, _, _ = select.select([connection, done], [], [])
@@ -237,37 +166,6 @@ def _until_left(connection: socket.socket, done: socket.socket, stop: threading.
 def _runtime_folder() -> str | None:
     given = os.environ.get("XDG_RUNTIME_DIR")
     return given if given and len(given) < LONGEST_PATH // 2 and Path(given).is_dir() else None
-
-
-def _params(request: Mapping[str, Any], tables: list[pa.Table]) -> Params:
-    """The bound parameters: they travel as the one row of a table, so that each keeps its type."""
-    kind = request.get("params")
-    if kind is None:
-        return None
-    values = [to_python(column)[0] for column in tables[0].columns]
-    return dict(zip(tables[0].schema.names, values, strict=True)) if kind == "named" else tuple(values)
-
-
-def _send_event(connection: socket.socket, event: AnswerEvent) -> None:
-    if isinstance(event, Answer):
-        result = event.result
-        said = {"message": result.message, "engine": result.engine, "warnings": result.warnings}
-        send(connection, {"event": "answer", **said}, result.table)
-    elif isinstance(event, Following):
-        told = {"key": event.key, "retracts": event.retracts, "order": event.order}
-        send(connection, {"event": "following", **told}, event.schema.empty_table())
-    elif isinstance(event, Changes):
-        removed = [event.removed] if event.removed is not None else []
-        send(connection, {"event": "changes"}, event.added, *removed)
-
-
-def relations(database: Database) -> dict[str, list[str]]:
-    """Every name that can be used in FROM, with its known columns."""
-    found: dict[str, list[str]] = {name: [] for name in database.store.names()}
-    for name in database.catalog.names():
-        relation = database.catalog.lookup(name)
-        found[name] = list(relation.column_names or ()) if relation is not None else []
-    return found
 
 
 def described(error: VelostreamError, text: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+
 _NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+")
 _DOUBLE = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|-?inf|nan")
 _T = exp.DType
+_MOST_DIGITS = 38
 _MOMENTS = (_T.TIMESTAMP, _T.TIMESTAMPTZ, _T.TIMESTAMPLTZ, _T.TIMESTAMPNTZ)
 
 
@@ -58,19 +59,48 @@ def constant_row(row: Values, kinds: Sequence[pa.DataType]) -> tuple[Any, ...] |
         return None
 
 
-def one_query(rows: Sequence[Values]) -> exp.Query:
-    """A query that returns these rows. Its UNION ALLs form a balanced tree, so any number of rows will do."""
-    queries: list[exp.Query] = [exp.Select(expressions=[value.copy() for value in row]) for row in rows]
-    while len(queries) > 1:
-        pairs = zip(queries[::2], queries[1::2], strict=False)
-        joined: list[exp.Query] = [_union(one, other) for one, other in pairs]
-        queries = joined + queries[len(joined) * 2 :]
-    return queries[0]
+def constant_kinds(rows: Sequence[Values]) -> list[pa.DataType] | None:
+    """The types of the columns of constant rows, wide enough for all; None when an engine has to tell."""
+    kinds = [_common_kind(column) for column in zip(*rows, strict=True)]
+    found = [kind for kind in kinds if kind is not None]
+    if len(found) < len(kinds) or any(constant_row(row, found) is None for row in rows):
+        return None
+    return found
 
 
-def _union(one: exp.Query, other: exp.Query) -> exp.Union:
-    left, right = (q if isinstance(q, exp.Select) else exp.Subquery(this=q) for q in (one, other))
-    return exp.Union(this=left, expression=right, distinct=False)
+def _common_kind(column: Sequence[exp.Expr]) -> pa.DataType | None:
+    values = [value for value in column if not isinstance(value, exp.Null)]
+    numbers = [_plain_number(value) for value in values]
+    if numbers and all(number is not None for number in numbers):
+        digits = [Decimal(number or 0).as_tuple() for number in numbers]
+        scale = max(-int(each.exponent) for each in digits)
+        whole = max(len(each.digits) + int(each.exponent) for each in digits)
+        if scale == 0 and whole < len(str(2**63)):
+            return pa.int64()
+        return pa.decimal128(max(whole, 0) + scale, scale) if max(whole, 0) + scale <= _MOST_DIGITS else None
+    kinds = {_kind(value) for value in values}
+    return kinds.pop() if len(kinds) == 1 else None if kinds else pa.string()
+
+
+def _plain_number(value: exp.Expr) -> str | None:
+    inner = value.this if isinstance(value, exp.Neg) else value
+    plain = isinstance(inner, exp.Literal) and not inner.is_string and _NUMBER.fullmatch(inner.this)
+    return inner.this if plain else None
+
+
+def _kind(value: exp.Expr) -> pa.DataType | None:
+    if isinstance(value, exp.Boolean):
+        return pa.bool_()
+    if isinstance(value, exp.Literal) and value.is_string:
+        return pa.string()
+    if isinstance(value, exp.Cast) and isinstance(value.this, exp.Literal):
+        wanted = value.to.this
+        if wanted is _T.DATE:
+            return pa.date32()
+        if wanted in _MOMENTS and wanted is not _T.TIMESTAMPNTZ:
+            return pa.timestamp("us", "UTC")
+        return pa.float64() if wanted is _T.DOUBLE else None
+    return None
 
 
 def _constant(value: exp.Expr, kind: pa.DataType) -> Any:

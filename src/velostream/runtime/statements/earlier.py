@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from velostream.errors import ChangedStatementError, CycleError, DuplicateNameError
+from velostream.errors import ChangedStatementError, DuplicateNameError, UnsupportedError, VelostreamError
 from velostream.model import statements as model
-from velostream.runtime.statements.identity import difference, kind_of, same_but_replace, sink_name
+from velostream.runtime.catalog.catalog import Made
+from velostream.runtime.changing.group import group_of
+from velostream.runtime.statements.identity import difference, kind_of, made_name, same_but_replace
 from velostream.secrets import redact_statement
 from velostream.sql.dependencies import used_names
-from velostream.sql.text.generator import generate
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
     from velostream.runtime.catalog.catalog import Catalog, Entry
+    from velostream.runtime.changing.group import Group
 
 MAKERS = (
     model.CreateTable,
@@ -21,31 +27,34 @@ MAKERS = (
     model.CreateView,
     model.InsertIntoSink,
 )
-"""Statements that make something which stays in the catalogue."""
+"""Statements that may make something which stays in the catalogue."""
 
 
-def made_name(statement: model.Statement) -> str:
-    """The name under which the catalogue keeps what the statement makes."""
-    if isinstance(statement, model.InsertIntoSink):
-        return sink_name(statement)
-    return str(getattr(statement, "name", ""))
+def makes(statement: model.Statement) -> bool:
+    """Whether the statement makes something which stays in the catalogue."""
+    return isinstance(statement, MAKERS) and not (
+        isinstance(statement, model.InsertIntoSink) and statement.once
+    )
 
 
-def made_before(catalog: Catalog, statement: model.Statement) -> Entry | None:
+def made_before(
+    catalog: Catalog, statement: model.Statement, together: Mapping[str, Made] | None = None
+) -> Entry | None:
     """The entry that the statement would create again; raises when the existing one differs.
 
-    None when the statement has to be executed (new, or OR REPLACE with a different statement).
+    None when the statement has to be executed (new, or OR REPLACE with a different statement). `together`:
+    see `group_of`.
     """
     name = made_name(statement)
     entry = catalog.get(name)
     if entry is None:
         return None
-    if getattr(statement, "if_not_exists", False) or generate(entry.statement) == generate(statement):
+    if getattr(statement, "if_not_exists", False) or same_but_replace(entry.statement, statement):
         return entry
+    if not makes(statement):
+        return None
     if getattr(statement, "or_replace", False):
-        if same_but_replace(entry.statement, statement):
-            return entry
-        check_replaceable(catalog, entry.name, statement)
+        check_replaceable(catalog, entry, statement, together)
         return None
     raise ChangedStatementError(
         f'"{name}" was created by another statement in this data directory',
@@ -55,15 +64,95 @@ def made_before(catalog: Catalog, statement: model.Statement) -> Entry | None:
     )
 
 
-def check_replaceable(catalog: Catalog, name: str, statement: model.Statement) -> None:
-    """Raise where something else is built on what would be replaced, or the statement itself is."""
-    check_unused(catalog, name)
-    if name in used_names(statement):
-        raise CycleError(
-            f'"{name}" cannot be built on what it replaces',
-            hint="create it under another name, and drop this one when it has loaded",
-            location=statement.location,
-        )
+@dataclass(frozen=True)
+class Finding:
+    """What a data directory has for a statement of a file: an entry, a group that it replaces, or nothing."""
+
+    statement: Made
+    entry: Entry | None = None
+    group: Group | None = None
+    error: VelostreamError | None = None
+    """Why the statement cannot be run."""
+
+
+def findings(catalog: Catalog, ordered: Iterable[model.Statement]) -> Iterator[Finding]:
+    """What there is for each statement of a file that makes something, in dependency order.
+
+    A statement that is replaced together with an earlier one of the file is part of the group of that one.
+    """
+    given = tuple(ordered)
+    together = replaced(catalog, given)
+    covered: set[str] = set()
+    for statement in given:
+        if not isinstance(statement, MAKERS):
+            continue
+        assert isinstance(statement, Made)
+        known = catalog.get(made_name(statement))
+        if known is None and not makes(statement):
+            continue
+        if known is not None and known.name in covered:
+            continue
+        try:
+            entry = made_before(catalog, statement, together)
+            group = group_of(catalog, statement, together) if known is not None and entry is None else None
+        except VelostreamError as error:
+            yield Finding(statement, error=error.at(statement.location))
+            continue
+        covered |= group.names if group is not None else set()
+        yield Finding(statement, entry, group)
+
+
+def replaced(catalog: Catalog, statements: Iterable[model.Statement]) -> dict[str, Made]:
+    """The statements with OR REPLACE that differ from what there is, by folded name.
+
+    Without those that read what does not exist yet: they are carried out in their turn.
+    """
+    found: dict[str, Made] = {}
+    for statement in statements:
+        entry = catalog.get(made_name(statement)) if isinstance(statement, MAKERS) else None
+        if entry is None or not getattr(statement, "or_replace", False):
+            continue
+        known = all(catalog.get(name) is not None for name in used_names(statement))
+        if known and not same_but_replace(entry.statement, statement):
+            assert isinstance(statement, Made)
+            found[entry.name.casefold()] = statement
+    return found
+
+
+def left_out(catalog: Catalog, statements: Iterable[model.Statement]) -> list[tuple[Entry, str]]:
+    """What the data directory has and a file does not name: it stays, and runs on."""
+    named = {made_name(each).casefold() for each in statements if isinstance(each, MAKERS)}
+    return [(entry, _left_out(entry)) for entry in catalog if entry.name.casefold() not in named]
+
+
+def _left_out(entry: Entry) -> str:
+    runs = "stays and runs on" if entry.job is not None and not entry.paused else "stays"
+    if isinstance(entry.statement, model.InsertIntoSink):
+        return f'job "{entry.name}" is not in this file, but {runs}; DROP JOB {entry.job} ends it'
+    kind = kind_of(entry.statement)
+    dropped = f"DROP {kind} {quote(entry.name)}"
+    return f'{kind.lower()} "{entry.name}" is not in this file, but {runs}; {dropped} ends it'
+
+
+def altered_in_file(statement: model.Statement) -> UnsupportedError | None:
+    """Why ALTER is no statement of a file: what it alters would no longer be what the file says."""
+    if not isinstance(statement, model.Alter):
+        return None
+    return UnsupportedError(
+        "ALTER is not for a file that is run again and again",
+        hint="change the CREATE statement of the file, and run ALTER once with velo sql",
+        location=statement.location,
+    )
+
+
+def check_replaceable(
+    catalog: Catalog, entry: Entry, statement: model.Statement, together: Mapping[str, Made] | None = None
+) -> None:
+    """Raise the reason why a statement cannot replace what has its name."""
+    assert isinstance(statement, Made)
+    if isinstance(statement, model.CreateStream):
+        check_unused(catalog, entry.name)
+    group_of(catalog, statement, together)
 
 
 def check_unused(catalog: Catalog, name: str) -> None:

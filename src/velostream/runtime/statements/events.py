@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from velostream.model.statements import Statement
-    from velostream.runtime.database import Database
+    from velostream.runtime.instance import Instance
     from velostream.runtime.statements.dml import Params
     from velostream.runtime.statements.result import Result
 
@@ -53,14 +53,21 @@ AnswerEvent = Answer | Following | Changes
 
 
 def answers(
-    database: Database, text: str, params: Params = None, *, follow: bool, stop: Event
+    database: Instance,
+    text: str,
+    params: Params = None,
+    *,
+    follow: bool,
+    stop: Event,
+    read_only: bool = False,
 ) -> Generator[AnswerEvent]:
     """Run the statements of a text. With `follow`, a SELECT that follows runs until `stop` is set."""
-    yield from run_all(database, database.check(text, params=params), params, follow=follow, stop=stop)
+    statements = database.statements(text, params, read_only=read_only)
+    yield from run_all(database, statements, params, follow=follow, stop=stop)
 
 
 def run_all(
-    database: Database, statements: Iterable[Statement], params: Params = None, *, follow: bool, stop: Event
+    database: Instance, statements: Iterable[Statement], params: Params = None, *, follow: bool, stop: Event
 ) -> Generator[AnswerEvent]:
     """The same for bound statements."""
     for statement in statements:
@@ -70,21 +77,33 @@ def run_all(
             yield Answer(database.executor.run(statement, params))
 
 
+def streamed(
+    database: Instance, text: str, params: Params = None, *, once: bool, stop: Event
+) -> Generator[AnswerEvent]:
+    """Follow one SELECT, whether or not it says EMIT CHANGES."""
+    yield from _events(database.stream(text, params, once=once, left=stop), stop)
+
+
 def followed(
-    database: Database, statement: SelectStatement, stop: Event, params: Params = None
+    database: Instance, statement: SelectStatement, stop: Event, params: Params = None
 ) -> Generator[AnswerEvent]:
     """A SELECT that follows its sources or tables: its rows as they arrive and change."""
     site = database.jobs_by_name.site
-    with LiveSelect(site, statement, params, once=site.once) as live:
+    yield from _events(LiveSelect(site, statement, params, once=site.once, left=stop), stop)
+
+
+def _events(select: LiveSelect, stop: Event) -> Generator[AnswerEvent]:
+    with select as live:
+        if live.schema is None:
+            return
         table = live.table
         key = table.spec.key if table is not None else ()
-        assert live.schema is not None
         names = live.schema.names
         yield Following(
             live.schema,
             tuple(k for k in key if k in names),
-            table is not None or not statement.query.continuous,
-            _order(statement.query.tree, names),
+            table is not None or not live.query.continuous,
+            _order(live.query.tree, names),
         )
         for added, removed in live.batches(stop):
             yield Changes(added, removed)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import singledispatchmethod
-from threading import Event, Lock
+from functools import partial, singledispatchmethod
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import structlog
 
-from velostream.engine.opening.retention import retention_of, stored
+from velostream.connectors.waiting import Waiting
+from velostream.engine.opening.connect import await_sink
+from velostream.engine.opening.once import discovered, write_once
 from velostream.errors import (
     DuplicateNameError,
     InternalError,
     JobError,
+    SourceEmptyError,
+    SqlError,
     StorageError,
     UnknownNameError,
     UnsupportedError,
@@ -26,27 +30,39 @@ from velostream.model.jobs import JobState
 from velostream.model.lifetime import while_open
 from velostream.model.options import common_options
 from velostream.model.table_storage import STORAGES
-from velostream.model.tables import TableSpec
+from velostream.plan.query.limited import few_at_a_time, limited
+from velostream.plan.realtime_rules import refusal
+from velostream.plan.sinks import target
+from velostream.runtime.catalog.catalog import Made
+from velostream.runtime.changing.altering import Altering
+from velostream.runtime.changing.claims import Claims
+from velostream.runtime.changing.group import dependents, group_of
+from velostream.runtime.changing.replacing import Replacing, loaded, make_by_hand
 from velostream.runtime.expiry_thread import LEAVING
 from velostream.runtime.statements import show as listing
 from velostream.runtime.statements.dml import Dml, Params
-from velostream.runtime.statements.earlier import MAKERS, check_replaceable, check_unused, made_name
+from velostream.runtime.statements.earlier import MAKERS, check_replaceable, check_unused
 from velostream.runtime.statements.explain import explain, warned
 from velostream.runtime.statements.identity import (
     column_place,
     kind_of,
+    made_name,
+    quoted,
     sink_name,
 )
 from velostream.runtime.statements.live_select import LiveSelect
 from velostream.runtime.statements.result import Result
-from velostream.secrets import redact_statement
+from velostream.secrets import redact_statement, redact_uri
 from velostream.spark.failures import translated
+from velostream.sql.bind.parameters import with_values
+from velostream.sql.dependencies import used_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from velostream.model.lifetime import Lifetime
     from velostream.runtime.catalog.catalog import Catalog, Entry
+    from velostream.runtime.changing.group import Group
     from velostream.runtime.jobs.job import Job
     from velostream.runtime.jobs.registry import Continuous, Draft, Jobs
     from velostream.runtime.statements.query import AdHoc
@@ -83,18 +99,32 @@ class Executor:
         self._dml = Dml(store, adhoc)
         self._tell = tell
         self._made = made
-        self._making: set[str] = set()
-        self._making_lock = Lock()
+        self._claims = Claims()
         self.stopping = Event()
+        self._replacing = Replacing(catalog, store, jobs, tell, self.stopping)
+        self._altering = Altering(catalog, store, jobs, self._replacing)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a statement is making or changing something; jobs may be stopped meanwhile."""
+        return bool(self._claims)
 
     @while_open
     def run(
-        self, statement: model.Statement, params: Params = None, *, identity: str | None = None
+        self,
+        statement: model.Statement,
+        params: Params = None,
+        *,
+        identity: str | None = None,
+        together: Mapping[str, Made] | None = None,
     ) -> Result:
-        """The result of a statement. `identity` marks DML that runs once per data directory."""
+        """The result of a statement. `identity` marks DML that runs once per data directory.
+
+        `together`: statements that replace others at the same time, by folded name.
+        """
         try:
             with translated():
-                result = self._run(statement, params, identity)
+                result = self._run(statement, params, identity, together or {})
                 return replace(result, warnings=(*statement.warnings, *result.warnings))
         except UnknownNameError as error:
             # Some columns are known only after their source is opened.
@@ -103,38 +133,59 @@ class Executor:
                 error.at(column_place(name.rstrip('"'), statement))
             raise
 
-    def _run(self, statement: model.Statement, params: Params, identity: str | None) -> Result:
+    def _run(
+        self, statement: model.Statement, params: Params, identity: str | None, together: Mapping[str, Made]
+    ) -> Result:
         if isinstance(statement, (model.InsertInto, model.Update, model.Delete)):
             return self._change(statement, params, identity)
+        if isinstance(statement, model.InsertIntoSink) and statement.once:
+            return self._write_once(statement, params, identity)
         if isinstance(statement, model.SelectStatement):
             return self._select(statement, params)
         if isinstance(statement, model.ReplayDeadLetters):
             return self._replays.run(statement, params)
         if isinstance(statement, MAKERS):
-            name = made_name(statement)
-            with self._claimed(name, statement):
-                result = self._do(statement)
+            result = self._make(statement, together)
             self._made()
-            return replace(result, warnings=(*result.warnings, *_written_out(name, statement)))
+            written_out = _written_out(made_name(statement), statement)
+            return replace(result, warnings=(*result.warnings, *written_out))
         return self._do(statement)
 
     # --- what makes something ---------------------------------------------------------------------------
 
-    def _exists(self, statement: model.Statement, name: str) -> bool:
-        """Whether IF NOT EXISTS finds nothing to do; raises when the name is taken."""
+    def _make(self, statement: Made, together: Mapping[str, Made]) -> Result:
+        name = made_name(statement)
         entry = self._catalog.get(name)
-        if entry is None:
-            return False
-        if getattr(statement, "or_replace", False):
-            check_replaceable(self._catalog, entry.name, statement)
-            return False
+        if entry is None or isinstance(statement, model.InsertIntoSink):
+            with self._claims.making(name, used_names(statement), statement.location):
+                return self._do(statement)
         if getattr(statement, "if_not_exists", False):
-            return True
-        raise DuplicateNameError(
-            f'"{name}" exists already',
-            hint="drop it, or write CREATE OR REPLACE",
-            location=statement.location,
-        )
+            return Result(message=f"{_what(statement)} exists already")
+        if not getattr(statement, "or_replace", False):
+            raise DuplicateNameError(
+                f'"{name}" exists already',
+                hint="drop it, or write CREATE OR REPLACE",
+                location=statement.location,
+            )
+        check_replaceable(self._catalog, entry, statement, together)
+        group = group_of(self._catalog, statement, together)
+        with self._claims.changing({*group.names, name}, statement.location):
+            if isinstance(statement, model.CreateStream):
+                return self._do(statement)
+            return self._replaced(group, statement)
+
+    def _replaced(self, group: Group, statement: Made) -> Result:
+        """Build the group beside the old one, which is served and kept up to date until all has loaded."""
+        self._check_leaving(statement)
+        for line in group.told(self._store) if group.dependents else ():
+            log.info("replace", plan=line)
+        warnings = self._replacing.replace(group, self.await_loaded)
+        if warnings is None:
+            late = f"{_what(statement)} stays as it was: the new one had not loaded before the end"
+            return Result(message=late)
+        rebuilt = ", ".join(f'"{each.statement_name}"' for each in group.dependents)
+        with_it = f", and with it {rebuilt}" if rebuilt else ""
+        return Result(message=f"{_what(statement)} replaced{with_it}", warnings=warnings)
 
     @contextmanager
     def _room(self, name: str) -> Iterator[None]:
@@ -161,28 +212,29 @@ class Executor:
             self._jobs.end(job.id)
         self._jobs.remove(old)
 
-    @contextmanager
-    def _claimed(self, name: str, statement: model.Statement) -> Iterator[None]:
-        """Reserve the name until the block has ended, so that no other thread creates it."""
-        folded = name.casefold()
-        with self._making_lock:
-            if folded in self._making:
-                raise DuplicateNameError(f'"{name}" is being created already', location=statement.location)
-            self._making.add(folded)
-        try:
-            yield
-        finally:
-            with self._making_lock:
-                self._making.discard(folded)
-
     @singledispatchmethod
     def _do(self, statement: model.Statement) -> Result:
         raise InternalError(f"no way to run {type(statement).__name__}")
 
     @_do.register
     def _(self, statement: model.CreateTable) -> Result:
-        if self._exists(statement, statement.name):
-            return Result(message=f'table "{statement.name}" exists already')
+        self._check_leaving(statement)
+        if statement.query is not None:
+            return self._create_job(statement, statement.name)
+        entry = self._catalog.draft(statement, statement.name)
+        entry = make_by_hand(self._catalog, self._store, self._jobs, entry, statement)
+        try:
+            self._catalog.put(entry)
+        except BaseException:
+            self._jobs.remove(entry)
+            raise
+        self._store.publish(statement.name, entry.edition)
+        return Result(message=f"{_what(statement)} created")
+
+    def _check_leaving(self, statement: Made) -> None:
+        """Refuse properties by which rows would age out of a storage that keeps them."""
+        if not isinstance(statement, model.CreateTable):
+            return
         leaving = sorted(LEAVING & statement.properties.keys())
         storage = STORAGES[common_options(statement.properties).table_storage]
         if leaving and not storage.expires:
@@ -191,41 +243,16 @@ class Executor:
                 hint=f'leave out "{leaving[0]}", or keep the table in memory: leave out "table.storage"',
                 location=statement.location,
             )
-        if statement.query is not None:
-            return self._create_job(statement, statement.name, f'table "{statement.name}"')
-        schema = pa.schema([pa.field(column.name, column.type) for column in statement.columns])
-        entry = replace(self._catalog.draft(statement, statement.name), result=schema)
-        retention = retention_of(common_options(statement.properties), schema)
-        options = storage.options() | (retention.options() if retention is not None else {})
-        spec = TableSpec(
-            statement.name, stored(schema, retention), statement.key, options, statement=entry.text
-        )
-        with self._room(statement.name):
-            self._catalog.announce(entry)
-            try:
-                self._store.create(spec, edition=entry.edition)
-                self._catalog.put(entry)
-            except BaseException:
-                self._jobs.remove(entry)
-                raise
-            self._store.publish(statement.name, entry.edition)
-        return Result(message=f'table "{statement.name}" created')
 
     @_do.register
     def _(self, statement: model.CreateStream) -> Result:
-        if self._exists(statement, statement.name):
-            return Result(message=f'stream "{statement.name}" exists already')
-        return self._create_job(statement, statement.name, f'stream "{statement.name}"')
+        return self._create_job(statement, statement.name)
 
     @_do.register(model.CreateSource)
     @_do.register(model.CreateView)
     def _(self, statement: model.CreateSource | model.CreateView) -> Result:
-        what = f'{kind_of(statement).lower()} "{statement.name}"'
-        if self._exists(statement, statement.name):
-            return Result(message=f"{what} exists already")
-        with self._room(statement.name):
-            self._catalog.put(self._catalog.draft(statement, statement.name))
-        return Result(message=f"{what} created")
+        self._catalog.put(self._catalog.draft(statement, statement.name))
+        return Result(message=f"{_what(statement)} created")
 
     @_do.register
     def _(self, statement: model.InsertIntoSink) -> Result:
@@ -237,13 +264,17 @@ class Executor:
                 hint=f"stop it first: STOP JOB {before.id}",
                 location=statement.location,
             )
-        return self._create_job(statement, name, f"job into {statement.uri}")
+        return self._create_job(statement, name)
 
-    def _create_job(self, statement: Continuous, name: str, what: str) -> Result:
+    def _create_job(self, statement: Continuous, name: str) -> Result:
         old = self._catalog.get(name)
-        if old is not None and isinstance(statement, model.CreateTable):
-            return self._replace_table(statement, name, what)
-        draft = self._jobs.draft(statement, name, self._tell, self.stopping)
+        try:
+            draft = self._jobs.draft(statement, name, self._tell, self.stopping)
+        except SourceEmptyError as empty:
+            if old is not None or self._jobs.site.once or self.stopping.is_set():
+                raise
+            self._jobs.await_record(statement, name)
+            return Result(message=f"{_what(statement)} created, and waits: {empty.message}")
         with self._jobs.undone(draft), self._room(name):
             output = self._jobs.create(draft)
         job = self._jobs.start(draft, output)
@@ -254,7 +285,7 @@ class Executor:
             if old is None:
                 self._undo(name, error)
             raise
-        return Result(message=f"{what} created", warnings=self._warned(draft))
+        return Result(message=f"{_what(statement)} created", warnings=self._warned(draft))
 
     def _undo(self, name: str, error: VelostreamError) -> None:
         """Remove everything that was created; leftovers that the disk does not let us remove are logged."""
@@ -263,44 +294,40 @@ class Executor:
         except StorageError:
             error.detail = f'"{name}" was made, and loads by itself when the cause is gone'
 
-    def _replace_table(self, statement: model.CreateTable, name: str, what: str) -> Result:
-        """Fill the new table beside the old one, which is served and kept up to date until it is loaded."""
-        draft = self._jobs.draft(statement, name, self._tell, self.stopping)
-        with self._jobs.undone(draft):
-            output = self._jobs.create_beside(draft)
-        job = self._jobs.start(draft, output)
-        try:
-            self.await_loaded(job)
-            if job.state is JobState.FINISHED or _loaded(job):
-                with self._room(name):
-                    self._jobs.adopt(job)
-                return Result(message=f"{what} replaced", warnings=self._warned(draft))
-            if not self.stopping.is_set():
-                raise JobError(f"{what} stays as it was: the new one was stopped before it had loaded")
-        except BaseException:
-            self._jobs.discard(job)
-            raise
-        self._jobs.discard(job)
-        return Result(message=f"{what} stays as it was: the new one had not loaded before the end")
-
     def _warned(self, draft: Draft) -> tuple[str, ...]:
-        found = warned(draft.opened.strategy)
+        schemas = draft.opened.columns.values()
+        seen = quoted(draft.entry.statement, [name for schema in schemas for name in schema.names])
+        found = (*warned(draft.opened.strategy), *seen)
         for warning in found:
             log.warning("job", job=draft.entry.name, reason=warning)
         return found
 
-    def await_loaded(self, job: Job) -> None:
+    def await_loaded(self, job: Job, *, patient: bool = True) -> None:
         """Wait until the job has processed what its sources had when it started, or has failed.
 
         A job that reads to the end is waited for until it has ended, so that jobs over its table see all
-        rows.
+        rows. Not `patient`: a job whose source went away is not waited for.
         """
         once = self._jobs.site.once
-        job.wait(
-            lambda j: not j.state.alive or self.stopping.is_set() or _unkept(j) or (not once and _loaded(j))
-        )
+
+        def done(job: Job) -> bool:
+            unwell = job.state in (JobState.WAITING, JobState.DEGRADED)
+            if not job.state.alive or self.stopping.is_set() or _unkept(job):
+                return True
+            if not once and (loaded(job) or self._awaits_record(job)):
+                return True
+            if unwell and job.info.reason is not None:
+                self._tell(f'"{job.name}": {job.info.reason}')
+            return not patient and job.state is JobState.DEGRADED
+
+        job.wait(done)
         if job.state is JobState.FAILED or _unkept(job):
             raise job.error or JobError(f'job "{job.name}" failed')
+
+    def _awaits_record(self, job: Job) -> bool:
+        """Whether the columns of its source are not known yet, so that nothing can be loaded."""
+        entry = self._catalog.get(job.name)
+        return entry is not None and not entry.founded and job.state is JobState.WAITING
 
     # --- what changes rows ------------------------------------------------------------------------------
 
@@ -329,13 +356,47 @@ class Executor:
             self._catalog.mark_done(mark)
         return self._catalog.done(identity)
 
+    def _write_once(self, statement: model.InsertIntoSink, params: Params, identity: str | None) -> Result:
+        if identity is not None and self._catalog.done(identity):
+            return Result(message=DONE_BEFORE)
+        refused = refusal(statement)
+        if refused is not None:
+            raise refused
+        site, uri = self._jobs.site, statement.uri
+        self._jobs.check_written_by_one(statement)
+        name = sink_name(statement)
+        waiting = Waiting(self.stopping, self._tell, partial(site.attempts.count, name), name)
+        await_sink(*target(statement), site.settings, waiting)
+        with self._jobs.writing(identity) as folder:
+            rows = self._dml.outgoing(statement, params, lambda: discovered(statement, site.settings, folder))
+            written = write_once(statement, rows, site.known(statement.query.tables), site.settings, folder)
+            if identity is not None:
+                self._catalog.mark_done(identity)
+        if not written:
+            return Result(message=DONE_BEFORE)
+        count = f"{rows.num_rows:,} record{'' if rows.num_rows == 1 else 's'}"
+        more = "; EMIT CHANGES would go on with every change" if statement.query.tables else ""
+        return Result(message=f"{count} written to {redact_uri(str(uri))}{more}")
+
     # --- questions --------------------------------------------------------------------------------------
 
     def _select(self, statement: model.SelectStatement, params: Params) -> Result:
         if not statement.query.continuous:
             return self._adhoc.answer(statement.query, params)
+        if statement.query.limited:
+            return self._select_some(statement, params)
         with LiveSelect(self._jobs.site, statement, params, once=True) as live:
             return Result(live.everything(), engine="spark")
+
+    def _select_some(self, statement: model.SelectStatement, params: Params) -> Result:
+        """The rows that LIMIT leaves of what the sources have now."""
+        asked = limited(with_values(statement.query, params))
+        rows = replace(statement, query=few_at_a_time(asked))
+        with LiveSelect(self._jobs.site, rows, once=True) as live:
+            versions = live.versions(asked.enough)
+            ((name, version),) = versions.items()
+            query = model.Query(asked.last(name, version.spec.visible), tables=(name,))
+            return replace(self._adhoc.over(query, versions), engine="spark")
 
     @_do.register
     def _(self, statement: model.Show) -> Result:
@@ -353,7 +414,20 @@ class Executor:
     def _(self, statement: model.Explain) -> Result:
         query = getattr(statement.statement, "query", None)
         names = query.tables if isinstance(query, model.Query) else ()
-        return Result(pa.table({"plan": explain(statement.statement, self._jobs.site.known(names))}))
+        lines = explain(statement.statement, self._jobs.site.known(names))
+        return Result(pa.table({"plan": [*lines, *self._would_replace(statement.statement)]}))
+
+    def _would_replace(self, statement: model.Statement) -> list[str]:
+        """The lines of EXPLAIN CREATE OR REPLACE about what there is already."""
+        known = self._catalog.get(made_name(statement)) if isinstance(statement, MAKERS) else None
+        if known is None or not getattr(statement, "or_replace", False):
+            return []
+        try:
+            assert isinstance(statement, Made)
+            check_replaceable(self._catalog, known, statement)
+            return group_of(self._catalog, statement).told(self._store)
+        except VelostreamError as error:
+            return [f"refused: {error.message}", *([f"  {error.hint}"] if error.hint else [])]
 
     # --- what ends something ----------------------------------------------------------------------------
 
@@ -388,12 +462,59 @@ class Executor:
             self._catalog.update(name, paused=paused)
 
     @_do.register
+    def _(self, statement: model.RenameTable) -> Result:
+        entry = self._catalog.require(statement.name)
+        users = [each.name for each in dependents(self._catalog, [entry.name])]
+        with self._claims.changing([entry.name, statement.to, *users], statement.location):
+            rebuilt = self._altering.rename(statement, self.await_loaded)
+        with_it = f"; built anew on it: {', '.join(rebuilt)}" if rebuilt else ""
+        return Result(message=f'table "{entry.name}" is called "{statement.to}" now{with_it}')
+
+    @_do.register
+    def _(self, statement: model.SetProperties) -> Result:
+        entry = self._catalog.require(statement.name)
+        with self._claims.changing([entry.name], statement.location):
+            changed = self._altering.set_properties(statement)
+        names = ", ".join(statement.properties)
+        return Result(message=f'{names} of table "{entry.name}" {"changed" if changed else "was so already"}')
+
+    @_do.register
+    def _(self, statement: model.AddColumn) -> Result:
+        entry = self._catalog.require(statement.name)
+        users = [each.name for each in dependents(self._catalog, [entry.name])]
+        with self._claims.changing([entry.name, *users], statement.location):
+            added = self._altering.add_column(statement)
+        how = "added to" if added else "is there already in"
+        return Result(message=f'column "{statement.column.name}" {how} table "{entry.name}"')
+
+    @_do.register
     def _(self, statement: model.Drop) -> Result:
         entry = self._catalog.get(statement.name)
         if entry is None and statement.if_exists:
             return Result(message=f'"{statement.name}" does not exist')
-        self.drop(self._catalog.require(statement.name).name)
+        found = self._catalog.require(statement.name)
+        with self._claims.changing([found.name], statement.location):
+            self.drop(found.name)
         return Result(message=f'{statement.kind} "{statement.name}" dropped')
+
+    @_do.register
+    def _(self, statement: model.DropJob) -> Result:
+        job = self._jobs.get(statement.job)
+        found = self._catalog.get(job.name if job is not None else statement.job)
+        found = found or next((each for each in self._catalog if each.job == statement.job), None)
+        if found is None:
+            self._jobs.require(statement.job)
+            raise UnknownNameError(f'job "{statement.job}" does not exist', location=statement.location)
+        if not isinstance(found.statement, model.InsertIntoSink):
+            kind = kind_of(found.statement)
+            raise SqlError(
+                f'job "{statement.job}" belongs to {kind.lower()} "{found.name}"',
+                hint=f"write DROP {kind} {found.name}, or STOP JOB {statement.job}",
+                location=statement.location,
+            )
+        with self._claims.changing([found.name], statement.location):
+            self.drop(found.name)
+        return Result(message=f'job "{found.name}" dropped; what it has written stays')
 
     def drop(self, name: str) -> None:
         """Drop the entity of a name, unless others depend on it."""
@@ -403,6 +524,13 @@ class Executor:
         # Leftovers of a crash after this point are removed when the directory is opened again.
         self._catalog.remove(name)
         self._jobs.remove(entry)
+
+
+def _what(statement: model.Statement) -> str:
+    """What a statement makes, as messages name it."""
+    if isinstance(statement, model.InsertIntoSink):
+        return f"job into {statement.uri}"
+    return f'{kind_of(statement).lower()} "{made_name(statement)}"'
 
 
 def _written_out(name: str, statement: model.Statement) -> tuple[str, ...]:
@@ -417,10 +545,4 @@ def _written_out(name: str, statement: model.Statement) -> tuple[str, ...]:
 
 def _unkept(job: Job) -> bool:
     """Whether the disk refuses the job's data, so that waiting for it would never end."""
-    return job.state is JobState.DEGRADED and isinstance(job.error, StorageError) and not _loaded(job)
-
-
-def _loaded(job: Job) -> bool:
-    """Whether rows were read, or there are none: a first batch may be empty while a file is being written."""
-    stats = job.stats
-    return job.idle or stats.batches > 1 or (stats.batches > 0 and stats.records_in > 0)
+    return job.state is JobState.DEGRADED and isinstance(job.error, StorageError) and not loaded(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from velostream.connectors.registry import connector_for, traits_of
+from velostream.connectors.registry import asked_of, connector_for, traits_of
 from velostream.engine.opening.retention import told
 from velostream.errors import UnsupportedError
 from velostream.model import statements as model
@@ -14,12 +14,15 @@ from velostream.model.options import common_options
 from velostream.model.table_storage import STORAGES
 from velostream.plan.planner import LAST_PER_KEY, NeedsColumns
 from velostream.plan.plans import RecomputePlan
+from velostream.plan.query.limited import few_at_a_time, limited
+from velostream.plan.query.narrowing import narrowing
 from velostream.plan.realtime_rules import told as realtime
 from velostream.plan.spreading import spread_of
 from velostream.plan.state import warnings
 from velostream.plan.strategy import Known, answered, decide
 from velostream.plan.time.stream_joins import joins_streams
 from velostream.secrets import redact_statement, redact_uri
+from velostream.sql.names.usage import column_usage
 
 if TYPE_CHECKING:
     from velostream.plan.state import Remembered
@@ -36,12 +39,15 @@ def _explained(statement: model.Statement, known: Known) -> list[str]:
     query = getattr(statement, "query", None)
     if not isinstance(query, model.Query):
         return [f"{type(statement).__name__}: carried out at once, nothing is kept running"]
-    lines = [*_inputs(query, known)]
+    asked = few_at_a_time(limited(query)) if query.limited else query
+    lines = [*_inputs(asked, known)]
     if answered(statement):
         lines.append("answer: now, over the newest version of each table")
         elsewhere = not all(known.storage(name).in_memory for name in query.tables)
         duckdb = "duckdb where it is proven to agree with Spark, else spark"
         lines.append(f"  engine: {'spark' if elsewhere else duckdb}")
+        if isinstance(statement, model.InsertIntoSink):
+            lines.append(f"output: {statement.uri}, once")
         return lines
     try:
         strategy = decide(statement, known)
@@ -53,6 +59,8 @@ def _explained(statement: model.Statement, known: Known) -> list[str]:
             f"not executed in this version: {exc.message}",
             *([f"  {exc.hint}"] if exc.hint else []),
         ]
+    if isinstance(statement, model.SelectStatement) and query.limited:
+        return [*lines, "answer: once, over the rows that are there now"]
     lines += _times(strategy)
     lines += _spreading(strategy)
     for number, (step, held) in enumerate(strategy.steps(), start=1):
@@ -111,6 +119,10 @@ def _inputs(query: model.Query, known: Known) -> list[str]:
             else "rows can be retracted"
         )
         lines.append(f"  changes: everything that is there, then what is new; {shrinks}")
+        used = column_usage(query, known.columns).get(ref.id)
+        sent = asked_of(ref, narrowing(query, ref.id, used), known.settings)
+        if sent is not None:
+            lines.append(f"  asks: {sent}")
     how = (
         "looked up as it is when a batch is processed"
         if query.sources

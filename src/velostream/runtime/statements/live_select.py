@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from velostream.connectors.waiting import Waiting
 from velostream.disk.private import make_folder
 from velostream.disk.storage import storing
 from velostream.engine.bad_rows.dead_letters import DeadLetters
 from velostream.engine.build import Building
+from velostream.engine.opening.connect import release_sources
 from velostream.engine.opening.open import open_statement
 from velostream.engine.outputs.outputs import JobOutput, ReaderOutput, TableOutput
 from velostream.errors import JobError
+from velostream.model.changes import Commit
 from velostream.model.jobs import JobState
 from velostream.model.lifetime import Lifetime
 from velostream.model.options import common_options
+from velostream.model.tables import TableSpec
 from velostream.plan.plans import OverPlan, RowsPlan
 from velostream.plan.realtime_rules import refusal
 from velostream.plan.sinks import only_added
@@ -30,7 +34,7 @@ from velostream.serving.table.store import TableStore
 from velostream.sql.bind.parameters import with_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from threading import Event
     from types import TracebackType
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from velostream.model.statements import SelectStatement
     from velostream.runtime.statements.dml import Params
     from velostream.serving.table.table import Table
+    from velostream.serving.table.version import TableVersion
 
 NAME = "select"
 FOLDER = "select-"
@@ -53,8 +58,16 @@ class LiveSelect:
     """
 
     def __init__(
-        self, site: Site, statement: SelectStatement, params: Params = None, *, once: bool = False
+        self,
+        site: Site,
+        statement: SelectStatement,
+        params: Params = None,
+        *,
+        once: bool = False,
+        left: Event | None = None,
     ) -> None:
+        self._left = left
+        """Set when the reader has left, perhaps before the columns of the source were known."""
         refused = refusal(statement)
         if refused is not None:
             raise refused
@@ -63,10 +76,11 @@ class LiveSelect:
             if site.tmp is not None:
                 make_folder(site.tmp)
             self._folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=site.tmp))
+        self._reader = f"select-{self._folder.name}"
         self._store = TableStore(self._folder / "tables")
         self._site = replace(site, once=once)
         self._statement = statement
-        self._query = with_values(statement.query, params)
+        self.query = with_values(statement.query, params)
         self._output: JobOutput | None = None
         self._known: dict[str, pa.Schema] = {}
         """Columns of sources that turned out wider than discovered."""
@@ -88,18 +102,17 @@ class LiveSelect:
         options = common_options(self._statement.properties)
         opened = open_statement(
             self._site,
-            replace(self._statement, query=self._query),
+            replace(self._statement, query=self.query),
             self._folder / "job",
             known=self._known,
-            reader=f"select-{self._folder.name}",
-            stop=job.stopping,
-            tell=lambda reason: job.tell(JobState.WAITING, reason),
+            reader=self._reader,
+            waiting=Waiting(job.stopping, lambda reason: job.tell(JobState.WAITING, reason), name=NAME),
         )
         self.schema = opened.shape.visible
         if self._output is None:
             passes = isinstance(opened.plan, RowsPlan) and not opened.plan.positioned
             # A table may retract any row of the result, and then others of its key may replace it.
-            passes = passes and self._query.continuous
+            passes = passes and self.query.continuous
             if passes or (isinstance(opened.plan, OverPlan) and only_added(opened.plan)):
                 self._output = ReaderOutput()
             else:
@@ -114,7 +127,7 @@ class LiveSelect:
             DeadLetters(self._store),
             self._known.__setitem__,
             self._site.clock,
-            every=self._query.emit.every,
+            every=self.query.emit.every,
         )
         return building.work(opened, self._output)
 
@@ -128,13 +141,17 @@ class LiveSelect:
             self._site.selects.add(self)
             self.job.start()
         try:
-            self.job.wait(lambda job: job.state not in {JobState.STARTING, JobState.WAITING})
-            self._raise_failure()
+            self.job.wait(lambda job: job.state not in {JobState.STARTING, JobState.WAITING} or self._gone)
+            self._raise_failure(self._left)
         except BaseException:
             # An interrupt does not wait until Spark has started: the job sees the stop when it has.
             self._end(timeout=1.0)
             raise
         return self
+
+    @property
+    def _gone(self) -> bool:
+        return self._left is not None and self._left.is_set()
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -151,6 +168,7 @@ class LiveSelect:
         self.interrupt(timeout)
         self._site.selects.discard(self)
         self._store.close()
+        release_sources(self.query.sources, self._site.settings, self._folder / "job", self._reader)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _drain(self) -> None:
@@ -204,6 +222,24 @@ class LiveSelect:
     def _await_version(self, table: Table, seen: int) -> None:
         self.job.wait(lambda job: table.version > seen or not job.state.alive, 0.1)
 
+    def versions(self, enough: int | None = None) -> Mapping[str, TableVersion]:
+        """The rows of a SELECT that ends, in a table for questions; not many more than `enough`, if given."""
+        if self.table is None:
+            rows = self._first(enough) if enough is not None else self.everything()
+            made = self._store.create(TableSpec(NAME, rows.schema))
+            made.commit_rows(rows, None, Commit(NAME, 0, {}, self._site.clock()))
+        else:
+            self.everything()
+        return self._store.versions([NAME])
+
+    def _first(self, most: int) -> pa.Table:
+        parts: list[pa.Table] = []
+        for added, _ in self.batches():
+            parts.append(added)
+            if sum(part.num_rows for part in parts) >= most:
+                break
+        return self._together(parts).slice(0, most)
+
     def everything(self) -> pa.Table:
         """All rows of a SELECT that ends (started with `once`)."""
         self.lifetime.check()
@@ -214,6 +250,9 @@ class LiveSelect:
             return self._output.table.snapshot()
         parts = [added for added, _ in self.batches()]
         self._raise_failure(whole=True)
+        return self._together(parts)
+
+    def _together(self, parts: Sequence[pa.Table]) -> pa.Table:
         schema = self.schema
         assert schema is not None
         # Columns may have widened after the first rows.
@@ -227,7 +266,7 @@ class LiveSelect:
     def _raise_failure(self, stop: Event | None = None, *, whole: bool = False) -> None:
         if stop is None or not stop.is_set():
             self.lifetime.check()
-        never_opened = self.schema is None and self.job.error is not None
+        never_opened = self.schema is None and self.job.error is not None and not self._gone
         if self.job.state is JobState.FAILED or never_opened:
             raise self.job.error or JobError("the SELECT failed")
         if whole and self.job.stopping.is_set():

@@ -36,7 +36,15 @@ class AdHoc:
 
     def answer(self, query: Query, params: Mapping[str, Any] | tuple[Any, ...] | None = None) -> Result:
         """The result over one consistent set of table versions."""
-        versions = self._store.versions(query.tables)
+        return self.over(query, self._store.versions(query.tables), params)
+
+    def over(
+        self,
+        query: Query,
+        versions: Mapping[str, TableVersion],
+        params: Mapping[str, Any] | tuple[Any, ...] | None = None,
+    ) -> Result:
+        """The result over these versions of tables."""
         try:
             return Result(self._engine.answer(query, versions, params), engine="duckdb")
         except NeedsSpark:

@@ -6,26 +6,38 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from velostream.connectors.registry import default_registry
 from velostream.engine.bad_rows.letter import NAME
 from velostream.model import statements as model
 from velostream.model.jobs import JobInfo, JobState, JobStats
-from velostream.runtime.catalog.catalog import Catalog, Entry, schema_text
 from velostream.secrets import redact_statement
 from velostream.sql.functions import functions
-from velostream.sql.types import spark_ddl
+from velostream.sql.types import schema_text, spark_ddl
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from velostream.runtime.catalog.catalog import Catalog, Entry
     from velostream.runtime.jobs.registry import Jobs
     from velostream.serving.table.store import TableStore
+
+
+def _awaited(catalog: Catalog) -> list[str]:
+    """Tables that wait for the first record of their source, and have no columns yet."""
+    return [entry.name for entry in catalog if catalog.awaited(entry.name)]
 
 
 def show(statement: model.Show, catalog: Catalog, store: TableStore, jobs: Jobs | None) -> pa.Table:
     """The rows of one SHOW."""
     kind = statement.kind
     if kind is model.ShowKind.TABLES:
-        return tables(store)
+        return tables(store, _awaited(catalog))
+    if kind is model.ShowKind.MATERIALIZED_VIEWS:
+        maintained = [e.name for e in catalog if getattr(e.statement, "query", None) is not None]
+        found = tables(store, _awaited(catalog))
+        return found.filter(pc.is_in(found["name"], pa.array(maintained, pa.string())))
     if kind is model.ShowKind.JOBS:
         return job_rows(jobs, catalog, store)
     if kind is model.ShowKind.FUNCTIONS:
@@ -50,11 +62,20 @@ def show(statement: model.Show, catalog: Catalog, store: TableStore, jobs: Jobs 
     )
 
 
-def tables(store: TableStore) -> pa.Table:
-    """One row per table, with its statistics; only the name of a table whose files are damaged."""
-    figures = store.figures()
+def tables(store: TableStore, awaited: Sequence[str] = ()) -> pa.Table:
+    """One row per table, with its statistics.
+
+    Only the name of a table whose files are damaged, and of one that waits for its first record.
+    """
+    figures = {**store.figures(), **dict.fromkeys(awaited)}
     stats = [each[1] if each is not None else None for each in figures.values()]
     keys = [", ".join(each[0].lookup_key) or None if each is not None else None for each in figures.values()]
+    missing = [
+        ("degraded", "waits for its first record") if n in awaited else ("failed", None) for n in figures
+    ]
+    health = [
+        (s.health, s.health_reason) if s is not None else m for s, m in zip(stats, missing, strict=True)
+    ]
     return pa.table(
         {
             "name": pa.array(figures, pa.string()),
@@ -62,8 +83,8 @@ def tables(store: TableStore) -> pa.Table:
             "key": pa.array(keys, pa.string()),
             "version": pa.array([s and s.version for s in stats], pa.int64()),
             "source": pa.array([s and s.datasource_type for s in stats], pa.string()),
-            "health": pa.array([s.health if s is not None else "failed" for s in stats], pa.string()),
-            "reason": pa.array([s and s.health_reason for s in stats], pa.string()),
+            "health": pa.array([state for state, _ in health], pa.string()),
+            "reason": pa.array([reason for _, reason in health], pa.string()),
             "last_updated": pa.array([s and s.last_updated for s in stats], pa.timestamp("us", tz="UTC")),
             "bytes": pa.array([s and s.bytes for s in stats], pa.int64()),
         }

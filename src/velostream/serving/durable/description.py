@@ -16,7 +16,7 @@ from velostream.connectors.sealed import Sealed, replace_file, seal, unseal
 from velostream.disk.storage import storage_error, storing
 from velostream.errors import DataDirError
 from velostream.model.tables import TableSpec
-from velostream.serving.durable.framing import corrupt
+from velostream.serving.durable.damage import corrupt
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.sealed import sync_folder
+from velostream.disk.frames import Frame, encode, write_parts
 from velostream.disk.storage import storing
 from velostream.errors import CorruptDataError, LaggingReaderError, TableError
-from velostream.serving.durable.framing import Frame, FrameFile, corrupt, encode
+from velostream.serving.durable.damage import corrupt, table_frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +88,7 @@ class Log:
         parts = encode({"seq": self.last + 1, **header}, rows, start)
         with storing(self._files[-1].path):
             try:
-                size = _write_all(descriptor, parts)
+                size = write_parts(descriptor, parts)
                 os.fdatasync(descriptor)
             except OSError:
                 self._undo(descriptor, start)
@@ -182,7 +183,7 @@ class Log:
             seq = start.seq - 1
             size = end[1] if end is not None and end[0] == file.path else None
             try:
-                for frame in FrameFile(file.path, size).frames(start.offset):
+                for frame in table_frames(file.path, size).frames(start.offset):
                     seq += 1
                     if frame.header["seq"] != seq or foreign(frame.header, self.of):
                         raise lagging(table, after, file.base)
@@ -259,7 +260,7 @@ class Replay:
 
     def _frames_of(self, file: LogFile, *, newest: bool) -> Iterator[Frame]:
         size = self._end[1] if self._end is not None and self._end[0] == file.path else None
-        reader = FrameFile(file.path, size)
+        reader = table_frames(file.path, size)
         seq = file.first - 1
         for frame in reader.frames():
             seq += 1
@@ -312,15 +313,3 @@ def lagging(table: str, after: int, oldest: int) -> LaggingReaderError:
         f'changes of table "{table}" after version {after} are no longer kept; the oldest kept is {oldest}',
         hint="read a snapshot and continue from its version",
     )
-
-
-def _write_all(descriptor: int, parts: list[bytes | pa.Buffer]) -> int:
-    views = [memoryview(part) for part in parts if len(part)]
-    total = sum(view.nbytes for view in views)
-    while views:
-        written = os.writev(descriptor, views)
-        while views and written >= views[0].nbytes:
-            written -= views.pop(0).nbytes
-        if views:
-            views[0] = views[0][written:]
-    return total

@@ -17,7 +17,7 @@ from velostream.model.columns import ROW_ID, WEIGHT
 from velostream.serving.columns.dictionaries import joined, plain, together
 from velostream.serving.columns.segments import Counts, Ids, Segment, SegmentView, Views, narrowed, subtract
 from velostream.serving.durable import description, snapshots
-from velostream.serving.durable.framing import corrupt
+from velostream.serving.durable.damage import corrupt
 from velostream.serving.durable.log import Replay, files_in
 from velostream.serving.table.schemas import align, to_batches
 

@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.connectors.sealed import sync_folder
+from velostream.disk.frames import encode
 from velostream.disk.storage import storing
 from velostream.errors import CorruptDataError
 from velostream.model.columns import ROW_ID, WEIGHT
 from velostream.serving.columns.dictionaries import for_disk
 from velostream.serving.columns.segments import Segment, SegmentView, Views, narrowed
-from velostream.serving.durable.framing import FrameFile, corrupt, encode
+from velostream.serving.durable.damage import corrupt, table_frames
 from velostream.serving.durable.log import foreign
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def read(path: Path, stopped: Callable[[], bool] = lambda: False, of: str | None
     header: dict[str, Any] | None = None
     batches: list[pa.RecordBatch] = []
     ended = False
-    reader = FrameFile(path)
+    reader = table_frames(path)
     for frame in reader.frames():
         if stopped():
             raise StoppedError

@@ -15,7 +15,7 @@ from velostream.errors import CorruptDataError, DataDirError, TableError
 from velostream.serving.columns.dictionaries import Dictionaries, plain, together
 from velostream.serving.columns.values import canonical
 from velostream.serving.durable import description, recovery, snapshots
-from velostream.serving.durable.framing import REMEDY, FrameFile, corrupt
+from velostream.serving.durable.damage import REMEDY, corrupt, table_frames
 from velostream.serving.durable.log import LogFile, files_in
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _snapshot(path: Path) -> Found:
 
 
 def _log(file: LogFile, later: LogFile | None, size: int | None) -> Found:
-    reader = FrameFile(file.path, size)
+    reader = table_frames(file.path, size)
     records = 0
     for frame in reader.frames():
         if frame.header["seq"] != file.first + records:

@@ -110,7 +110,9 @@ class MemoryReader(PublishedTable):
         if not version.link.newest and not next(self._turns) % _BURST:
             sleep(_COURTESY)
         codec = version.index.codec
-        return version.lookup(key[0] if codec.alone and len(key) == 1 else encoded_key(codec, key))
+        wanted = key[0] if codec.alone and len(key) == 1 else encoded_key(codec, key)
+        # No column that can be a key has values that cannot be hashed.
+        return version.lookup(wanted) if _hashable(wanted) else None
 
     def get_many(self, keys: Iterable[Any]) -> list[Row | None]:
         """The rows of several keys, in their order; None where there is none."""
@@ -119,8 +121,15 @@ class MemoryReader(PublishedTable):
             raise self._keyless()
         codec = version.index.codec
         if codec.alone:
-            return version.lookup_many(keys if isinstance(keys, list) else list(keys))
-        return version.lookup_many([encoded_key(codec, (key,)) for key in keys])
+            wanted = keys if isinstance(keys, list) else list(keys)
+        else:
+            wanted = [encoded_key(codec, (key,)) for key in keys]
+        try:
+            return version.lookup_many(wanted)
+        except TypeError:
+            if all(map(_hashable, wanted)):
+                raise
+            return [version.lookup(key) if _hashable(key) else None for key in wanted]
 
     def fetch(self, keys: pa.Table) -> pa.Table:
         """Physical rows for rows of key columns, in their order."""
@@ -204,6 +213,14 @@ def encoded_key(codec: KeyCodec, key: tuple[Any, ...]) -> Hashable:
     if len(key) == 1 and isinstance(key[0], tuple) and len(codec.columns) > 1:
         key = key[0]
     return codec.encode(key)
+
+
+def _hashable(key: Any) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True
 
 
 def key_columns(keys: pa.Table, spec: TableSpec) -> pa.Table:

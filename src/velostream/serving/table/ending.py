@@ -1,4 +1,4 @@
-"""Why an open table became unusable: closed, dropped or replaced."""
+"""Why an open table became unusable: closed, dropped, replaced or renamed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ class End(Enum):
     CLOSED = "is closed"
     DROPPED = "was dropped"
     REPLACED = "was replaced"
+    RENAMED = "was renamed"
 
     def told(self, name: str) -> tuple[str, str | None]:
         """Message and hint of the error that further use raises."""
         hints = {
             End.CLOSED: "open its database again, and ask that for the table",
+            End.RENAMED: "ask the database for it by its new name",
             End.REPLACED: f'ask the database for the new one: db.table("{name}")',
         }
         return f'table "{name}" {self.value}', hints.get(self)

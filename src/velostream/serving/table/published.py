@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from threading import Condition
 from typing import TYPE_CHECKING, cast
 
@@ -14,7 +15,6 @@ from velostream.serving.columns.dictionaries import plain
 from velostream.serving.columns.values import to_python
 from velostream.serving.table.record import Row, row_class
 from velostream.serving.table.stats import TableStats
-from velostream.serving.table.subscription import Subscription
 from velostream.serving.table.table import Table
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from velostream.model.changes import Commit
     from velostream.model.tables import TableSpec
     from velostream.serving.table.stats import MemoryUse
+    from velostream.serving.table.subscription import Changelog
     from velostream.serving.table.version import TableVersion
 
 BATCH_ROWS = 65_536
@@ -167,12 +168,11 @@ class PublishedTable(Table):
             )
         return folded[0]
 
-    def changes(self, after: int | None = None, *, timeout: float | None = None) -> Subscription:
-        """Follow the changes after a version."""
-        start = self.version if after is None else after
-        return Subscription(
-            start, lambda: self._version.number, self._changes_by_version, self._published, timeout
-        )
+    @property
+    def changelog(self) -> Changelog:
+        """The changes, for subscriptions."""
+        self.lifetime.check()
+        return _PublishedChanges(lambda: self._version.number, self._changes_by_version, self._published)
 
     @abstractmethod
     def _changes_by_version(self, after: int, upto: int) -> Iterator[tuple[int, pa.Table]]:
@@ -180,3 +180,22 @@ class PublishedTable(Table):
 
     def _now(self) -> datetime:
         return self._clock()
+
+
+@dataclass(frozen=True)
+class _PublishedChanges:
+    """The changes of a table of this process."""
+
+    newest: Callable[[], int]
+    between: Callable[[int, int], Iterator[tuple[int, pa.Table]]]
+    published: Condition
+
+    def wait(self, seen: int, timeout: float | None, ended: Callable[[], bool]) -> bool:
+        """Wait for a version beyond `seen`, or until `ended` holds; False when the timeout passed."""
+        with self.published:
+            return self.published.wait_for(lambda: ended() or self.newest() > seen, timeout)
+
+    def wake(self) -> None:
+        """Let waiting threads evaluate `ended` again."""
+        with self.published:
+            self.published.notify_all()

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from velostream.errors import DeadlineError, TableError
-from velostream.model.lifetime import waited
+from velostream.errors import TableError
 from velostream.model.table_storage import storage_of
-from velostream.serving.columns.html import html_table
-from velostream.serving.table.stats import ColumnInfo
+from velostream.serving.table.stats import columns_of
+from velostream.serving.table.subscription import Subscription
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from velostream.model.changes import Commit
     from velostream.model.lifetime import Lifetime
     from velostream.model.table_storage import StorageTraits
     from velostream.model.tables import TableSpec
     from velostream.serving.table.record import Row
-    from velostream.serving.table.stats import TableStats
-    from velostream.serving.table.subscription import Subscription
+    from velostream.serving.table.stats import ColumnInfo, TableStats
+    from velostream.serving.table.subscription import Changelog
     from velostream.serving.table.version import TableVersion
 
 FOUND = "__found"
@@ -60,11 +58,7 @@ class ReadableTable(ABC):
 
     def describe(self) -> list[ColumnInfo]:
         """The visible columns."""
-        spec = self.spec
-        return [
-            ColumnInfo(field.name, field.type, field.nullable, field.name in spec.lookup_key)
-            for field in spec.visible_schema
-        ]
+        return columns_of(self.spec)
 
     @property
     @abstractmethod
@@ -139,21 +133,6 @@ class ReadableTable(ABC):
     def __bool__(self) -> bool:
         return True
 
-    def __repr__(self) -> str:
-        if self.lifetime.ended:
-            return "<Table: closed>"
-        spec = self.spec
-        key = f", key {', '.join(spec.lookup_key)}" if spec.lookup_key else ""
-        count = len(self)
-        return f"<Table {spec.name}: {count:,} row{'' if count == 1 else 's'}{key}, version {self.version}>"
-
-    def _repr_html_(self) -> str:
-        """The first rows, in a notebook."""
-        batches = self.stream()
-        first = next(batches, None)
-        rows = self.spec.visible_schema.empty_table() if first is None else pa.Table.from_batches([first])
-        return html_table(rows, len(self), repr(self).strip("<>"))
-
     @abstractmethod
     def snapshot(self) -> pa.Table:
         """All rows as Arrow, in memory."""
@@ -165,12 +144,6 @@ class ReadableTable(ABC):
     @abstractmethod
     def stream(self, where: str | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of one version as record batches of bounded size."""
-
-    async def astream(self, where: str | None = None) -> AsyncIterator[pa.RecordBatch]:
-        """`stream` for asyncio: the event loop stays free while a batch is made."""
-        batches = self.stream(where)
-        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            yield batch
 
     @abstractmethod
     def rows(self, where: str | None = None) -> Iterator[Row]:
@@ -194,27 +167,16 @@ class ReadableTable(ABC):
     def count(self, where: str | None = None) -> int:
         """How many rows there are for which the SQL condition holds."""
 
-    def wait_for(self, condition: str | Callable[[Self], Any], timeout: float = 60.0) -> Self:
-        """Wait until a row satisfies an SQL condition, or a function of the table returns something true.
-
-        Returns the table. Raises DeadlineError when that has not happened after `timeout` seconds.
-        """
-        holds = (lambda: self.count(condition) > 0) if isinstance(condition, str) else lambda: condition(self)
-        if not waited(holds, timeout):
-            what = condition if isinstance(condition, str) else "the condition"
-            health, reason = self.health
-            raise DeadlineError(
-                f'table "{self.name}": {what} does not hold after {timeout:g} s',
-                detail=f"the table is {health}" + (f": {reason}" if reason else ""),
-                hint="give it more time: wait_for(…, timeout=…)",
-            )
-        return self
-
     # --- changes ------------------------------------------------------------------------------------
 
-    @abstractmethod
     def changes(self, after: int | None = None, *, timeout: float | None = None) -> Subscription:
         """Follow the changes after a version (None: from now on); see Subscription."""
+        return Subscription(self.version if after is None else after, self.changelog, timeout)
+
+    @property
+    @abstractmethod
+    def changelog(self) -> Changelog:
+        """The changes, for subscriptions."""
 
     @abstractmethod
     def changes_between(self, after: int, upto: int, *, forgotten: bool = True) -> pa.Table:

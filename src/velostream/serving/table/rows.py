@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.errors import KeyExistsError, TableError, UnknownNameError, did_you_mean
+from velostream.model.tables import lacking
 from velostream.serving.columns.values import to_python
 from velostream.serving.table.schemas import cast
 
@@ -39,7 +40,7 @@ def held(rows: Any) -> pa.Table | list[Any]:
 
 
 def to_table(rows: Any, spec: TableSpec, *, partial: bool = False) -> pa.Table:
-    """The rows in the table's own types; columns they lack are null, or left out when `partial`.
+    """The rows in the table's own types; columns they lack have their default, or none if `partial`.
 
     Accepts what `held` does. Raises TableError naming the column and the value that does not fit; decimals
     never round.
@@ -51,7 +52,7 @@ def to_table(rows: Any, spec: TableSpec, *, partial: bool = False) -> pa.Table:
     arrays = []
     for field in kept:
         array = columns.get(field.name)
-        array = pa.nulls(count, field.type) if array is None else array
+        array = lacking(field, count) if array is None else array
         if not field.nullable and array.null_count:
             raise TableError(f'column "{field.name}" of table "{spec.name}" must not be null')
         arrays.append(array)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 from velostream.errors import TableError
+from velostream.model.tables import lacking
 from velostream.serving.columns.dictionaries import CODES, plain_column
 
 
 def align(
     rows: pa.Table | pa.RecordBatch, schema: pa.Schema, table: str, *, stored: bool = False
 ) -> pa.Table:
-    """The rows with exactly the columns and types of `schema`; columns they lack are null.
+    """The rows with exactly the columns and types of `schema`; columns they lack have their default, or null.
 
     In `stored` rows, dictionary-encoded texts stay encoded.
     Raises TableError naming the column when a value does not fit its type, a column is unknown, or a
@@ -27,7 +28,7 @@ def align(
     columns, fields = [], []
     for field in schema:
         if field.name not in rows.schema.names:
-            column = pa.chunked_array([pa.nulls(rows.num_rows, field.type)], type=field.type)
+            column = pa.chunked_array([lacking(field, rows.num_rows)], type=field.type)
         else:
             column = rows.column(field.name)
             if not stored or column.type != CODES or field.type != CODES.value_type:

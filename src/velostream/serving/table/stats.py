@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from velostream.model.tables import TableSpec
+
 
 @dataclass(frozen=True)
 class MemoryUse:
@@ -72,3 +74,11 @@ class ColumnInfo:
     type: pa.DataType
     nullable: bool
     key: bool
+
+
+def columns_of(spec: TableSpec) -> list[ColumnInfo]:
+    """The visible columns of a table."""
+    return [
+        ColumnInfo(field.name, field.type, field.nullable, field.name in spec.lookup_key)
+        for field in spec.visible_schema
+    ]

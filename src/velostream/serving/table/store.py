@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from velostream.errors import (
     ClosedError,
     DataDirError,
     DuplicateNameError,
+    SourceEmptyError,
     TableError,
     UnknownNameError,
     did_you_mean,
@@ -25,8 +27,8 @@ from velostream.model.lifetime import Lifetime
 from velostream.model.table_storage import MEMORY, STORAGE
 from velostream.model.tables import Retention, TableSpec
 from velostream.serving.durable import description
+from velostream.serving.durable.damage import corrupt
 from velostream.serving.durable.folders import ASIDE, folder_name, name_and_edition
-from velostream.serving.durable.framing import corrupt
 from velostream.serving.memory.storage import MemoryStorage
 from velostream.serving.sql.questions import Questions
 from velostream.serving.table.ending import End
@@ -67,6 +69,7 @@ class TableStore:
         """Whether every table that is opened must exist already."""
         self._read_only = read_only
         self._open: dict[tuple[str, int], Table] = {}
+        self._ids: dict[tuple[str, int], str | None] = {}
         self._editions = dict(editions or {})
         self._lock = RLock()
         self.lifetime = Lifetime()
@@ -75,6 +78,8 @@ class TableStore:
         self._memory = MemoryStorage(self.questions, clock)
         self.storages: dict[str, Storage] = {MEMORY.name: self._memory}
         """The storages by name; the runtime adds those outside memory."""
+        self.awaited: Callable[[str], bool] = lambda _: False
+        """Whether a table that is not there will be made when its columns are known; set by the runtime."""
         if not read_only:
             with storing(root):
                 make_folder(root)
@@ -112,20 +117,43 @@ class TableStore:
             table = self._open.get((name, number))
             if table is None:
                 folder = self._existing(name, number)
-                spec = description.read_spec(folder).spec
+                described = description.read_spec(folder)
+                spec = described.spec
                 if spec.name != name:
                     path = folder / description.DESCRIPTION
                     raise corrupt(f'file "{path}" is of table "{spec.name}", not of "{name}"')
                 table = self._storage_of(spec).open(folder, read_only=self._read_only)
                 self._open[name, number] = table
+                self._ids[name, number] = described.id
             return table
+
+    def identity(self, name: str) -> str:
+        """Differs between tables that had the name one after the other, also across restarts."""
+        with self._lock:
+            self.open(name)
+            number = self._edition(name, None)
+            return f"{number}-{self._ids[name, number] or ''}"
+
+    def spec(self, name: str) -> TableSpec:
+        """The specification of a table, without reading its rows."""
+        with self._lock:
+            number = self._edition(name, None)
+            table = self._open.get((name, number))
+            return (
+                table.spec if table is not None else description.read_spec(self._existing(name, number)).spec
+            )
 
     def publish(self, name: str, edition: int) -> None:
         """Make this edition the current one of the name."""
+        self.publish_all({name: edition})
+
+    def publish_all(self, editions: Mapping[str, int]) -> None:
+        """Make these editions the current ones of their names, all at the same moment for readers."""
         with self._lock:
             self.lifetime.check()
-            self._existing(name, edition)
-            self._editions[name] = edition
+            for name, edition in editions.items():
+                self._existing(name, edition)
+            self._editions.update(editions)
 
     def versions(self, names: Iterable[str]) -> dict[str, TableVersion]:
         """The newest versions of tables; none is dropped or replaced while they are collected."""
@@ -164,6 +192,28 @@ class TableStore:
         with self._lock:
             self._check_writable()
             self._remove(name, self._edition(name, edition))
+
+    def copy_as(self, name: str, spec: TableSpec) -> None:
+        """Close a table, and make a second table of the same files, with this description.
+
+        The files are shared and not copied where the file system can. The caller drops one of the two, and
+        writes to neither before: they would write to the same files.
+        """
+        with self._lock:
+            self._check_writable()
+            number = self._edition(name, None)
+            table = self._open.pop((name, number), None)
+            if table is not None:
+                table.close(End.RENAMED)
+            folder, made = self._existing(name, number), self._folder(spec.name, 0)
+            if made.exists():
+                raise DuplicateNameError(f'table "{spec.name}" already exists')
+            aside = self._root / f"{ASIDE}renamed-{made.name}"
+            with storing(made):
+                shutil.copytree(folder, aside, copy_function=_linked)
+                description.write_spec(aside, spec, description.read_spec(folder))
+                aside.rename(made)
+                sync_folder(self._root)
 
     def _remove(self, name: str, edition: int) -> None:
         table = self._open.pop((name, edition), None)
@@ -237,6 +287,11 @@ class TableStore:
         folder = self._folder(name, edition)
         if folder.is_dir():
             return folder
+        if self.awaited(name):
+            raise SourceEmptyError(
+                f'table "{name}" has no columns yet: it waits for its first record',
+                hint="SHOW JOBS says why; or declare the columns: CREATE SOURCE name (column type, …) FROM …",
+            )
         if self._complete or self._editions.get(name) == edition:
             raise corrupt(f'folder "{folder}" of table "{name}" is missing')
         raise UnknownNameError(f'table "{name}" does not exist', hint=did_you_mean(name, self.names()))
@@ -245,6 +300,14 @@ class TableStore:
         self.lifetime.check()
         if self._read_only:
             raise TableError(f'tables in "{self._root}" were opened read-only')
+
+
+def _linked(source: str, target: str) -> None:
+    """Another name for a file, or a copy of it where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _check_spec(spec: TableSpec) -> None:

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from velostream.errors import ClosedError, LaggingReaderError
 from velostream.model.lifetime import Lifetime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from threading import Condition
 
     import pyarrow as pa
 
 _GLANCE = 0.5
 """Seconds between two checks of a thread that waits for an event loop, so that a cancelled wait ends."""
+
+
+class Changelog(Protocol):
+    """The changes of one table, in this process or another."""
+
+    def newest(self) -> int:
+        """The newest version; raises ClosedError when the table has ended."""
+
+    def between(self, after: int, upto: int) -> Iterator[tuple[int, pa.Table]]:
+        """The versions after `after` up to `upto` with their changed rows; may raise LaggingReaderError."""
+
+    def wait(self, seen: int, timeout: float | None, ended: Callable[[], bool]) -> bool:
+        """Wait until there is a version beyond `seen` or `ended` holds; False when the timeout passed."""
+
+    def wake(self) -> None:
+        """Let waiting threads evaluate `ended` again."""
 
 
 class Subscription:
@@ -28,21 +43,11 @@ class Subscription:
     ClosedError is raised, also in a waiting thread.
     """
 
-    def __init__(
-        self,
-        after: int,
-        newest: Callable[[], int],
-        read: Callable[[int, int], Iterator[tuple[int, pa.Table]]],
-        published: Condition,
-        timeout: float | None,
-    ) -> None:
+    def __init__(self, after: int, changelog: Changelog, timeout: float | None) -> None:
         self.version = after
         """Every change up to and including this version was returned."""
         self.lifetime = Lifetime()
-        self._newest = newest
-        """Raises ClosedError when the table has ended."""
-        self._read = read
-        self._published = published
+        self._changelog = changelog
         self._timeout = timeout
         self._pending: Iterator[tuple[int, pa.Table]] = iter(())
 
@@ -65,13 +70,13 @@ class Subscription:
         deadline = None if timeout is None else monotonic() + timeout
         while True:
             self.lifetime.check()
-            newest = self._newest()
+            newest = self._changelog.newest()
             change = self._next()
             if change is not None:
                 self.version = change[0]
                 return change
             if newest > self.version:
-                self._pending = self._read(self.version, newest)
+                self._pending = self._changelog.between(self.version, newest)
             elif not self._wait(deadline):
                 return None
 
@@ -80,24 +85,18 @@ class Subscription:
             return next(self._pending, None)
         except LaggingReaderError:
             # The log may be missing because the table was dropped: that is the error to raise then.
-            self._newest()
+            self._changelog.newest()
             raise
 
     def _wait(self, deadline: float | None) -> bool:
         """Wait for a new version or the end of the table; False when the deadline passed."""
-        with self._published:
-            while not self.lifetime.ended and self._newest() <= self.version:
-                left = None if deadline is None else deadline - monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self._published.wait(left)
-        return True
+        left = None if deadline is None else max(0.0, deadline - monotonic())
+        return self._changelog.wait(self.version, left, lambda: self.lifetime.ended)
 
     def close(self) -> None:
         """End the iteration, also one that is waiting in another thread."""
         self.lifetime.end("the subscription is closed", hint="subscribe again: table.changes(after=version)")
-        with self._published:
-            self._published.notify_all()
+        self._changelog.wake()
 
     def __aiter__(self) -> Subscription:
         return self

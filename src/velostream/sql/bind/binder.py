@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from velostream.errors import SqlSyntaxError, UnknownNameError, did_you_mean
 from velostream.model import statements as model
+from velostream.sql.bind.alter import AlterBinder
 from velostream.sql.bind.create import CreateBinder
 from velostream.sql.bind.dml import ChangeBinder
 from velostream.sql.bind.parts import Result, StatementBinder
@@ -79,6 +80,10 @@ class ReadBinder(StatementBinder):
         """PAUSE, RESUME, STOP."""
         return Result(model.ControlJob(node.action, node.job, **self.common))
 
+    def drop_job(self, node: raw.RawDropJob) -> Result:
+        """DROP JOB."""
+        return Result(model.DropJob(node.job, **self.common))
+
     def drop(self, node: raw.RawDrop) -> Result:
         """DROP."""
         relation = self.context.lookup(node.name.text)
@@ -118,6 +123,10 @@ _BINDERS: dict[type[raw.Raw], tuple[type[StatementBinder], Callable[[Any, Any], 
     raw.RawNamed: (ReadBinder, ReadBinder.named),
     raw.RawExplain: (ReadBinder, ReadBinder.explain),
     raw.RawControl: (ReadBinder, ReadBinder.control),
+    raw.RawDropJob: (ReadBinder, ReadBinder.drop_job),
     raw.RawDrop: (ReadBinder, ReadBinder.drop),
+    raw.RawRename: (AlterBinder, AlterBinder.rename),
+    raw.RawSet: (AlterBinder, AlterBinder.set),
+    raw.RawAddColumn: (AlterBinder, AlterBinder.add_column),
     raw.RawReplay: (ReadBinder, ReadBinder.replay),
 }

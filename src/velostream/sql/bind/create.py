@@ -30,7 +30,7 @@ from velostream.sql.types import arrow_type, parse_columns
 from velostream.sql.windows.clauses import interval_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from velostream.sql.parse import syntax as raw
 
@@ -40,8 +40,9 @@ class CreateBinder(StatementBinder):
 
     def create(self, node: raw.RawCreate) -> Result:
         """CREATE TABLE, STREAM, SOURCE or VIEW."""
-        self._check_name(node.name)
-        columns, key = self._columns(node.schema)
+        self.check_name(node.name)
+        by_hand = node.query is None and node.relation is None
+        columns, key = self.columns(node.schema.columns, node.schema.key, by_hand=by_hand)
         options: dict[str, Any] = {
             "or_replace": node.or_replace,
             "if_not_exists": node.if_not_exists,
@@ -61,7 +62,7 @@ class CreateBinder(StatementBinder):
             return self._create_stream(node, node.query, options)
         return self._create_view(node, node.query, options)
 
-    def _check_name(self, name: raw.Name) -> None:
+    def check_name(self, name: raw.Name) -> None:
         """Report a name that could be created but not be used afterwards."""
         refusals = {
             "names that begin with __ are ours": name.text.startswith(HIDDEN),
@@ -120,7 +121,8 @@ class CreateBinder(StatementBinder):
         return Result(statement, Relation(RelationKind.TABLE, node.name.text, columns, key, by_hand=True))
 
     def _create_stream(self, node: raw.RawCreate, query: raw.RawQuery, options: dict[str, Any]) -> Result:
-        bound = self.query(query, node.properties, sink=self._stream_sink(query, node.properties))
+        sink, address = self._stream_sink(query, node.properties)
+        bound = self.query(query, node.properties, sink=sink, sink_address=address)
         self._refuse_doubles(bound.output, node.name)
         statement = model.CreateStream(node.name.text, bound.query, bound.properties, **options)
         return Result(statement, Relation(RelationKind.STREAM, node.name.text, names=bound.output))
@@ -139,7 +141,9 @@ class CreateBinder(StatementBinder):
                 )
                 return
 
-    def _stream_sink(self, query: raw.RawQuery, trailing: raw.RawWith | None) -> ConnectorInfo | None:
+    def _stream_sink(
+        self, query: raw.RawQuery, trailing: raw.RawWith | None
+    ) -> tuple[ConnectorInfo | None, Mapping[str, str]]:
         clauses = [trailing]
         for part in query.tree.walk():
             clause = part.args.get(WITH)
@@ -147,8 +151,10 @@ class CreateBinder(StatementBinder):
         for with_ in clauses:
             for item in with_.properties if with_ is not None else ():
                 if item.key == "sink":
-                    return self._connector_at(Uri(item.value), item)
-        return None
+                    uri = Uri(item.value)
+                    connector = self._connector_at(uri, item)
+                    return connector, connector.parse(uri) if connector is not None else {}
+        return None, {}
 
     def _connector_at(self, uri: Uri, item: raw.RawProperty) -> ConnectorInfo | None:
         if not uri.scheme or "://" not in uri.text:
@@ -249,9 +255,12 @@ class CreateBinder(StatementBinder):
             self.context.report(SqlSyntaxError(f"watermark cannot be read: {exc}", hint=hint), expression)
             return None
 
-    def _columns(self, schema: raw.RawSchema) -> tuple[tuple[model.ColumnDef, ...], tuple[str, ...]]:
+    def columns(
+        self, declared: Iterable[raw.RawColumn], names: tuple[raw.Name, ...], *, by_hand: bool
+    ) -> tuple[tuple[model.ColumnDef, ...], tuple[str, ...]]:
+        """The declared columns, and the key: that of the columns, or these names."""
         columns: list[model.ColumnDef] = []
-        for column in schema.columns:
+        for column in declared:
             self._refuse_ours([column.name.text], column.name)
             if any(column.name.text.lower() == other.name.lower() for other in columns):
                 self.context.report(
@@ -264,15 +273,16 @@ class CreateBinder(StatementBinder):
             except TypeMismatchError as error:
                 self.context.report(error.at(column.name.location))
                 continue
-            columns.append(model.ColumnDef(column.name.text, kind, column.primary_key, column.name.location))
-        inline = tuple(column.name for column in columns if column.primary_key)
-        if inline and schema.key:
-            self.context.report(
-                SqlSyntaxError("PRIMARY KEY is declared twice", location=schema.key[0].location)
+            default = self._default(column, by_hand=by_hand)
+            columns.append(
+                model.ColumnDef(column.name.text, kind, column.primary_key, column.name.location, default)
             )
+        inline = tuple(column.name for column in columns if column.primary_key)
+        if inline and names:
+            self.context.report(SqlSyntaxError("PRIMARY KEY is declared twice", location=names[0].location))
         by_name = {column.name.lower(): column.name for column in columns}
         key = []
-        for name in schema.key:
+        for name in names:
             if name.text.lower() not in by_name:
                 hint = did_you_mean(name.text, by_name.values())
                 self.context.report(
@@ -280,6 +290,29 @@ class CreateBinder(StatementBinder):
                 )
             key.append(by_name.get(name.text.lower(), name.text))
         return tuple(columns), inline or tuple(key)
+
+    def _default(self, column: raw.RawColumn, *, by_hand: bool) -> exp.Expr | None:
+        """The constant after DEFAULT."""
+        if column.default is None:
+            return None
+        default = self.expression(column.default, None)
+        if not by_hand:
+            self.context.report(
+                SqlSyntaxError(
+                    f'column "{column.name.text}" has a DEFAULT: only a table filled by hand may have one',
+                    hint="write COALESCE(column, value) in the query",
+                    location=column.name.location,
+                )
+            )
+        elif not _constant(default):
+            self.context.report(
+                SqlSyntaxError(
+                    f'DEFAULT of column "{column.name.text}" is not a constant',
+                    hint="write a number, a text in quotes, TRUE, FALSE, NULL, DATE '…' or TIMESTAMP '…'",
+                ),
+                default,
+            )
+        return default
 
     def _key(
         self, key: tuple[str, ...], found: dict[str, str], names: tuple[str, ...] | None, at: raw.Name
@@ -306,6 +339,11 @@ class CreateBinder(StatementBinder):
             del written[name]
         props.validate(CommonOptions, written, checked, fallback=self.context.location, about="the table")
         return written
+
+
+def _constant(value: exp.Expr) -> bool:
+    inner = value.this if isinstance(value, exp.Neg | exp.Cast) else value
+    return isinstance(inner, exp.Literal | exp.Boolean | exp.Null)
 
 
 def _no_interval() -> exp.Interval:

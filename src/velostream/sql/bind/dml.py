@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -15,10 +16,12 @@ from velostream.errors import (
     did_you_mean,
 )
 from velostream.model import statements as model
+from velostream.secrets import redact_uri
 from velostream.sql.bind import properties as props
 from velostream.sql.bind.parts import Result, StatementBinder
 from velostream.sql.bind.queries import check_source
 from velostream.sql.bind.relations import BUILT_IN, take_with, uri_properties
+from velostream.sql.bind.row_queries import rows_query
 from velostream.sql.catalog import Relation, RelationKind
 from velostream.sql.parse import syntax as raw
 from velostream.sql.text.node_locations import anchor
@@ -26,6 +29,8 @@ from velostream.sql.text.script import URI_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from velostream.location import Location
 
 
 class ChangeBinder(StatementBinder):
@@ -63,14 +68,18 @@ class ChangeBinder(StatementBinder):
 
     def _insert_columns(self, node: raw.RawInsert, relation: Relation) -> tuple[str, ...] | None:
         known = relation.column_names
-        for position, name in enumerate(node.columns):
+        for name in node.columns:
             if known is not None and name.text.lower() not in {column.lower() for column in known}:
                 self._unknown_column(name, known)
+        self._refuse_twice(node)
+        return self._names(node) or known
+
+    def _refuse_twice(self, node: raw.RawInsert) -> None:
+        for position, name in enumerate(node.columns):
             if any(name.text.lower() == other.text.lower() for other in node.columns[:position]):
                 self.context.report(
                     DuplicateNameError(f'column "{name.text}" stands twice', location=name.location)
                 )
-        return self._names(node) or known
 
     def _unknown_column(self, name: raw.Name, known: Iterable[str]) -> None:
         self.context.report(
@@ -101,20 +110,59 @@ class ChangeBinder(StatementBinder):
         )
 
     def _insert_into_sink(self, node: raw.RawInsert) -> Result:
-        if node.query is None:
-            raise SqlSyntaxError("a sink is filled by a SELECT, not by VALUES")
-        if node.or_replace or node.columns:
-            raise SqlSyntaxError("INSERT INTO a URI takes neither OR REPLACE nor column names")
+        if node.or_replace:
+            raise SqlSyntaxError(
+                "INSERT INTO a URI takes no OR REPLACE",
+                hint='a sink that knows keys replaces by key: WITH ("key" = "column")',
+            )
+        self._refuse_twice(node)
+        columns = self._names(node)
         after = take_with(node.target)
         uri, connector = self.uri_of(node.target)
         checked = props.Checked(self.context.report)
         own = props.as_mapping(after, checked)
+        inherited: dict[str, str] = {}
         if connector is not None:
             self.known_properties(own, checked, connector)
             inherited = uri_properties(self.context, uri, connector, node.target)
             check_source(connector, {**inherited, **own}, checked, self.context, None, frozenset(own))
-        bound = self.query(node.query, node.properties, sink=connector)
-        return Result(model.InsertIntoSink(uri, bound.query, {**own, **bound.properties}, **self.common))
+        values = tuple(tuple(self.expression(value, None) for value in row) for row in node.rows)
+        read = node.query or raw.RawQuery(exp.select(exp.null()), node.location)
+        bound = self.query(
+            read, node.properties, sink=connector, sink_address={**inherited, **own}, parameters=True
+        )
+        query = replace(bound.query, tree=rows_query(values)) if values else bound.query
+        properties = {**own, **bound.properties}
+        statement = model.InsertIntoSink(uri, query, properties, columns, values, **self.common)
+        wanted = len(columns or next(iter(values), ()))
+        for row in values:
+            self._check_width(wanted, len(row), self.context.place(row[0]))
+        if columns and not values and bound.output is not None:
+            self._check_width(wanted, len(bound.output), node.location)
+        self._check_continuous(statement)
+        return Result(statement)
+
+    def _check_width(self, wanted: int, given: int, place: Location | None) -> None:
+        if given != wanted:
+            values = "1 value" if wanted == 1 else f"{wanted} values"
+            place = place or self.context.location
+            self.context.report(SqlSyntaxError(f"a row needs {values} here, not {given}", location=place))
+
+    def _check_continuous(self, statement: model.InsertIntoSink) -> None:
+        """Report what only a statement that is done once takes."""
+        if statement.once:
+            return
+        if statement.columns:
+            self.context.report(
+                SqlSyntaxError(
+                    "a continuous INSERT INTO a URI takes no column names",
+                    hint="name the columns in the SELECT: SELECT a AS b",
+                )
+            )
+        if statement.query.parameters:
+            self.context.report(
+                SqlSyntaxError("a continuous statement takes no parameters", hint="write the value itself")
+            )
 
     def update(self, node: raw.RawUpdate) -> Result:
         """UPDATE of a table filled by hand."""
@@ -139,7 +187,7 @@ class ChangeBinder(StatementBinder):
     def delete(self, node: raw.RawDelete) -> Result:
         """DELETE from a table filled by hand, or dead letters."""
         letters = BUILT_IN.get(node.table.text.casefold())
-        relation = letters or self._by_hand(node.table, "DELETE FROM")
+        relation = letters or self._by_hand(node.table, node.verb)
         where = self.expression(node.where, relation) if node.where is not None else None
         return Result(model.Delete(relation.name, where, **self.common))
 
@@ -152,7 +200,13 @@ class ChangeBinder(StatementBinder):
             kept = "its query" if relation.kind is RelationKind.TABLE else "what it reads"
             raise TableError(
                 f'{verb} "{relation.name}" is not possible: this {relation.kind} follows {kept}',
-                hint="only a table created with columns and without AS SELECT is filled by hand",
+                hint=_instead(relation, verb),
                 location=name.location,
             )
         return relation
+
+
+def _instead(relation: Relation, verb: str) -> str:
+    if relation.source is not None and verb == "INSERT INTO":
+        return f"write to what it reads: INSERT INTO {redact_uri(relation.source.uri.text)} …"
+    return "only a table created with columns and without AS SELECT is filled by hand"

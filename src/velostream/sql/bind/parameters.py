@@ -122,5 +122,7 @@ def _trees(value: object) -> Iterable[exp.Expr]:
         for item in value:
             yield from _trees(item)
     elif isinstance(value, Statement):
-        for name in ("query", "values", "assignments", "where", "statement"):
+        # A query that returns the rows of VALUES holds copies of them.
+        rows = "values" if getattr(value, "values", ()) else "query"
+        for name in (rows, "assignments", "where", "statement"):
             yield from _trees(getattr(value, name, None))

@@ -22,6 +22,8 @@ from velostream.sql.text.node_locations import anchor
 from velostream.sql.text.script import URI_MARK
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from velostream.model import statements as model
     from velostream.sql.bind.context import Context
     from velostream.sql.catalog import ConnectorInfo, Relation
@@ -48,11 +50,17 @@ class StatementBinder:
         trailing: raw.RawWith | None,
         *,
         sink: ConnectorInfo | None = None,
+        sink_address: Mapping[str, str] | None = None,
         parameters: bool = False,
         answered: bool = False,
     ) -> Bound:
-        """Bind a query of the statement; `answered`: over tables, it is answered once and not maintained."""
-        binder = QueryBinder(self.context, sink, trailing, parameters_allowed=parameters, answered=answered)
+        """Bind a query of the statement; `answered`: over tables, it is answered once and not maintained.
+
+        `sink_address` are the properties of the sink that do not stand at the end of the statement.
+        """
+        binder = QueryBinder(
+            self.context, sink, sink_address or {}, trailing, parameters_allowed=parameters, answered=answered
+        )
         bound = binder.bind(query)
         self._check_headers(bound.query, sink)
         return bound

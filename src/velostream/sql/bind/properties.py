@@ -104,14 +104,18 @@ def validate(
     fallback: Location | None,
     about: str,
     only: frozenset[str] | None = None,
+    together: bool = True,
 ) -> None:
-    """Report every value that does not fit; with `only`, just those of the named properties."""
+    """Report every value that does not fit; with `only`, just those of the named properties.
+
+    `together`: also report properties that do not fit together, or of which one is missing.
+    """
     try:
         options.model_validate(dict(values))
     except ValidationError as exc:
         for error in exc.errors(include_url=False):
             name = str(error["loc"][0]) if error["loc"] else ""
-            if only is not None and name and name not in only:
+            if (only is not None and name and name not in only) or not (name or together):
                 continue
             if name and any(mark in values.get(name, "") for mark in _LATER):
                 continue

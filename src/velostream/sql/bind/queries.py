@@ -31,6 +31,8 @@ from velostream.sql.windows.over_tables import TableWindows, unbounded_names
 from velostream.sql.windows.relations import WindowRelations
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from velostream.sql.bind.context import Context
     from velostream.sql.catalog import ConnectorInfo
 
@@ -50,6 +52,8 @@ class QueryBinder:
 
     context: Context
     sink: ConnectorInfo | None = None
+    sink_address: Mapping[str, str] = field(default_factory=dict)
+    """The properties that the address of the sink carries."""
     trailing: RawWith | None = None
     parameters_allowed: bool = True
     answered: bool = False
@@ -281,7 +285,7 @@ class QueryBinder:
             checked.places.setdefault(name.removeprefix("sink."), checked.places[name])
         props.validate(
             self.sink.options,
-            mine,
+            {**self.sink_address, **mine},
             checked,
             fallback=self.context.location,
             about=f"the {self.sink.name} sink",
@@ -332,8 +336,18 @@ def check_source(
     known = props.names_of(connector.options)
     fallback = (ref.location if ref is not None else None) or context.location
     own = {name: value for name, value in values.items() if name in known}
+    # What is missing may be what was misspelled.
+    misspelled = any(
+        isinstance(error, UnknownNameError) and error.location == fallback for error in context.errors
+    )
     props.validate(
-        connector.options, own, checked, fallback=fallback, about=f"the {connector.name} source", only=only
+        connector.options,
+        own,
+        checked,
+        fallback=fallback,
+        about=f"the {connector.name} source",
+        only=only,
+        together=not misspelled,
     )
     common = {name: value for name, value in values.items() if name in props.COMMON and name not in known}
     # The statement's own properties are checked with the statement; here only those of the source alone.

@@ -319,7 +319,7 @@ class VelostreamParser(SparkParser):
         return super()._parse_partition_and_order()
 
     def parse_with(self) -> RawWith:
-        """WITH ("key" = "value", …)."""
+        """WITH ("key" = "value", …), or SET with the same."""
         start = self._curr
         self._advance(2)
         properties: list[RawProperty] = []

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from velostream.location import Location
 
 _DIALECT = Velostream()
+_TABLE = ObjectKind.TABLE.upper()
+_MATERIALIZED = ("MATERIALIZED", "VIEW")
+"""Other words for TABLE, of a table that follows its query."""
 _KINDS = {kind.upper(): kind for kind in ObjectKind}
 _SHOWN = {kind.upper(): kind for kind in ShowKind}
 _CLAUSES = (
@@ -162,15 +165,15 @@ class StatementParser:
         """CREATE TABLE, STREAM, SOURCE or VIEW."""
         self._take("CREATE")
         or_replace = self.parser.words("OR", "REPLACE")
-        kind = self._kind("CREATE")
+        kind, word = self._kind("CREATE")
         if_not_exists = self.parser.words("IF", "NOT", "EXISTS")
         name = self._name(kind)
         schema = self._schema(kind) if self._current.token_type == TokenType.L_PAREN else raw.RawSchema()
         query, relation, properties = None, None, None
         if kind is ObjectKind.SOURCE:
             relation = self._source_relation()
-        elif kind is not ObjectKind.TABLE or self._current.text.upper() == "AS":
-            self._take("AS", hint=f"CREATE {kind.upper()} {name.text} AS SELECT …")
+        elif word != _TABLE or self._current.text.upper() == "AS":
+            self._take("AS", hint=f"CREATE {word} {name.text} AS SELECT …")
             query = self._query()
         properties = self._with()
         if kind is ObjectKind.TABLE and query is None and not schema.columns:
@@ -260,6 +263,37 @@ class StatementParser:
         self._take("FROM")
         return raw.RawDelete(self._name(ObjectKind.TABLE), self._where(), **_PLACELESS)
 
+    def truncate(self) -> raw.Raw:
+        """TRUNCATE [TABLE] t: another word for DELETE FROM t."""
+        self._take("TRUNCATE")
+        if self.parser.following:
+            self.parser.words(_TABLE)
+        return raw.RawDelete(self._name(ObjectKind.TABLE), None, "TRUNCATE", **_PLACELESS)
+
+    def alter(self) -> raw.Raw:
+        """ALTER TABLE t RENAME TO, SET or ADD COLUMN."""
+        self._take("ALTER")
+        if self._current.text.upper() in (ObjectKind.STREAM.upper(), ObjectKind.SOURCE.upper(), "VIEW"):
+            raise SqlSyntaxError(
+                f"a {self._current.text.lower()} cannot be altered",
+                hint=f"write CREATE OR REPLACE {self._current.text.upper()}",
+                location=self._place(),
+            )
+        self._kind("ALTER")
+        table = self._name(ObjectKind.TABLE)
+        if self.parser.words("RENAME"):
+            self._take("TO", hint=f"ALTER TABLE {table.text} RENAME TO another_name")
+            return raw.RawRename(table, self._name(ObjectKind.TABLE), **_PLACELESS)
+        if self._current.text.upper() == "SET" and self.parser.following.token_type == TokenType.L_PAREN:
+            return raw.RawSet(table, self.parser.parse_with(), **_PLACELESS)
+        if self.parser.words("ADD"):
+            self.parser.words("COLUMN")
+            if_not_exists = self.parser.words("IF", "NOT", "EXISTS")
+            return raw.RawAddColumn(table, self._column(), bool(if_not_exists), **_PLACELESS)
+        raise self._unexpected(
+            "RENAME TO, SET (…) or ADD COLUMN", hint='ALTER TABLE name SET ("retention" = "7d")'
+        )
+
     def select(self) -> raw.Raw:
         """A query outside of another statement."""
         return raw.RawSelect(self._query(), self._with(), **_PLACELESS)
@@ -268,11 +302,10 @@ class StatementParser:
         """SHOW …."""
         self._take("SHOW")
         if self.parser.words("CREATE"):
-            for word in _KINDS:
-                if self._current.text.upper() == word and self.parser.following:
-                    self.parser.advance()
-                    break
+            self._skip_kind()
             return raw.RawNamed(self._any_name("a name"), True, **_PLACELESS)
+        if self.parser.words(*ShowKind.MATERIALIZED_VIEWS.upper().split()):
+            return raw.RawShow(ShowKind.MATERIALIZED_VIEWS, None, **_PLACELESS)
         kind = _SHOWN.get(self._current.text.upper())
         if kind is None:
             raise SqlSyntaxError(
@@ -290,11 +323,15 @@ class StatementParser:
     def describe(self) -> raw.Raw:
         """DESCRIBE name."""
         self.parser.advance()
-        for word in _KINDS:
-            if self._current.text.upper() == word and self.parser.following:
-                self.parser.advance()
-                break
+        self._skip_kind()
         return raw.RawNamed(self._any_name("a name"), False, **_PLACELESS)
+
+    def _skip_kind(self) -> None:
+        """Read TABLE, VIEW, … before a name; a table may have such a name itself."""
+        if not self.parser.following or self.parser.words(*_MATERIALIZED):
+            return
+        if self._current.text.upper() in _KINDS:
+            self.parser.advance()
 
     def explain(self) -> raw.Raw:
         """EXPLAIN of another statement."""
@@ -312,6 +349,10 @@ class StatementParser:
         action = JobAction(self._current.text.lower())
         self.parser.advance()
         self._take("JOB", hint=f"{action.upper()} JOB id")
+        return raw.RawControl(action, self._job(), **_PLACELESS)
+
+    def _job(self) -> str:
+        """The id of a job, which may have dashes in it; it ends the statement."""
         first = last = self._current
         while self._current:
             last = self._current
@@ -322,12 +363,14 @@ class StatementParser:
         job = first.text if first is last else place.text
         if any(character.isspace() for character in place.text) and first is not last:
             raise SqlSyntaxError("expected one id after JOB", location=place)
-        return raw.RawControl(action, job, **_PLACELESS)
+        return job
 
     def drop(self) -> raw.Raw:
         """DROP …."""
         self._take("DROP")
-        kind = self._kind("DROP")
+        if self.parser.words("JOB"):
+            return raw.RawDropJob(self._job(), **_PLACELESS)
+        kind, _ = self._kind("DROP")
         if_exists = self.parser.words("IF", "EXISTS")
         return raw.RawDrop(kind, self._name(kind), bool(if_exists), **_PLACELESS)
 
@@ -384,8 +427,14 @@ class StatementParser:
         kind = self.parser.data_type()
         if not isinstance(kind, exp.DataType):
             raise self._unexpected(f'the type of column "{name.text}"')
-        primary = self.parser.words("PRIMARY", "KEY") or self.parser.match(TokenType.PRIMARY_KEY)
-        return raw.RawColumn(name, kind, bool(primary))
+        primary = default = None
+        while True:
+            if self.parser.words("DEFAULT"):
+                default = self._expression()
+            elif self.parser.words("PRIMARY", "KEY") or self.parser.match(TokenType.PRIMARY_KEY):
+                primary = True
+            else:
+                return raw.RawColumn(name, kind, bool(primary), default)
 
     def _watermark(self, kind: ObjectKind) -> tuple[raw.Name, exp.Expr]:
         if kind is not ObjectKind.SOURCE:
@@ -395,7 +444,10 @@ class StatementParser:
         self._take("AS")
         return column, self._expression()
 
-    def _kind(self, verb: str) -> ObjectKind:
+    def _kind(self, verb: str) -> tuple[ObjectKind, str]:
+        """What the statement is about, and the words for it."""
+        if self.parser.words(*_MATERIALIZED):
+            return ObjectKind.TABLE, " ".join(_MATERIALIZED)
         kind = _KINDS.get(self._current.text.upper())
         if kind is None:
             raise SqlSyntaxError(
@@ -406,7 +458,7 @@ class StatementParser:
                 location=self._place(),
             )
         self.parser.advance()
-        return kind
+        return kind, kind.upper()
 
     def _name(self, kind: ObjectKind) -> raw.Name:
         name = self._any_name(f"the name of the {kind}")
@@ -533,6 +585,8 @@ _STATEMENTS: dict[str, Callable[[StatementParser], raw.Raw]] = {
     "INSERT": StatementParser.insert,
     "UPDATE": StatementParser.update,
     "DELETE": StatementParser.delete,
+    "TRUNCATE": StatementParser.truncate,
+    "ALTER": StatementParser.alter,
     "SHOW": StatementParser.show,
     "DESCRIBE": StatementParser.describe,
     "DESC": StatementParser.describe,

@@ -18,8 +18,9 @@ from velostream.sql.parse.dialect import EMIT, WINDOW, WITH, WITHIN, Clause
 from velostream.sql.windows.clauses import interval_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from velostream.location import Location
     from velostream.sql.bind.context import Context
 
 
@@ -279,13 +280,25 @@ def leftover_clauses(tree: exp.Expr, context: Context) -> None:
 
 
 def warn_of_quotes(tree: exp.Expr, columns: Iterable[str], context: Context) -> None:
-    """In Spark's SQL "user_id" is a text; in PostgreSQL's it is a column, which is often meant."""
+    """Warn of texts that look like columns."""
+    context.warnings += quoted_columns(tree, columns, context.place)
+
+
+def quoted_columns(
+    tree: exp.Expr, columns: Iterable[str], place_of: Callable[[exp.Expr], Location | None]
+) -> list[str]:
+    """Warnings of texts in double quotes that have the name of a column.
+
+    In Spark's SQL "user_id" is a text; in PostgreSQL's it is a column, which is often meant.
+    """
     named = {name.lower(): name for name in columns}
+    found = []
     for text in tree.find_all(exp.Literal):
         column = named.get(text.name.lower()) if text.is_string and "anchored" in text.meta else None
-        place = context.place(text) if column is not None else None
+        place = place_of(text) if column is not None else None
         if place is not None and place.text.startswith('"'):
-            context.warnings.append(
+            found.append(
                 f"{place}: {place.text} in double quotes is a text, not the column {column}; "
                 f"write `{column}`, or without quotes"
             )
+    return found

@@ -52,6 +52,7 @@ class RawColumn:
     name: Name
     type: exp.DataType
     primary_key: bool
+    default: exp.Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,8 @@ class RawDelete(Raw):
 
     table: Name
     where: exp.Expr | None
+    verb: str = "DELETE FROM"
+    """As it was written: TRUNCATE deletes all rows."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,38 @@ class RawDrop(Raw):
     kind: ObjectKind
     name: Name
     if_exists: bool
+
+
+@dataclass(frozen=True)
+class RawDropJob(Raw):
+    """DROP JOB."""
+
+    job: str
+
+
+@dataclass(frozen=True)
+class RawRename(Raw):
+    """ALTER TABLE … RENAME TO …."""
+
+    table: Name
+    to: Name
+
+
+@dataclass(frozen=True)
+class RawSet(Raw):
+    """ALTER TABLE … SET (…)."""
+
+    table: Name
+    properties: RawWith
+
+
+@dataclass(frozen=True)
+class RawAddColumn(Raw):
+    """ALTER TABLE … ADD COLUMN …."""
+
+    table: Name
+    column: RawColumn
+    if_not_exists: bool
 
 
 @dataclass(frozen=True)

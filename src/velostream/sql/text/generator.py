@@ -31,17 +31,18 @@ def _expression(node: exp.Expr) -> str:
     return node.sql(dialect=Velostream)
 
 
-def _string(text: str) -> str:
+def text_literal(text: str) -> str:
+    """A text in quotes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _properties(properties: Mapping[str, str]) -> str:
-    items = ", ".join(f"{_string(name)} = {_string(value)}" for name, value in properties.items())
-    return f"WITH ({items})"
+def _properties(properties: Mapping[str, str], word: str = "WITH") -> str:
+    items = ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
+    return f"{word} ({items})"
 
 
 def _uri(uri: Uri) -> str:
-    return _string(uri.text)
+    return text_literal(uri.text)
 
 
 def _query(query: model.Query, properties: Mapping[str, str]) -> str:
@@ -85,13 +86,16 @@ def _columns(columns: tuple[model.ColumnDef, ...], key: tuple[str, ...], extra: 
     if not columns:
         return ""
     inline = tuple(column.name for column in columns if column.primary_key)
-    parts = [
-        f"{quote(column.name)} {spark_ddl(column.type)}{' PRIMARY KEY' if column.primary_key else ''}"
-        for column in columns
-    ]
+    parts = [_column(column) for column in columns]
     if key and key != inline:
         parts.append(f"PRIMARY KEY ({', '.join(map(quote, key))})")
     return f" ({', '.join(filter(None, [*parts, extra]))})"
+
+
+def _column(column: model.ColumnDef) -> str:
+    default = f" DEFAULT {_expression(column.default)}" if column.default is not None else ""
+    primary = " PRIMARY KEY" if column.primary_key else ""
+    return f"{quote(column.name)} {spark_ddl(column.type)}{default}{primary}"
 
 
 def _head(kind: str, statement: Any) -> str:
@@ -139,17 +143,23 @@ def _delay(watermark: model.Watermark) -> str:
 
 def _insert(statement: model.InsertInto) -> str:
     head = f"INSERT{' OR REPLACE' if statement.or_replace else ''} INTO {quote(statement.table)}"
-    if statement.columns:
-        head += f" ({', '.join(map(quote, statement.columns))})"
-    if statement.query is not None:
-        return f"{head} {_query(statement.query, {})}"
-    rows = (f"({', '.join(map(_expression, row))})" for row in statement.values)
-    return f"{head} VALUES {', '.join(rows)}"
+    return f"{head}{_rows(statement)}"
 
 
 def _insert_into_sink(statement: model.InsertIntoSink) -> str:
-    own = f" {_properties(statement.properties)}" if statement.properties else ""
-    return f"INSERT INTO {_uri(statement.uri)}{own} {_query(statement.query, {})}"
+    head = f"INSERT INTO {_uri(statement.uri)}"
+    if statement.properties:
+        head += f" {_properties(statement.properties)}"
+    return f"{head}{_rows(statement)}"
+
+
+def _rows(statement: model.InsertInto | model.InsertIntoSink) -> str:
+    names = f" ({', '.join(map(quote, statement.columns))})" if statement.columns else ""
+    if not statement.values:
+        assert statement.query is not None
+        return f"{names} {_query(statement.query, {})}"
+    rows = (f"({', '.join(map(_expression, row))})" for row in statement.values)
+    return f"{names} VALUES {', '.join(rows)}"
 
 
 def _update(statement: model.Update) -> str:
@@ -165,6 +175,11 @@ def _show(statement: model.Show) -> str:
     return f"SHOW {statement.kind.upper()}" + (
         f" FOR {quote(statement.connector)}" if statement.connector else ""
     )
+
+
+def _add_column(statement: model.AddColumn) -> str:
+    exists = " IF NOT EXISTS" if statement.if_not_exists else ""
+    return f"ALTER TABLE {quote(statement.name)} ADD COLUMN{exists} {_column(statement.column)}"
 
 
 def _drop(statement: model.Drop) -> str:
@@ -188,6 +203,14 @@ _WRITERS: dict[type[model.Statement], Callable[[Any], str]] = {
     model.Explain: lambda statement: f"EXPLAIN {generate(statement.statement)}",
     model.ControlJob: lambda statement: f"{statement.action.upper()} JOB {_job(statement.job)}",
     model.Drop: _drop,
+    model.DropJob: lambda statement: f"DROP JOB {_job(statement.job)}",
+    model.RenameTable: lambda statement: (
+        f"ALTER TABLE {quote(statement.name)} RENAME TO {quote(statement.to)}"
+    ),
+    model.SetProperties: lambda statement: (
+        f"ALTER TABLE {quote(statement.name)} {_properties(statement.properties, 'SET')}"
+    ),
+    model.AddColumn: _add_column,
     model.ReplayDeadLetters: lambda statement: f"REPLAY DEAD LETTERS{_where(statement.where)}",
 }
 

@@ -29,7 +29,7 @@ _INTERESTING = re.compile(
     """,
     re.VERBOSE,
 )
-_URI_STEP = re.compile(r"""[^\s;),{}=]+|=["']?|[;),{}]|\s""")
+_URI_STEP = re.compile(r"""[^\s;(),{}=]+|=["']?|[;(),{}]|\s""")
 _RAW_PREFIX = re.compile(r"(?<!\w)[rR]$")
 
 
@@ -136,11 +136,11 @@ def _variable_end(source: SourceText, start: int, errors: list[SqlSyntaxError] |
 
 
 def uri_end(text: str, position: int) -> int:
-    """The end of a URI: white space, `;`, or a `)` or `,` outside quotes and braces."""
+    """The end of a URI: white space, `;`, or a parenthesis or `,` outside quotes and braces."""
     braces = 0
     while match := _URI_STEP.match(text, position):
         step = match[0]
-        if step.isspace() or step == ";" or (step in "),}" and not braces):
+        if step.isspace() or step == ";" or (step in "(),}" and not braces):
             break
         if step[0] == "=" and len(step) == 2:
             closing = _closing_quote(text, match.end(), step[1])

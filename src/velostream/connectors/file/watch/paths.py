@@ -134,14 +134,25 @@ class FileSet:
         if not self.text:
             raise SourceConfigError("a file source needs a path", hint="write file:///folder/name.csv")
         self.reach.check_file(self.path)
+        try:
+            self._check_there()
+        except SourceUnreadableError as exc:
+            # Nothing was read yet that could be resumed.
+            if isinstance(exc.__cause__, PermissionError):
+                raise forbidden(self.path) from exc
+            raise SourceUnreadableError(exc.message) from exc
+
+    def _check_there(self) -> None:
         if self.several:
-            if not self.list():
-                raise self.missing()
+            found = self.look()
+            if not found.files:
+                raise forbidden(next(iter(found.unreadable))) if found.unreadable else self.missing()
             return
-        if not self.path.exists():
-            raise self.missing()
+        with reading(self.path):
+            if not self.path.exists():
+                raise self.missing()
         if not os.access(self.path, os.R_OK):
-            raise SourceAuthError(f'file "{self.path}" may not be read', hint="check its permissions")
+            raise forbidden(self.path)
 
     def missing(self) -> FileMissingError:
         """The error for a missing file, with what can be done."""
@@ -191,6 +202,11 @@ def reading(path: Path | str) -> Iterator[None]:
             f"{path} cannot be read: {why(exc)}",
             hint="reading resumes by itself; rows that were read stay",
         ) from exc
+
+
+def forbidden(path: Path | str) -> SourceAuthError:
+    """The error for a file or folder that may not be read."""
+    return SourceAuthError(f'"{path}" may not be read: permission denied', hint="check its permissions")
 
 
 def why(exc: OSError) -> str:

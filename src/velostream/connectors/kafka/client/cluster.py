@@ -105,6 +105,16 @@ class TopicInfo:
 
 
 @dataclass(frozen=True)
+class TopicSize:
+    """How large a topic is. Records that compaction removed, and marks of transactions, are counted too."""
+
+    name: str
+    partitions: int
+    replication: int
+    records: int
+
+
+@dataclass(frozen=True)
 class Record:
     """One record, undecoded."""
 
@@ -118,6 +128,8 @@ class Cluster:
     """The brokers of one statement's source or sink. Connects on first use."""
 
     def __init__(self, options: KafkaOptions) -> None:
+        # Whatever is asked first, a missing package is told as such.
+        _client()
         self._settings = python_settings(options)
         self._committed_only = options.isolation_level == "read_committed"
         self._made: Any = None
@@ -195,12 +207,46 @@ class Cluster:
                         raise
             time.sleep(_MOMENT)
 
-    def create(self, name: str, partitions: int, replication: int) -> None:
-        """Create a topic. Idempotent: a topic that exists by now is accepted."""
+    def overview(self) -> list[TopicSize]:
+        """Every topic except Kafka's internal ones, with its size, by name."""
+        found = [t for t in self._metadata().topics.values() if not t.topic.startswith("__")]
+        parts = [Part(t.topic, number) for t in found for number in t.partitions]
+        first, last = self.earliest(parts), self.latest(parts)
+        sizes = []
+        for topic in sorted(found, key=lambda t: t.topic):
+            own = [Part(topic.topic, number) for number in topic.partitions]
+            copies = max((len(each.replicas) for each in topic.partitions.values()), default=0)
+            records = sum(max(last[part] - first[part], 0) for part in own)
+            sizes.append(TopicSize(topic.topic, len(own), copies, records))
+        return sizes
+
+    def creates_topics(self) -> bool:
+        """Whether the brokers create a topic that is written to; False when they do not tell us."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        try:
+            with self._asking():
+                broker = next(iter(self._admin().list_topics(timeout=TIMEOUT).brokers))
+                asked = ConfigResource(ResourceType.BROKER, str(broker))
+                found = self._admin().describe_configs([asked], request_timeout=TIMEOUT)[asked].result()
+        except (SourceAuthError, SourceConfigError):
+            return False
+        told = found.get("auto.create.topics.enable")
+        return told is not None and told.value == "true"
+
+    def create(
+        self, name: str, partitions: int, replication: int, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic. Idempotent: a topic that exists by now is accepted.
+
+        With -1 for partitions or replication, the brokers' own defaults hold.
+        """
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewTopic
 
-        wanted = NewTopic(name, num_partitions=partitions, replication_factor=replication)
+        wanted = NewTopic(
+            name, num_partitions=partitions, replication_factor=replication, config=dict(config or {})
+        )
         with self._asking(name):
             answer = self._admin().create_topics([wanted], request_timeout=TIMEOUT)[name]
             try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from velostream.connectors.kafka.client.cluster import Category, category_of
 from velostream.errors import (
@@ -13,14 +12,7 @@ from velostream.errors import (
     SinkFencedError,
     SinkMissingError,
     SinkNetworkError,
-    SourceAuthError,
-    SourceError,
-    SourceMissingError,
-    SourceNetworkError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _AWAY = frozenset(
@@ -91,18 +83,3 @@ def sink_error(error: Any, brokers: str, topic: str) -> SinkError:
     if category is Category.CONFIG:
         return SinkConfigError(f'kafka at "{brokers}": {text} ({name})')
     return SinkError(f'kafka topic "{topic}" cannot be written: {text} ({name})')
-
-
-@contextmanager
-def as_sink_errors() -> Iterator[None]:
-    """Turns source errors of metadata queries into sink errors."""
-    try:
-        yield
-    except SourceError as exc:
-        kinds: dict[type[SourceError], type[SinkError]] = {
-            SourceMissingError: SinkMissingError,
-            SourceNetworkError: SinkNetworkError,
-            SourceAuthError: SinkAuthError,
-        }
-        kind = next((sink for source, sink in kinds.items() if isinstance(exc, source)), SinkConfigError)
-        raise kind(exc.message, detail=exc.detail, hint=exc.hint, location=exc.location) from exc

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from velostream.connectors.base import log
-from velostream.errors import SourceConfigError, SourceMissingError, nearest, numbered
+from velostream.errors import SourceConfigError, SourceEmptyError, SourceMissingError, nearest, numbered
 
 if TYPE_CHECKING:
     from velostream.connectors.kafka.client.cluster import Cluster, TopicInfo
@@ -44,11 +44,16 @@ class Topics:
             names += [name for name in self._cluster.topics() if self._matches(name) and name not in names]
         return self._cluster.describe(names)
 
-    def check(self) -> None:
-        """Raise SourceMissingError unless all exist; missing ones are created if the options say so."""
+    def check(self, *, makes: bool = True) -> None:
+        """Raise SourceMissingError unless all exist; missing ones are created if the options say so.
+
+        Not `makes`: one that would be created is a SourceEmptyError.
+        """
         there = self.found()
         missing = [name for name in self.names if "*" not in name and name not in there]
         if missing and self._options.topic_create_if_missing:
+            if not makes:
+                raise SourceEmptyError(f'kafka topic "{missing[0]}" does not exist, and will be created')
             for name in missing:
                 self._create(name)
             return
@@ -56,6 +61,14 @@ class Topics:
             raise self._missing(missing[0])
         if not there:
             raise self._no_match()
+
+    def create_as_brokers_do(self) -> bool:
+        """Create the topic where the brokers create those that are written to; returns whether they do."""
+        if not self._cluster.creates_topics():
+            return False
+        self._cluster.create(self.names[0], -1, -1)
+        log.info('kafka topic "%s" was created, as these brokers do', self.names[0])
+        return True
 
     def _create(self, name: str) -> None:
         brokers = self._cluster.broker_count()
@@ -76,7 +89,7 @@ class Topics:
 
     def _missing(self, name: str) -> SourceMissingError:
         options = [
-            f"create it:         kafka-topics --create --topic {name}",
+            f"create it:         velo topic create {name}",
             'wait for it:       WITH ("topic.wait.timeout" = "30s")',
             'let us create it:  WITH ("topic.create.if.missing" = "true")',
         ]

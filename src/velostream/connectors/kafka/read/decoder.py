@@ -12,6 +12,7 @@ from velostream.formats.columns.dataframes import RECORD
 from velostream.formats.debezium.envelopes import DELETED
 from velostream.formats.decoder import FormatSettings, decoder_for
 from velostream.formats.keys import KEY, JsonKeys, key_decoder
+from velostream.formats.raw import text_or_bytes
 from velostream.model.columns import BAD, TOMBSTONE
 from velostream.sql.types import literal, quote
 
@@ -80,7 +81,7 @@ class MessageDecoder:
         """The columns of such records; None when they cannot be inferred."""
         found = self._values.columns([message.value for message in sample if message.value is not None])
         if self._keys is None or found is None:
-            return found
+            return found if self.format != "raw" else _with_key(found, sample)
         keys = self._keys.columns([message.key for message in sample if message.key is not None])
         if keys is None:
             return None
@@ -132,13 +133,17 @@ class MessageDecoder:
 
     def reasons(self, messages: Sequence[Message], fields: Sequence[pa.Field]) -> list[str | None]:
         """Why each record cannot be decoded; None where its key and its value, if any, can."""
-        field = _key_field(fields) if self._keys is not None else None
+        field = _key_field(fields) if self._keys is not None or self.format == "raw" else None
         rest = [one for one in fields if one is not field]
         told = self._values.reasons([message.value or b"" for message in messages], rest)
         told = [None if m.value is None else why for m, why in zip(messages, told, strict=True)]
-        if field is None or self._keys is None:
+        if field is None:
             return told
-        keys = self._keys.reasons([message.key or b"" for message in messages], [field.with_name(KEY)])
+        given = [message.key or b"" for message in messages]
+        if self._keys is not None:
+            keys = self._keys.reasons(given, [field.with_name(KEY)])
+        else:
+            keys = self._values.reasons(given, [field.with_name("value")])
         return [
             f"the key: {bad}" if bad is not None and message.key is not None else why
             for message, bad, why in zip(messages, keys, told, strict=True)
@@ -166,6 +171,12 @@ class MessageDecoder:
         found = [one for one in values if one.name.casefold() != KEY]
         wider = pa.schema([*found[:place], keys.field(0).with_name(field.name), *found[place:]])
         return None if wider.equals(schema) else wider
+
+
+def _with_key(found: pa.Schema, sample: Sequence[Message]) -> pa.Schema:
+    """The columns of the format `raw`, the key as text where the sample's keys are."""
+    kind = text_or_bytes(message.key for message in sample if message.key is not None)
+    return pa.schema([one.with_type(kind) if one.name == KEY else one for one in found])
 
 
 def _key_field(fields: Sequence[pa.Field]) -> pa.Field | None:

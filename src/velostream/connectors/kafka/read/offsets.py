@@ -58,7 +58,7 @@ class Positions:
     def check(self) -> None:
         """Decide where to begin, unless that is decided; create a missing topic if the options say so."""
         if self.memory.start is None:
-            self._topics.check()
+            self._topics.check(makes=self._context.makes)
             self.begin()
 
     def begin(self) -> Mapping[str, int]:

@@ -33,9 +33,9 @@ from velostream.errors import (
     InternalError,
     SourceAuthError,
     SourceConfigError,
+    SourceEmptyError,
     SourceError,
     SourceLostError,
-    SourceMissingError,
     SourceNetworkError,
     UnsupportedError,
     VelostreamError,
@@ -104,10 +104,9 @@ class KafkaSource(
             schema = self._decoder.columns(self._sample())
             if not schema:
                 what = "record" if self._options.key_format is None else "record with a key"
-                raise SourceMissingError(
+                raise SourceEmptyError(
                     f'kafka topic "{self._options.topic}" holds no {what} yet to tell its columns from',
-                    hint="declare them: CREATE SOURCE name (column type, …) FROM …; "
-                    'or wait: WITH ("topic.wait.timeout" = "30s")',
+                    hint="declare them: CREATE SOURCE name (column type, …) FROM …",
                 )
             self._schema = schema
         return self._schema

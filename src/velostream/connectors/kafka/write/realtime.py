@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velostream.connectors.kafka.client.cluster import Cluster
-from velostream.connectors.kafka.client.failures import as_sink_errors
 from velostream.connectors.kafka.client.settings import java_settings
 from velostream.connectors.kafka.client.topics import Topics
 from velostream.connectors.kafka.write.encoder import key_columns
 from velostream.connectors.kafka.write.producer import OVERHEAD
 from velostream.connectors.realtime import WRITTEN_BY_SPARK, RealtimeTarget
+from velostream.connectors.sinks import as_sink_errors
 from velostream.errors import UnsupportedError
 from velostream.formats.json.spark_writer import json_object, plain_text, small_letters
 from velostream.sql.types import quote

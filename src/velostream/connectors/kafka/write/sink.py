@@ -6,27 +6,32 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.base import Delivery, Sink, wait_while_missing
+from velostream.connectors.base import Delivery, Sink
 from velostream.connectors.kafka.client.cluster import Cluster, Recorded
-from velostream.connectors.kafka.client.failures import as_sink_errors
 from velostream.connectors.kafka.client.ranges import Part
 from velostream.connectors.kafka.client.topics import Topics
 from velostream.connectors.kafka.write.encoder import Encoder, Records
 from velostream.connectors.kafka.write.producer import OVERHEAD, Producer, Transactions
-from velostream.connectors.record import Record
-from velostream.errors import SinkChangedError, SinkConfigError, SinkMissingError
+from velostream.connectors.sinks import as_sink_errors, identity
+from velostream.errors import (
+    SinkChangedError,
+    SinkConfigError,
+    SinkMissingError,
+    SinkNetworkError,
+    SourceMissingError,
+)
 from velostream.formats.json.writer import json_bytes
 from velostream.formats.packed import packed
 from velostream.model.changes import BadRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from threading import Event
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
     from velostream.connectors.base import SinkContext
     from velostream.connectors.kafka.options import KafkaOptions
+    from velostream.connectors.waiting import Waiting
 
 _SHOWN = 10_000
 """The most bytes of an oversized record that are kept with the reason."""
@@ -35,16 +40,21 @@ _FORGOTTEN_AFTER = 24 * 3600.0
 """Seconds after which brokers may expire the offsets of a group; a week by default."""
 
 
-def await_topic(options: KafkaOptions, stop: Event, tell: Callable[[str], None]) -> None:
+def await_topic(options: KafkaOptions, waiting: Waiting) -> None:
     """Wait until the topic exists, creating it if asked to; raises when the time is up."""
     with as_sink_errors():
         topics = _topics(options)
 
     def look() -> None:
         with as_sink_errors():
-            topics.check()
+            try:
+                topics.check()
+            except SourceMissingError:
+                if not topics.create_as_brokers_do():
+                    raise
 
-    wait_while_missing(look, SinkMissingError, options.topic_wait_timeout, options.retry_delay, stop, tell)
+    absent = (SinkMissingError, SinkNetworkError)
+    waiting.until(look, absent, options.topic_wait_timeout, options.retry_delay)
 
 
 def _topics(options: KafkaOptions) -> Topics:
@@ -80,7 +90,7 @@ class KafkaSink(Sink):
         self.takes_deletes = self._upserts
         with as_sink_errors():
             self._encoder = Encoder(options, context)
-        self._name = f"velostream-{context.job}-{_identity(context)}"
+        self._name = f"velostream-{context.job}-{identity(context)}"
         self._limit = options.max_request_size
         self._cluster = Cluster(options)
         self._producer: Producer | None = None
@@ -233,18 +243,3 @@ class KafkaSink(Sink):
         value = (records.values[place] or b"")[:_SHOWN]
         row = packed(rows.slice(place, 1))
         return BadRow(reason, f"kafka://{self._topic}", "", shown, value, row=row)
-
-
-def _identity(context: SinkContext) -> str:
-    """The job's own transactional id, created once: jobs in two data directories may have the same name."""
-    record = Record(
-        context.state / "identity.json",
-        f"{context.job} identity",
-        required=context.resumed,
-        before=context.state / "identity",
-    )
-    found = record.load()
-    if found is None:
-        found = {"id": uuid.uuid4().hex[:12]}
-        record.save(found)
-    return str(found["id"])

@@ -1,0 +1,1 @@
+"""Drivers of databases, by name: built in, registered, or of installed packages."""

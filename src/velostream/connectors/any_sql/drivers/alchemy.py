@@ -1,0 +1,280 @@
+"""Every database that SQLAlchemy has a dialect for: its driver package has to be installed."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager, suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from velostream.connectors.any_sql.drivers.base import Address, Connection, Driver
+from velostream.connectors.any_sql.values import LOOSE_DECIMAL, decoded, type_of
+from velostream.connectors.databases.rows import UTC_TIME
+from velostream.errors import SourceConfigError, SourceMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from sqlalchemy import Connection as Connected
+    from sqlalchemy import Engine
+    from sqlalchemy.types import TypeEngine
+
+    from velostream.connectors.databases.text_rows import Decoded
+
+_SAMPLE = 1000
+"""Rows of a query that are looked at for the types of its columns."""
+_MARK = "velostream_value_"
+_IN_UTC = {"postgresql": "SET TIME ZONE 'UTC'", "mysql": "SET time_zone = '+00:00'"}
+_READ_ONLY = {
+    "postgresql": "SET default_transaction_read_only = on",
+    "mysql": "SET SESSION TRANSACTION READ ONLY",
+}
+
+
+class AlchemyDriver(Driver):
+    """`sql://dialect+package://user@host/database`, as SQLAlchemy writes it."""
+
+    packages: ClassVar[Mapping[str, str]] = {"sqlalchemy": "velostream[sql]"}
+    dialect: str
+
+    def __init__(self, dialect: str | None = None) -> None:
+        if dialect is not None:
+            self.dialect = dialect
+
+    def check(self, address: Address) -> None:
+        """See `Driver`."""
+        host = self._url(address).host
+        if host and "//" in address.text:
+            address.reach.check_addresses(host)
+
+    def connect(self, address: Address) -> Connection:
+        """See `Driver`."""
+        import sqlalchemy
+        from sqlalchemy.exc import NoSuchModuleError
+
+        try:
+            engine = sqlalchemy.create_engine(self._url(address), poolclass=sqlalchemy.NullPool)
+        except NoSuchModuleError as exc:
+            raise SourceConfigError(
+                f'SQLAlchemy has no dialect "{self.dialect}"', hint="install the package that brings it"
+            ) from exc
+        except ModuleNotFoundError as exc:
+            raise SourceConfigError(
+                f'driver "{self.dialect}" needs the package {exc.name}', hint=f"pip install '{exc.name}'"
+            ) from exc
+        name = engine.dialect.name
+
+        @sqlalchemy.event.listens_for(engine, "connect")
+        def _prepare(raw: Any, _: Any) -> None:
+            with closing(raw.cursor()) as cursor:
+                for statement in (_IN_UTC.get(name), _READ_ONLY.get(name)):
+                    if statement is not None:
+                        cursor.execute(statement)
+            raw.commit()
+
+        @sqlalchemy.event.listens_for(engine, "handle_error")
+        def _leave_nothing(context: Any) -> None:
+            # SQLAlchemy leaves the cursor of a connection that broke as it is, and a driver may mind.
+            cursor = getattr(context.execution_context, "cursor", None)
+            if context.is_disconnect and cursor is not None:
+                with suppress(Exception):
+                    cursor.close()
+
+        return AlchemyConnection(engine)
+
+    def _url(self, address: Address) -> Any:
+        """The address of properties, or as it was written; a password may also be a property."""
+        from sqlalchemy.engine import URL, make_url
+        from sqlalchemy.exc import ArgumentError
+
+        options = address.options
+        if "//" not in address.text:
+            return URL.create(
+                self.dialect,
+                options.username,
+                options.password,
+                options.host,
+                options.port,
+                options.database or address.text or None,
+            )
+        try:
+            url = make_url(f"{self.dialect}:{address.text}")
+        except ArgumentError:
+            # The text may hold a password: neither it nor the cause is told.
+            raise SourceConfigError(
+                f'the address of driver "{self.dialect}" cannot be read',
+                hint=f"sql://{self.dialect}://user@host:port/database?table=name",
+            ) from None
+        return url.set(username=options.username or url.username, password=options.password or url.password)
+
+
+class PostgresDriver(AlchemyDriver):
+    """PostgreSQL, by psycopg."""
+
+    name = "postgresql"
+    dialect = "postgresql+psycopg"
+    packages: ClassVar[Mapping[str, str]] = {
+        "sqlalchemy": "velostream[sql]",
+        "psycopg": "velostream[postgres]",
+    }
+
+
+class MySqlDriver(AlchemyDriver):
+    """MySQL and MariaDB, by PyMySQL."""
+
+    name = "mysql"
+    dialect = "mysql+pymysql"
+    packages: ClassVar[Mapping[str, str]] = {"sqlalchemy": "velostream[sql]", "pymysql": "velostream[mysql]"}
+
+
+def dialect_driver(name: str) -> Driver | None:
+    """The driver of one of SQLAlchemy's dialects, such as `mysql+pymysql`; None where it has no such one."""
+    if find_spec("sqlalchemy") is None:
+        return AlchemyDriver(name) if "+" in name else None
+    from sqlalchemy.dialects import registry
+    from sqlalchemy.exc import NoSuchModuleError
+
+    try:
+        registry.load(name.replace("+", "."))
+    except (NoSuchModuleError, ValueError):
+        return None
+    return AlchemyDriver(name)
+
+
+class AlchemyConnection(Connection):
+    """One connection, held while it is used."""
+
+    mark = f":{_MARK}{{}}"
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._open: Connected | None = None
+        self._result: Any = None
+        """The result that is being read: one that is left unfinished is closed before its connection."""
+
+    def columns(self, query: str, values: Sequence[Any]) -> pa.Schema:
+        """See `Connection`: from what the first rows hold."""
+        with self._executed(query, values, _SAMPLE) as result:
+            told = result.cursor.description
+            rows = result.fetchmany(_SAMPLE)
+        fields = []
+        for place, each in enumerate(told):
+            digits = _digits(each[4], each[5])
+            fields.append(pa.field(each[0], type_of([row[place] for row in rows], digits)))
+        return pa.schema(fields)
+
+    def table_columns(self, table: str, schema: str | None) -> pa.Schema:
+        """See `Connection`: as the catalogue tells them."""
+        import sqlalchemy
+
+        try:
+            found = sqlalchemy.inspect(self._connection()).get_columns(table, schema)
+        except sqlalchemy.exc.NoSuchTableError as exc:
+            raise SourceMissingError(f'table "{table}" does not exist') from exc
+        finally:
+            self._connection().rollback()
+        return pa.schema([pa.field(each["name"], arrow_type(each["type"])) for each in found])
+
+    def key(self, table: str, schema: str | None) -> tuple[str, ...]:
+        """See `Connection`."""
+        import sqlalchemy
+
+        found = sqlalchemy.inspect(self._connection()).get_pk_constraint(table, schema)
+        self._connection().rollback()
+        return tuple(found.get("constrained_columns") or ())
+
+    def tables(self) -> list[str]:
+        """See `Connection`."""
+        import sqlalchemy
+
+        inspected = sqlalchemy.inspect(self._connection())
+        return [*inspected.get_table_names(), *inspected.get_view_names()]
+
+    def quoted(self, name: str) -> str:
+        """See `Connection`."""
+        return str(self._engine.dialect.identifier_preparer.quote_identifier(name))
+
+    def rows(self, query: str, values: Sequence[Any], schema: pa.Schema, size: int) -> Iterator[Decoded]:
+        """See `Connection`."""
+        with self._executed(query, values, size) as result:
+            while rows := result.fetchmany(size):
+                yield decoded(schema, [tuple(row) for row in rows])
+
+    def close(self) -> None:
+        """See `Connection`."""
+        if self._result is not None:
+            self._result.close()
+            self._result = None
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+        self._engine.dispose()
+
+    @contextmanager
+    def _executed(self, query: str, values: Sequence[Any], size: int) -> Iterator[Any]:
+        """The result of a query; its transaction ends with it, also where the query fails."""
+        import sqlalchemy
+
+        # Marks are the only names in it: any other colon is a colon.
+        escaped = query.replace(":", "\\:").replace(f"\\:{_MARK}", f":{_MARK}")
+        bound = {f"{_MARK}{number}": value for number, value in enumerate(values)}
+        # For this statement: options of the connection would hold for those of the catalogue too.
+        streamed = {"stream_results": True, "max_row_buffer": size}
+        connection = self._connection()
+        try:
+            self._result = connection.execute(sqlalchemy.text(escaped), bound, execution_options=streamed)
+            with closing(self._result) as result:
+                yield result
+        finally:
+            self._result = None
+            if not connection.closed:
+                connection.rollback()
+
+    def _connection(self) -> Connected:
+        if self._open is None or self._open.closed or self._open.invalidated:
+            self._open = self._engine.connect()
+        return self._open
+
+
+def _digits(precision: Any, scale: Any) -> pa.DataType | None:
+    if (
+        isinstance(precision, int)
+        and isinstance(scale, int)
+        and 0 < precision <= 38
+        and 0 <= scale <= precision
+    ):
+        return pa.decimal128(precision, scale)
+    return None
+
+
+def arrow_type(kind: TypeEngine[Any]) -> pa.DataType:
+    """The type of a column that SQLAlchemy tells about; everything that is not below is text."""
+    from sqlalchemy import types
+
+    if isinstance(kind, types.ARRAY):
+        return pa.list_(arrow_type(kind.item_type))
+    if isinstance(kind, types.Boolean):
+        return pa.bool_()
+    if isinstance(kind, types.Integer):
+        return _integer(kind)
+    if isinstance(kind, types.Float):
+        return pa.float64()
+    if isinstance(kind, types.Numeric):
+        return _digits(kind.precision, kind.scale or 0) or LOOSE_DECIMAL
+    if isinstance(kind, types.DateTime):
+        return UTC_TIME
+    if isinstance(kind, types.Date):
+        return pa.date32()
+    return pa.binary() if isinstance(kind, types._Binary) else pa.string()  # noqa: SLF001
+
+
+def _integer(kind: TypeEngine[Any]) -> pa.DataType:
+    from sqlalchemy import types
+
+    unsigned = bool(getattr(kind, "unsigned", False))
+    if isinstance(kind, types.BigInteger):
+        return pa.decimal128(20, 0) if unsigned else pa.int64()
+    if isinstance(kind, types.SmallInteger):
+        return pa.int32() if unsigned else pa.int16()
+    return pa.int64() if unsigned else pa.int32()

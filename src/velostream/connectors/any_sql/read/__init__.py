@@ -1,0 +1,1 @@
+"""Reading through a driver."""

@@ -1,0 +1,138 @@
+"""Tables and queries of any SQL database that are asked for their rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from velostream.connectors.any_sql.failures import translated
+from velostream.connectors.databases.polling import Asked
+from velostream.connectors.databases.source import Described
+from velostream.connectors.databases.statements import marked, parameter_values
+from velostream.errors import SourceConfigError, SourceMissingError, SourceNetworkError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from velostream.connectors.any_sql.drivers.base import Address, Connection, Driver
+    from velostream.connectors.databases.text_rows import Decoded
+
+
+class SqlRows(Asked):
+    """See `Asked`: every read is one query, with bound values."""
+
+    def __init__(self, driver: Driver, address: Address, declared: pa.Schema | None) -> None:
+        self._driver = driver
+        self._address = address
+        self._options = address.options
+        self._declared = declared
+        self._open: Connection | None = None
+        self._found: Described | None = None
+        what = f'table "{self._options.table}"' if self._options.table else "a query"
+        self.name = f'driver "{self._options.driver}", {what}'
+
+    def describe(self) -> Described:
+        """See `Asked`."""
+        if self._found is None:
+            with translated(f"cannot read {self.name}"):
+                self._found = self._looked_up()
+        return self._found
+
+    def rows(self, after: str | None) -> Iterator[Decoded]:
+        """See `Asked`."""
+        schema = self.describe().schema
+        try:
+            with translated(f"cannot read {self.name}"):
+                query, values = self._query(after)
+                size = self._options.fetch_size or self._options.batch_size
+                yield from self._connection().rows(query, values, schema, size)
+        except SourceNetworkError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """See `Asked`."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _looked_up(self) -> Described:
+        options, connection = self._options, self._connection()
+        key: tuple[str, ...] = ()
+        try:
+            if options.table is not None:
+                schema = self._declared or connection.table_columns(options.table, options.database_schema)
+                key = connection.key(options.table, options.database_schema)
+            else:
+                schema = self._declared or connection.columns(*self._relation())
+        except Exception as exc:
+            raise self._missing(exc, connection) from exc
+        names = schema.names
+        for said, given in (
+            ("incremental.column", [options.incremental_column]),
+            ("key", options.key_columns),
+        ):
+            for name in given:
+                if name is not None and name not in names:
+                    raise SourceConfigError(
+                        f'{self.name} has no column "{name}", which "{said}" names',
+                        hint=did_you_mean(name, names),
+                    )
+        key = options.key_columns or (key if set(key) <= set(names) else ())
+        return Described(schema, key)
+
+    def _missing(self, exc: Exception, connection: Connection) -> Exception:
+        """The error of a table that is not there tells the nearest that is."""
+        from velostream.connectors.any_sql.failures import kind_of
+
+        table = self._options.table
+        missing = isinstance(exc, SourceMissingError) or kind_of(exc) is SourceMissingError
+        if table is None or not missing:
+            return exc
+        near = connection.tables()
+        return SourceMissingError(
+            f"{self.name} does not exist",
+            hint=did_you_mean(table, near) or f"there are: {', '.join(sorted(near)[:20]) or 'none'}",
+        )
+
+    def _relation(self) -> tuple[str, list[Any]]:
+        """What is read, as a query, and the values of its marks."""
+        options, connection = self._options, self._connection()
+        if options.table is not None:
+            return f"SELECT * FROM {connection.table(options.table, options.database_schema)}", []
+        assert options.query is not None
+        values = parameter_values(options.query_params)
+        return marked(options.query, len(values), connection.mark.format), values
+
+    def _query(self, after: str | None) -> tuple[str, list[Any]]:
+        options, connection = self._options, self._connection()
+        schema = self.describe().schema
+        query, values = self._relation()
+        conditions = [f"({options.where})"] if options.where else []
+        grows = schema.field(options.incremental_column) if options.incremental_column is not None else None
+        if after is not None and grows is not None:
+            bound = connection.after(grows, after)
+            if options.poll_query is not None:
+                return marked(options.poll_query, 1, connection.mark.format), [bound]
+            sign = ">=" if self.describe().key else ">"
+            conditions.append(connection.grows(grows, sign, connection.mark.format(len(values))))
+            values = [*values, bound]
+        columns = ", ".join(connection.quoted(name) for name in schema.names)
+        text = f"SELECT {columns} FROM ({query}) q"
+        if conditions:
+            text += f" WHERE {' AND '.join(conditions)}"
+        if grows is not None:
+            text += f" ORDER BY {connection.quoted(grows.name)}"
+        elif options.order_by is not None:
+            text += f" ORDER BY {options.order_by}"
+        if options.limit is not None:
+            text += f" LIMIT {options.limit}"
+        return text, values
+
+    def _connection(self) -> Connection:
+        if self._open is None:
+            with translated(f'cannot connect with driver "{self._options.driver}"'):
+                self._driver.check(self._address)
+                self._open = self._driver.connect(self._address)
+        return self._open

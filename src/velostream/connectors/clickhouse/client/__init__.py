@@ -1,0 +1,1 @@
+"""The HTTP interface of ClickHouse, its catalogue, its types and its errors."""

@@ -1,0 +1,1 @@
+"""Connections to MySQL and MariaDB, their catalogue, types and errors."""

@@ -1,0 +1,141 @@
+"""Tables, views and queries that are asked for their rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from velostream.connectors.databases.polling import Asked
+from velostream.connectors.databases.source import Described
+from velostream.connectors.databases.statements import parameter_values, percent_doubled, percent_marked
+from velostream.connectors.databases.text_rows import decode
+from velostream.connectors.mysql.client.catalog import relation, result_column, text_column
+from velostream.connectors.mysql.client.connections import quoted
+from velostream.connectors.mysql.client.failures import translated
+from velostream.connectors.mysql.client.packets import fields_of
+from velostream.connectors.mysql.read.load import fetched, isolated, parts_of, read_parts
+from velostream.errors import SourceConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pymysql.connections import Connection
+
+    from velostream.connectors.databases.text_rows import Decoded
+    from velostream.connectors.mysql.client.catalog import Column, Relation
+    from velostream.connectors.mysql.client.connections import Client
+    from velostream.connectors.mysql.options import MySqlOptions
+
+
+class MySqlRows(Asked):
+    """See `Asked`: whole tables are read in parallel, everything else is a query with bound values."""
+
+    def __init__(self, client: Client, options: MySqlOptions) -> None:
+        self._client = client
+        self._options = options
+        self._found: tuple[list[Column], Relation | None] | None = None
+        self.name = f'{client.name}, table "{options.table}"' if options.table else f"{client.name}, a query"
+
+    def describe(self) -> Described:
+        """See `Asked`."""
+        columns, table = self._columns()
+        grows = self._options.incremental_column
+        names = [column.name for column in columns]
+        if grows is not None and grows not in names:
+            raise SourceConfigError(
+                f'{self.name} has no column "{grows}", which "incremental.column" names',
+                hint=did_you_mean(grows, names),
+            )
+        schema = pa.schema([pa.field(column.name, column.type.arrow) for column in columns])
+        return Described(schema, table.key if table is not None else ())
+
+    def rows(self, after: str | None) -> Iterator[Decoded]:
+        """See `Asked`."""
+        columns, table = self._columns()
+        options, texts = self._options, [text_column(column) for column in columns]
+        with translated(f"cannot read {self.name}"):
+            if table is not None and after is None and options.order_by is None and options.limit is None:
+                with self._client.session() as connection:
+                    parts = parts_of(connection, table, columns, options.where, options.readers)
+                for found in read_parts(
+                    self._client,
+                    parts,
+                    columns,
+                    options.readers,
+                    ahead=options.prefetch_count,
+                    isolation=options.transaction_isolation,
+                ):
+                    yield decode(texts, found)
+                return
+            query, values = self._query(table, columns, after)
+            with self._client.session() as connection:
+                isolated(connection, options.transaction_isolation)
+                size = options.fetch_size or options.batch_size
+                for found in fetched(connection, query, values, columns, size):
+                    yield decode(texts, found)
+
+    def close(self) -> None:
+        """See `Asked`."""
+        self._client.close()
+
+    def _query(
+        self, table: Relation | None, columns: list[Column], after: str | None
+    ) -> tuple[str, list[Any]]:
+        """The statement that is asked, and the values of its marks."""
+        options = self._options
+        names = ", ".join(column.asked for column in columns)
+        if after is not None and options.poll_query is not None:
+            return f"SELECT {names} FROM ({percent_marked(options.poll_query)}) q", [after]
+        values: list[Any] = []
+        if table is None:
+            assert options.query is not None
+            values = parameter_values(options.query_params)
+            text = f"SELECT {names} FROM ({percent_marked(options.query)}) q"
+        else:
+            text = f"SELECT {names} FROM {table.identifier}".replace("%", "%%")
+        conditions = [f"({percent_doubled(options.where)})"] if options.where else []
+        grows = options.incremental_column
+        if after is not None and grows is not None:
+            beyond = ">=" if self.describe().key else ">"
+            conditions.append(f"{percent_doubled(quoted(grows))} {beyond} %s")
+            values.append(after)
+        if conditions:
+            text = f"{text} WHERE {' AND '.join(conditions)}"
+        if grows is not None:
+            text = f"{text} ORDER BY {percent_doubled(quoted(grows))}"
+        elif options.order_by is not None:
+            text = f"{text} ORDER BY {percent_doubled(options.order_by)}"
+        if options.limit is not None:
+            text = f"{text} LIMIT {options.limit}"
+        return text, values
+
+    def _columns(self) -> tuple[list[Column], Relation | None]:
+        if self._found is None:
+            with self._client.session() as connection:
+                self._found = self._looked_up(connection)
+        return self._found
+
+    def _looked_up(self, connection: Connection) -> tuple[list[Column], Relation | None]:
+        options = self._options
+        if options.table is not None:
+            table = relation(connection, options.database_schema, options.table)
+            self._try(connection, f"SELECT 1 FROM {percent_doubled(table.identifier)}", [])
+            return list(table.columns), table
+        assert options.query is not None
+        text = f"SELECT * FROM ({percent_marked(options.query)}) q"
+        fields = fields_of(connection, f"{text} LIMIT 0", parameter_values(options.query_params))
+        columns = [result_column(field) for field in fields]
+        self._try(connection, text, parameter_values(options.query_params))
+        return columns, None
+
+    def _try(self, connection: Connection, text: str, values: list[Any]) -> None:
+        """Let the server say what is wrong with a filter or an order before anything is read."""
+        options = self._options
+        if options.where:
+            text = f"{text} WHERE ({percent_doubled(options.where)})"
+        if options.order_by:
+            text = f"{text} ORDER BY {percent_doubled(options.order_by)}"
+        if options.where or options.order_by:
+            with connection.cursor() as cursor:
+                cursor.execute(f"{text} LIMIT 0", values)

@@ -1,0 +1,1 @@
+"""Connections to PostgreSQL, its catalogue, its types and its errors."""

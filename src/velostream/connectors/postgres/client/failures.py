@@ -1,0 +1,86 @@
+"""PostgreSQL's errors, by their SQLSTATE, as errors of sources."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from velostream.errors import (
+    SourceAuthError,
+    SourceConfigError,
+    SourceDataError,
+    SourceError,
+    SourceMissingError,
+    SourceNetworkError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GONE_SLOT = ("42704", "55000", "58P01")
+"""A slot that does not exist, one whose WAL the server has removed, a WAL file that is missing."""
+
+_KINDS: tuple[tuple[tuple[str, ...], type[SourceError]], ...] = (
+    # Before the classes that they belong to.
+    (("42501",), SourceAuthError),
+    (("42P01", "3F000", "3D000"), SourceMissingError),
+    (("55006", "57014", "25006"), SourceNetworkError),
+    (("08", "53", "57", "58", "40", "XX"), SourceNetworkError),
+    (("28",), SourceAuthError),
+    (("22",), SourceDataError),
+)
+
+
+_NOT_ALLOWED = (
+    "password",
+    "authentication",
+    "no pg_hba.conf entry",
+    "permission denied",
+    "must be superuser",
+)
+"""Words of refusals while connecting, which have no SQLSTATE."""
+
+
+def error_of(exc: psycopg.Error, what: str, hint: str | None = None) -> SourceError:
+    """The error of the category that the SQLSTATE belongs to. Without one, the connection itself failed."""
+    state = exc.sqlstate
+    said = _said(exc)
+    kind: type[SourceError] = SourceConfigError
+    if state is None:
+        kind = _unnumbered(exc, said)
+    else:
+        kind = next((each for states, each in _KINDS if state.startswith(states)), kind)
+    return kind(
+        f"{what}: {said}", detail=exc.diag.message_detail, hint=hint or exc.diag.message_hint or _hint(kind)
+    )
+
+
+def _unnumbered(exc: psycopg.Error, said: str) -> type[SourceError]:
+    if any(words in said for words in _NOT_ALLOWED):
+        return SourceAuthError
+    if "does not exist" in said:
+        return SourceMissingError
+    return SourceNetworkError if isinstance(exc, psycopg.OperationalError) else SourceConfigError
+
+
+def _said(exc: psycopg.Error) -> str:
+    text = exc.diag.message_primary or str(exc).strip() or type(exc).__name__
+    # libpq names each address that it tried, on lines of their own.
+    return " ".join(text.split()).removeprefix("connection failed: ")
+
+
+def _hint(kind: type[SourceError]) -> str | None:
+    if kind is SourceAuthError:
+        return 'set "username" and "password", as ${env:NAME}, or in a connection of the configuration'
+    return None
+
+
+@contextmanager
+def translated(what: str, hint: str | None = None) -> Iterator[None]:
+    """Turns an error of the driver inside into one of ours; `what` is what was being done."""
+    try:
+        yield
+    except psycopg.Error as exc:
+        raise error_of(exc, what, hint) from exc

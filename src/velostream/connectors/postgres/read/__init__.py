@@ -1,0 +1,1 @@
+"""Reading PostgreSQL: loads, changes, polls."""

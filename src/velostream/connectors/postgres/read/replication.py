@@ -1,0 +1,125 @@
+"""The replication protocol of PostgreSQL: messages in, acknowledgements out."""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import pq, sql
+from psycopg.errors import error_from_result
+
+if TYPE_CHECKING:
+    from velostream.connectors.postgres.client.connections import Client
+
+_EPOCH = 946_684_800
+"""2000-01-01 in seconds since 1970: times of the protocol are counted from there."""
+_DATA, _KEEPALIVE = b"wk"
+_HEADER = 25
+_STATUS = struct.Struct(">cQQQQ?")
+
+
+class Replication:
+    """One connection that receives the changes of a slot. A slot serves one connection at a time."""
+
+    def __init__(self, client: Client) -> None:
+        self._connection = client.connect(replication=True)
+        self._raw = self._connection.pgconn
+        self._acknowledged = 0
+        self.server_end = 0
+        """How far the server has read its WAL for us; changes before it have all been received."""
+
+    def create_slot(self, name: str, *, temporary: bool = False) -> tuple[int, str]:
+        """Create a slot; its first LSN, and the name of a snapshot of what was there before.
+
+        The snapshot can be used until the next command on this connection, with which a temporary slot ends.
+        """
+        text = sql.SQL("CREATE_REPLICATION_SLOT {} {} LOGICAL pgoutput EXPORT_SNAPSHOT").format(
+            sql.Identifier(name), sql.SQL("TEMPORARY" if temporary else "")
+        )
+        result = self._execute(text)
+        place, snapshot = result.get_value(0, 1), result.get_value(0, 2)
+        assert place is not None
+        assert snapshot is not None
+        return lsn_of(place.decode()), snapshot.decode()
+
+    def start(self, slot: str, publication: str, after: int) -> None:
+        """Begin to receive the transactions that were committed after an LSN."""
+        text = sql.SQL(
+            "START_REPLICATION SLOT {} LOGICAL {} (proto_version '1', publication_names {})"
+        ).format(sql.Identifier(slot), sql.SQL(lsn_text(after)), sql.Literal(_quoted(publication)))
+        self._execute(text, expected=pq.ExecStatus.COPY_BOTH)
+        self._acknowledged = self.server_end = after
+
+    def _execute(
+        self, text: sql.Composed, expected: pq.ExecStatus = pq.ExecStatus.TUPLES_OK
+    ) -> pq.abc.PGresult:
+        result = self._raw.exec_(text.as_bytes(self._connection))
+        if result.status != expected:
+            raise error_from_result(result)
+        return result
+
+    def receive(self, timeout: float) -> bytes | None:
+        """The next message of the plugin; None where none came within `timeout` seconds."""
+        while True:
+            size, data = self._raw.get_copy_data(1)
+            if size > 0:
+                if data[0] == _DATA:
+                    return bytes(data[_HEADER:])
+                if data[0] == _KEEPALIVE:
+                    self._kept_alive(bytes(data))
+                continue
+            if size < 0:
+                raise self._ended()
+            if timeout < 0:
+                return None
+            readable, _, _ = select.select([self._raw.socket], [], [], timeout)
+            if not readable:
+                return None
+            self._raw.consume_input()
+            timeout = -1
+
+    def _kept_alive(self, data: bytes) -> None:
+        (end,) = struct.unpack_from(">Q", data, 1)
+        self.server_end = max(self.server_end, end)
+        if data[17]:
+            self.acknowledge(self._acknowledged)
+
+    def _ended(self) -> psycopg.Error:
+        result = self._raw.get_result()
+        if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+            return error_from_result(result)
+        return psycopg.OperationalError("the server ended the replication")
+
+    def acknowledge(self, lsn: int) -> None:
+        """Tell the server that everything before an LSN is durable here, so that it may forget it."""
+        self._acknowledged = lsn
+        now = int((time.time() - _EPOCH) * 1_000_000)
+        self._raw.put_copy_data(_STATUS.pack(b"r", lsn, lsn, lsn, now, False))
+        self._raw.flush()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def lsn_of(text: str) -> int:
+    """An LSN such as `0/16B3748` as a number."""
+    high, low = text.split("/")
+    return (int(high, 16) << 32) | int(low, 16)
+
+
+def lsn_text(lsn: int) -> str:
+    """An LSN as PostgreSQL writes it."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def moment(micros: int) -> int:
+    """Microseconds since 1970 of a time of the protocol."""
+    return micros + _EPOCH * 1_000_000
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

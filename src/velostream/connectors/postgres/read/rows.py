@@ -1,0 +1,195 @@
+"""Tables, views and queries of PostgreSQL that are asked for their rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from psycopg import sql
+
+from velostream.connectors.databases.polling import Asked
+from velostream.connectors.databases.source import Described
+from velostream.connectors.databases.statements import parameter_values, percent_doubled, percent_marked
+from velostream.connectors.databases.text_rows import decode, needed
+from velostream.connectors.postgres.client.catalog import relation, text_column, types_by_oid
+from velostream.connectors.postgres.client.failures import translated
+from velostream.connectors.postgres.read.conditions import conditions
+from velostream.connectors.postgres.read.load import begin_at, parts_of, read_parts
+from velostream.errors import SourceConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import psycopg
+
+    from velostream.connectors.databases.text_rows import Decoded, TextColumn
+    from velostream.connectors.narrowing import Narrowing
+    from velostream.connectors.postgres.client.catalog import Relation
+    from velostream.connectors.postgres.client.connections import Client
+    from velostream.connectors.postgres.options import PostgresOptions
+
+
+class PostgresRows(Asked):
+    """See `Asked`: whole tables are copied in parallel, everything else is a query with bound values."""
+
+    def __init__(self, client: Client, options: PostgresOptions) -> None:
+        self._client = client
+        self._options = options
+        self._found: tuple[list[TextColumn], Relation | None] | None = None
+        self._conditions: list[sql.Composed] = []
+        self._most = options.limit
+        self.name = f'{client.name}, table "{options.table}"' if options.table else f"{client.name}, a query"
+
+    def describe(self) -> Described:
+        """See `Asked`."""
+        columns, table = self._columns()
+        grows = self._options.incremental_column
+        names = [column.name for column in columns]
+        if grows is not None and grows not in names:
+            raise SourceConfigError(
+                f'{self.name} has no column "{grows}", which "incremental.column" names',
+                hint=did_you_mean(grows, names),
+            )
+        schema = pa.schema([pa.field(column.name, column.type) for column in columns])
+        return Described(schema, table.key if table is not None and set(table.key) <= set(names) else ())
+
+    def narrow(self, narrowing: Narrowing) -> None:
+        """See `Asked`."""
+        options = self._options
+        if options.poll_query is not None:
+            return
+        columns, table = self._columns()
+        self._conditions, every = conditions(narrowing, columns)
+        always = [*(table.key if table is not None else ()), *filter(None, [options.incremental_column])]
+        self._found = needed(columns, narrowing, always), table
+        if every and narrowing.most is not None and (self._most is None or narrowing.most < self._most):
+            self._most = narrowing.most
+
+    def rows(self, after: str | None) -> Iterator[Decoded]:
+        """See `Asked`."""
+        columns, table = self._columns()
+        options = self._options
+        with translated(f"cannot read {self.name}"):
+            whole = after is None and options.order_by is None and self._most is None
+            if table is not None and whole:
+                with self._client.session() as connection:
+                    parts = parts_of(connection, table, columns, self._where(), options.readers)
+                yield from read_parts(
+                    self._client,
+                    parts,
+                    columns,
+                    None,
+                    options.readers,
+                    ahead=options.prefetch_count,
+                    isolation=options.transaction_isolation,
+                )
+                return
+            text, values = self._query(table, columns, after)
+            yield from self._fetched(text, values, columns)
+
+    def close(self) -> None:
+        """See `Asked`."""
+        self._client.close()
+
+    def _query(
+        self, table: Relation | None, columns: list[TextColumn], after: str | None
+    ) -> tuple[sql.Composable, list[Any]]:
+        options = self._options
+        if after is not None and options.poll_query is not None:
+            return _marked(options.poll_query), [after]
+        values: list[Any] = []
+        names = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
+        if table is None:
+            assert options.query is not None
+            values = parameters(options.query_params)
+            inner: sql.Composable = sql.SQL("SELECT {} FROM ({}) q").format(names, _marked(options.query))
+        else:
+            inner = sql.SQL("SELECT {} FROM {}").format(names, table.identifier)
+        where: list[sql.Composable] = list(self._where(marked=True))
+        grows = options.incremental_column
+        if after is not None and grows is not None:
+            where.append(
+                sql.SQL("{} >= %s" if self.describe().key else "{} > %s").format(sql.Identifier(grows))
+            )
+            values.append(after)
+        if where:
+            inner = sql.SQL("{} WHERE {}").format(inner, sql.SQL(" AND ").join(where))
+        if grows is not None:
+            inner = sql.SQL("{} ORDER BY {}").format(inner, sql.Identifier(grows))
+        elif options.order_by is not None:
+            inner = sql.SQL("{} ORDER BY {}").format(inner, _plain(options.order_by))
+        if self._most is not None:
+            inner = sql.SQL("{} LIMIT {}").format(inner, sql.Literal(self._most))
+        return inner, values
+
+    def _where(self, *, marked: bool = False) -> list[sql.Composed]:
+        """The conditions of the statement and of the user; `marked`: for a query with bound values."""
+        own = self._options.where
+        given = [sql.SQL("({})").format(_plain(own) if marked else sql.SQL(own))] if own else []
+        if not marked:
+            return [*given, *self._conditions]
+        plain = [sql.Composed([_plain(each.as_string())]) for each in self._conditions]
+        return [*given, *plain]
+
+    def _fetched(
+        self, text: sql.Composable, values: list[Any], columns: list[TextColumn]
+    ) -> Iterator[Decoded]:
+        """The rows of a query, through a cursor of the server: as many at a time as the options say."""
+        size = self._options.fetch_size or self._options.batch_size
+        with self._client.session() as connection:
+            begin_at(connection, None, self._options.transaction_isolation)
+            with connection.cursor(name="velostream") as cursor:
+                _as_text(cursor)
+                cursor.execute(sql.Composed([text]), values)
+                while rows := cursor.fetchmany(size):
+                    texts = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+                    yield decode(columns, texts)
+
+    def _columns(self) -> tuple[list[TextColumn], Relation | None]:
+        if self._found is None:
+            with self._client.session() as connection:
+                self._found = self._looked_up(connection)
+        return self._found
+
+    def _looked_up(self, connection: psycopg.Connection) -> tuple[list[TextColumn], Relation | None]:
+        options = self._options
+        if options.table is not None:
+            table = relation(connection, options.database_schema, options.table)
+            return [text_column(column.name, column.type) for column in table.columns], table
+        assert options.query is not None
+        text = sql.SQL("SELECT * FROM ({}) q LIMIT 0").format(_marked(options.query))
+        with connection.cursor() as cursor:
+            cursor.execute(text, parameters(options.query_params))
+            told = cursor.description or []
+            result = cursor.pgresult
+            assert result is not None
+            modifiers = [result.fmod(number) for number in range(len(told))]
+        types = types_by_oid(connection, [each.type_code for each in told])
+        columns = [
+            text_column(each.name, types[each.type_code](modifier))
+            for each, modifier in zip(told, modifiers, strict=True)
+        ]
+        return columns, None
+
+
+def parameters(text: str | None) -> list[Any]:
+    """The values of `query.params` as texts, which the server takes for the types that it needs."""
+    return [None if each is None else str(each) for each in parameter_values(text)]
+
+
+def _marked(text: str) -> sql.SQL:
+    return sql.SQL(percent_marked(text))
+
+
+def _plain(text: str) -> sql.SQL:
+    return sql.SQL(percent_doubled(text))
+
+
+def _as_text(cursor: psycopg.ServerCursor[Any]) -> None:
+    """Hand over every value as the text that the server sends."""
+    from psycopg.types.string import TextLoader
+
+    for info in cursor.adapters.types:
+        cursor.adapters.register_loader(info.oid, TextLoader)
+        if info.array_oid:
+            cursor.adapters.register_loader(info.array_oid, TextLoader)

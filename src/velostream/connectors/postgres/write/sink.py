@@ -1,0 +1,220 @@
+"""Tables of PostgreSQL as a sink."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+from velostream.connectors.databases.writing import PROGRESS, TableSink
+from velostream.connectors.postgres.client.catalog import Relation, relation
+from velostream.connectors.postgres.client.connections import Client
+from velostream.connectors.postgres.client.failures import error_of
+from velostream.connectors.postgres.write.literals import csv_of, type_name
+from velostream.connectors.sinks import as_sink_errors
+from velostream.errors import SourceMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    import pyarrow as pa
+
+    from velostream.connectors.base import SinkContext
+    from velostream.connectors.postgres.options import PostgresOptions
+    from velostream.connectors.waiting import Waiting
+
+_STAGE = sql.Identifier("velostream_stage")
+
+
+def await_table(options: PostgresOptions, waiting: Waiting) -> None:
+    """Raise where the table does not exist and is not to be made."""
+    client = Client(options)
+    with as_sink_errors(), closing(client), client.session() as connection:
+        _target(connection, options, None, ())
+
+
+class PostgresSink(TableSink):
+    """See `TableSink`. Rows go by COPY into a table of the session, and from there into the target."""
+
+    refused = (psycopg.DataError, psycopg.IntegrityError)
+
+    def __init__(self, options: PostgresOptions, context: SinkContext) -> None:
+        super().__init__(context)
+        self._options = options
+        self._client = Client(options)
+        self._connection: psycopg.Connection | None = None
+        self._table: Relation | None = None
+        self._conflict = False
+
+    def close(self) -> None:
+        """See `Sink`."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # --- what a database does -----------------------------------------------------------------------------
+
+    def _connected(self) -> str:
+        """See `TableSink`."""
+        self._connection = connection = self._client.connect()
+        with self._told():
+            table = _target(connection, self._options, self._context.schema, self._context.key)
+            self._check_columns(table, {column.name for column in table.columns})
+            self._conflict = self._upserts and self._unique(connection, table)
+            connection.execute(
+                sql.SQL(
+                    "CREATE TABLE IF NOT EXISTS {} "
+                    "(job text PRIMARY KEY, step bigint NOT NULL, token text NOT NULL)"
+                ).format(self._progress(table))
+            )
+        self._table = table
+        return str(table)
+
+    def _apply(self, added: pa.Table, gone: pa.Table | None) -> None:
+        """See `TableSink`."""
+        if not self._upserts:
+            self._copy(self._target.identifier, added)
+            return
+        key = list(self._context.key)
+        if gone is not None and gone.num_rows:
+            self._staged(gone)
+            self._delete_staged()
+        if not added.num_rows:
+            return
+        self._staged(added)
+        if not self._conflict:
+            self._delete_staged()
+        names = sql.SQL(", ").join(map(sql.Identifier, self._columns))
+        text = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {}").format(
+            self._target.identifier, names, names, _STAGE
+        )
+        if self._conflict:
+            rest = [name for name in self._columns if name not in key]
+            sets = sql.SQL(", ").join(
+                sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in rest
+            )
+            keys = sql.SQL(", ").join(map(sql.Identifier, key))
+            action = sql.SQL("UPDATE SET {}").format(sets) if rest else sql.SQL("NOTHING")
+            text = sql.SQL("{} ON CONFLICT ({}) DO {}").format(text, keys, action)
+        self._open().execute(text)
+
+    def _staged(self, rows: pa.Table) -> None:
+        """Put rows into a table of the session, with the types of the target."""
+        names = sql.SQL(", ").join(map(sql.Identifier, rows.column_names))
+        connection = self._open()
+        connection.execute(sql.SQL("DROP TABLE IF EXISTS pg_temp.{}").format(_STAGE))
+        connection.execute(
+            sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
+                _STAGE, names, self._target.identifier
+            )
+        )
+        self._copy(_STAGE, rows)
+
+    def _delete_staged(self) -> None:
+        same = sql.SQL(" AND ").join(
+            sql.SQL("t.{0} = s.{0}").format(sql.Identifier(name)) for name in self._context.key
+        )
+        self._open().execute(
+            sql.SQL("DELETE FROM {} t USING {} s WHERE {}").format(self._target.identifier, _STAGE, same)
+        )
+
+    def _copy(self, into: sql.Identifier, rows: pa.Table) -> None:
+        names = sql.SQL(", ").join(map(sql.Identifier, rows.column_names))
+        text = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(into, names)
+        size = self._options.batch_size
+        with self._open().cursor().copy(text) as out:
+            for start in range(0, rows.num_rows, size):
+                out.write(csv_of(rows.slice(start, size)))
+
+    def _record(self, batch: int) -> None:
+        """See `TableSink`."""
+        self._open().execute(
+            sql.SQL(
+                "INSERT INTO {} (job, step, token) VALUES (%s, %s, %s) "
+                "ON CONFLICT (job) DO UPDATE SET step = EXCLUDED.step, token = EXCLUDED.token"
+            ).format(self._progress(self._target)),
+            (self._name, batch, self._token),
+        )
+
+    def _transaction(self, *, undone: bool = False) -> AbstractContextManager[object]:
+        """See `TableSink`."""
+        return self._open().transaction(force_rollback=undone)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """See `TableSink`."""
+        try:
+            yield
+        except self.refused:
+            raise
+        except psycopg.Error as exc:
+            raise error_of(exc, f"cannot write to {self._client.name}") from exc
+
+    def _reason(self, exc: Exception) -> str:
+        """See `TableSink`."""
+        return str(exc.diag.message_primary) if isinstance(exc, psycopg.Error) else str(exc)
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _open(self) -> psycopg.Connection:
+        assert self._connection is not None, "recover was called"
+        return self._connection
+
+    @property
+    def _target(self) -> Relation:
+        assert self._table is not None, "recover was called"
+        return self._table
+
+    def _progress(self, table: Relation) -> sql.Identifier:
+        return sql.Identifier(table.schema, PROGRESS)
+
+    def _written(self) -> tuple[int, str] | None:
+        """See `TableSink`."""
+        with self._told():
+            found = (
+                self._open()
+                .execute(
+                    sql.SQL("SELECT step, token FROM {} WHERE job = %s").format(self._progress(self._target)),
+                    (self._name,),
+                )
+                .fetchone()
+            )
+        return None if found is None else (int(found[0]), str(found[1]))
+
+    def _unique(self, connection: psycopg.Connection, table: Relation) -> bool:
+        """Whether the server knows the key as unique, so that it can replace rows by itself."""
+        found = connection.execute(
+            "SELECT array_agg(a.attname ORDER BY a.attname) FROM pg_index i "
+            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey::int2[]) "
+            "WHERE i.indrelid = %s AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL "
+            "GROUP BY i.indexrelid",
+            (table.oid,),
+        ).fetchall()
+        return any(sorted(names) == sorted(self._context.key) for (names,) in found)
+
+
+def _target(
+    connection: psycopg.Connection, options: PostgresOptions, schema: pa.Schema | None, key: tuple[str, ...]
+) -> Relation:
+    """The table that is written; made if it is missing and the options say so."""
+    assert options.table is not None
+    try:
+        return relation(connection, options.database_schema, options.table)
+    except SourceMissingError as exc:
+        if not options.create_table:
+            raise SourceMissingError(
+                exc.message, hint=f'{exc.hint or "create it"}; or WITH ("table.create.if.missing" = "true")'
+            ) from exc
+    name = sql.Identifier(*filter(None, (options.database_schema, options.table)))
+    if schema is None:
+        return Relation(0, options.database_schema or "public", options.table, "r", "d", 0, (), ())
+    columns = [sql.SQL("{} {}").format(sql.Identifier(f.name), sql.SQL(type_name(f.type))) for f in schema]
+    if key:
+        columns.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, key))))
+    connection.execute(
+        sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(name, sql.SQL(", ").join(columns))
+    )
+    return relation(connection, options.database_schema, options.table)

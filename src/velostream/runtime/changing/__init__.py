@@ -1,0 +1,1 @@
+"""Changing what is there: replacing, altering, and telling beforehand what would change."""

@@ -1,0 +1,147 @@
+"""kill -9 of the application and the server, cut connections, lost binlogs, while tables follow a database.
+
+When everything is at rest, our tables, what is computed from them, and the sinks equal the database's own
+answers.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from mysql_shops import CITIES, SCHEMA, transaction
+
+from mysql_servers import running_mysql
+from restart.lives import Runner
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mysql_servers import MySqlServer
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+
+PLACES = {
+    "changes received, not in their log": 12,
+    "changes logged, not acknowledged": 12,
+    "changes committed, their log not told": 6,
+    "table computed, not logged": 12,
+    "table logged, not published": 12,
+    "sink written, not recorded": 4,
+    "sink recorded": 4,
+}
+APP = """
+CREATE TABLE orders AS SELECT * FROM {orders} WITH ("cdc" = "true");
+CREATE TABLE customers AS SELECT * FROM {customers} WITH ("cdc" = "true");
+CREATE TABLE by_customer AS SELECT customer, COUNT(*) AS n, SUM(amount) AS total, MAX(amount) AS top
+  FROM {orders} GROUP BY customer WITH ("cdc" = "true");
+CREATE TABLE by_city AS SELECT city, COUNT(*) AS n, SUM(amount) AS total
+  FROM orders o JOIN customers c ON o.customer = c.id GROUP BY city;
+INSERT INTO {copy} SELECT * FROM orders EMIT CHANGES WITH ("table.create.if.missing" = "true");
+"""
+QUESTIONS = {
+    "orders": "SELECT * FROM orders",
+    "customers": "SELECT * FROM customers",
+    "by_customer": "SELECT customer, count(*), sum(amount), max(amount) FROM orders GROUP BY customer",
+    "by_city": "SELECT city, count(*), sum(amount) "
+    "FROM orders JOIN customers c ON customer = c.id GROUP BY city",
+}
+
+
+class World:
+    """A database, an application over it, and what happens to both."""
+
+    def __init__(self, folder: Path, server: MySqlServer, rng: random.Random) -> None:
+        folder.mkdir()
+        self._folder, self._server, self._rng = folder, server, rng
+        self._deaths: list[str] = []
+        self._app = folder / "app.sql"
+        uris = {name: server.uri("shop", name) for name in ("orders", "customers", "copy")}
+        self._app.write_text(APP.format(**uris))
+        with server.connect() as sql:
+            sql.execute("CREATE DATABASE shop")
+        with server.connect("shop") as sql:
+            for statement in (*SCHEMA, CITIES):
+                sql.execute(statement)
+        self.change(5)
+
+    def change(self, transactions: int) -> None:
+        with self._server.connect("shop") as sql:
+            for _ in range(transactions):
+                transaction(sql, self._rng)
+
+    def live(self) -> None:
+        """One life of the application, with its end."""
+        runner = Runner(self._folder / "data", self._app, None)
+        if self._rng.random() < 0.15:
+            # Before, during or after the first load.
+            self._deaths.append("while it starts")
+            runner.kill()
+            return
+        runner.ready()
+        if self._rng.random() < 0.6:
+            place = f"{(name := self._rng.choice(sorted(PLACES)))} {self._rng.randint(1, PLACES[name])}"
+            runner.ask(f"die {place}")
+            self._deaths.append(place)
+        else:
+            self._deaths.append("any moment")
+        for _ in range(self._rng.randint(1, 3)):
+            self.change(self._rng.randint(1, 8))
+            self.disrupt()
+            if runner.process.poll() is not None:
+                break
+        if self._rng.random() < 0.5:
+            runner.ask("idle", 200)
+        runner.kill()
+
+    def disrupt(self) -> None:
+        """What servers and networks do."""
+        event = self._rng.choice(["nothing", "nothing", "cut", "restart", "crash", "lost", "rotated"])
+        self._deaths.append(event)
+        if event in ("restart", "crash"):
+            self._server.stop(signal.SIGKILL if event == "crash" else signal.SIGTERM)
+            self._server.start()
+        elif event == "cut":
+            self._server.cut()
+        elif event == "lost":
+            self._server.lose_binlog()
+        elif event == "rotated":
+            with self._server.connect() as sql:
+                sql.execute("FLUSH BINARY LOGS")
+
+    def check(self) -> None:
+        """The last life: everything is right."""
+        runner = Runner(self._folder / "data", self._app, None)
+        runner.ready()
+        assert runner.ask("idle", 200) == "True", (self._deaths, runner.ask("jobs"))
+        states = json.loads(runner.ask("jobs"))
+        assert {name: job for name, job in states.items() if job[0] != "running"} == {}, self._deaths
+        dump = self._folder / "dump"
+        dump.mkdir()
+        assert runner.ask(f"dump {dump}") == "done"
+        with self._server.connect("shop") as sql:
+            for name, question in QUESTIONS.items():
+                rows = pq.read_table(dump / f"{name}.parquet").to_pylist()
+                found: Counter[tuple[Any, ...]] = Counter(tuple(row.values()) for row in rows)
+                assert found == Counter(sql.execute(question)), (name, self._deaths)
+            copied = Counter(sql.execute("SELECT id, customer, amount, note FROM copy"))
+            assert copied == Counter(sql.execute(QUESTIONS["orders"])), self._deaths
+        assert runner.ask("quit") == "closed"
+        runner.ended()
+
+
+@pytest.mark.timeout(7200)
+def test_everything_ends_equal_to_the_database(
+    tmp_path: Path, rng: random.Random, rounds: Callable[[int, int], int]
+) -> None:
+    with running_mysql(rng.choice(["mariadb", "mysql"])) as server:
+        world = World(tmp_path / "world", server, rng)
+        for _ in range(rounds(2, 40)):
+            world.live()
+        world.check()

@@ -1,0 +1,116 @@
+"""Connections: named in the configuration, with secrets that are never shown, and errors by category."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import velostream
+from refusals import refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from shops import Shop
+
+    from velostream import Database
+
+pytestmark = pytest.mark.spark
+CANARY = "cAn4ry-of-the-d4tabase"
+
+
+@pytest.fixture
+def user(shop: Shop) -> str:
+    """A user of the test's own with as few rights as reading needs, whose password is nowhere else."""
+    name = f"u_{shop.name}"
+    shop.sql.execute(f"CREATE ROLE {name} LOGIN REPLICATION PASSWORD '{CANARY}'")
+    shop.sql.execute(f"GRANT SELECT ON orders TO {name}")
+    shop.sql.execute("CREATE PUBLICATION given FOR TABLE orders")
+    return name
+
+
+@pytest.fixture
+def config(shop: Shop, user: str, tmp_path: Path) -> Path:
+    path = tmp_path / "velostream.toml"
+    path.write_text(
+        f'[connections.shop]\nhost = "127.0.0.1"\nport = {shop.postgres.port}\ndatabase = "{shop.name}"\n'
+        f'username = "{user}"\npassword = "${{env:SHOP_PASSWORD}}"\n'
+    )
+    return path
+
+
+def test_a_secret_is_nowhere(
+    shop: Shop, config: Path, tmp_path: Path, spark: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", CANARY)
+    shop.sql.execute("INSERT INTO orders VALUES (1, 1, 1, 'x')")
+    told: list[str] = []
+    with velostream.connect(tmp_path / "data", config=config) as db:
+        db.sql(
+            "CREATE TABLE orders AS SELECT * FROM postgres://shop/orders "
+            'WITH ("cdc" = "true", "publication.name" = "given")'
+        )
+        db.wait_until(lambda: len(db.table("orders")) == 1, timeout=30)
+        asked = ("SHOW JOBS", "SHOW CREATE orders", "DESCRIBE orders", "EXPLAIN SELECT * FROM orders")
+        told += [str(db.sql(statement).rows()) for statement in asked]
+        for uri in ("postgres://shop/nowhere", "postgres://shop/customers"):
+            with pytest.raises(velostream.VelostreamError) as raised:
+                db.sql(f"CREATE TABLE other AS SELECT * FROM {uri}")
+            told += [str(raised.value), str(raised.value.__cause__)]
+    assert not [text for text in told if CANARY in text]
+    found = [
+        path
+        for path in (tmp_path / "data").rglob("*")
+        if path.is_file() and CANARY.encode() in path.read_bytes()
+    ]
+    assert found == []
+
+
+def test_rights_that_are_missing_are_told(
+    db: Database, shop: Shop, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.sql.execute(f"ALTER ROLE {user} NOREPLICATION")
+    base = f"postgresql://{user}@127.0.0.1:{shop.postgres.port}/{shop.name}"
+    monkeypatch.setenv("SHOP_PASSWORD", CANARY)
+    secret = '"password" = "${env:SHOP_PASSWORD}"'
+    with refusal("source.auth", "customers"):
+        db.sql(f"CREATE TABLE c AS SELECT * FROM {base}?table=customers WITH ({secret})")
+    with refusal("source.auth", "publication"):
+        db.sql(f'CREATE TABLE o AS SELECT * FROM {base}?table=orders WITH ({secret}, "cdc" = "true")')
+    with refusal("source.auth", "connect"):
+        db.sql(
+            f"CREATE TABLE o AS SELECT * FROM {base}?table=orders "
+            f'WITH ({secret}, "cdc" = "true", "publication.name" = "given")'
+        )
+    with refusal("source.auth"):
+        db.sql(f'CREATE TABLE o AS SELECT * FROM {base}?table=orders WITH ("password" = "wrong")')
+
+
+def test_what_cannot_be_reached(db: Database, shop: Shop) -> None:
+    with refusal("source.missing", "there_is_none"):
+        db.sql(f"CREATE TABLE o AS SELECT * FROM {shop.postgres.uri('there_is_none', 'orders')}")
+    with refusal("source.network"):
+        db.sql("CREATE TABLE o AS SELECT * FROM postgresql://u@127.0.0.1:1/db?table=orders")
+    with refusal("sql.property", "table"):
+        db.sql("CREATE TABLE o AS SELECT * FROM postgresql://127.0.0.1:1/db")
+
+
+def test_a_file_is_checked_against_the_server(shop: Shop, config: Path, tmp_path: Path) -> None:
+    app = tmp_path / "app.sql"
+    app.write_text("CREATE TABLE t AS SELECT id, nothing FROM postgres://shop/orders;\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "velostream", "check", str(app), "--connect", "--config", str(config)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "SHOP_PASSWORD": CANARY},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "nothing" in done.stderr
+    assert CANARY not in done.stderr + done.stdout

@@ -1,0 +1,159 @@
+"""kill -9 of the application and the server, cut connections, lost slots, while tables follow a database.
+
+When everything is at rest, our tables, what is computed from them, and the sinks equal the database's own
+answers.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from workloads import SCHEMA, transaction
+
+from database_servers import running
+from restart.lives import Runner
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import WaitUntil
+
+    from database_servers import Postgres
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+
+PLACES = {
+    "changes received, not in their log": 12,
+    "changes logged, not acknowledged": 12,
+    "changes committed, their log not told": 6,
+    "table computed, not logged": 12,
+    "table logged, not published": 12,
+    "sink written, not recorded": 4,
+    "sink recorded": 4,
+}
+APP = """
+CREATE TABLE orders AS SELECT * FROM {orders} WITH ("cdc" = "true");
+CREATE TABLE customers AS SELECT * FROM {customers} WITH ("cdc" = "true");
+CREATE TABLE by_customer AS SELECT customer, COUNT(*) AS n, SUM(amount) AS total, MAX(amount) AS top
+  FROM {orders} GROUP BY customer WITH ("cdc" = "true");
+CREATE TABLE by_city AS SELECT city, COUNT(*) AS n, SUM(amount) AS total
+  FROM orders o JOIN customers c ON o.customer = c.id GROUP BY city;
+INSERT INTO {copy} SELECT * FROM orders EMIT CHANGES WITH ("table.create.if.missing" = "true");
+"""
+QUESTIONS = {
+    "orders": "SELECT * FROM orders",
+    "customers": "SELECT * FROM customers",
+    "by_customer": "SELECT customer, count(*), sum(amount), max(amount) FROM orders GROUP BY customer",
+    "by_city": "SELECT city, count(*), sum(amount) "
+    "FROM orders JOIN customers c ON customer = c.id GROUP BY city",
+}
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """A server that the test stops, kills and starts again."""
+    with running() as server:
+        yield server
+
+
+class World:
+    """A database, an application over it, and what happens to both."""
+
+    def __init__(self, folder: Path, server: Postgres, rng: random.Random, wait_until: WaitUntil) -> None:
+        folder.mkdir()
+        self._folder, self._server, self._rng, self._wait = folder, server, rng, wait_until
+        self._deaths: list[str] = []
+        self._app = folder / "app.sql"
+        uris = {name: server.uri("postgres", name) for name in ("orders", "customers", "copy")}
+        self._app.write_text(APP.format(**uris))
+        with server.connect() as connection:
+            for statement in SCHEMA:
+                connection.execute(statement)
+        self.change(5)
+
+    def change(self, transactions: int) -> None:
+        with self._server.connect() as connection:
+            for _ in range(transactions):
+                transaction(connection, self._rng)
+
+    def live(self) -> None:
+        """One life of the application, with its end."""
+        runner = Runner(self._folder / "data", self._app, None)
+        if self._rng.random() < 0.15:
+            # Before, during or after the first load.
+            self._deaths.append("while it starts")
+            runner.kill()
+            return
+        runner.ready()
+        if self._rng.random() < 0.6:
+            place = f"{(name := self._rng.choice(sorted(PLACES)))} {self._rng.randint(1, PLACES[name])}"
+            runner.ask(f"die {place}")
+            self._deaths.append(place)
+        else:
+            self._deaths.append("any moment")
+        for _ in range(self._rng.randint(1, 3)):
+            self.change(self._rng.randint(1, 8))
+            self.disrupt()
+            if runner.process.poll() is not None:
+                break
+        if self._rng.random() < 0.5:
+            runner.ask("idle", 200)
+        runner.kill()
+
+    def disrupt(self) -> None:
+        """What servers and networks do."""
+        event = self._rng.choice(["nothing", "nothing", "cut", "restart", "crash", "slot"])
+        self._deaths.append(event)
+        if event in ("restart", "crash"):
+            self._server.stop(signal.SIGKILL if event == "crash" else signal.SIGINT)
+            self._server.start()
+        elif event == "cut":
+            with self._server.connect() as admin:
+                admin.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE application_name = 'velostream'"
+                )
+        elif event == "slot":
+            self._wait(lambda: self._server.drop_slots("postgres"))
+
+    def check(self) -> None:
+        """The last life: everything is right."""
+        runner = Runner(self._folder / "data", self._app, None)
+        runner.ready()
+        assert runner.ask("idle", 200) == "True", (self._deaths, runner.ask("jobs"))
+        states = json.loads(runner.ask("jobs"))
+        assert {name: job for name, job in states.items() if job[0] != "running"} == {}, self._deaths
+        dump = self._folder / "dump"
+        dump.mkdir()
+        assert runner.ask(f"dump {dump}") == "done"
+        with self._server.connect() as connection:
+            for name, question in QUESTIONS.items():
+                expected = Counter(connection.execute(question).fetchall())
+                rows = pq.read_table(dump / f"{name}.parquet").to_pylist()
+                found: Counter[tuple[Any, ...]] = Counter(tuple(row.values()) for row in rows)
+                assert found == expected, (name, self._deaths)
+            copied = Counter(connection.execute("SELECT id, customer, amount, note FROM copy").fetchall())
+            assert copied == Counter(connection.execute(QUESTIONS["orders"]).fetchall()), self._deaths
+        assert runner.ask("quit") == "closed"
+        runner.ended()
+
+
+@pytest.mark.timeout(7200)
+def test_everything_ends_equal_to_the_database(
+    tmp_path: Path,
+    own_postgres: Postgres,
+    rng: random.Random,
+    rounds: Callable[[int, int], int],
+    wait_until: WaitUntil,
+) -> None:
+    world = World(tmp_path / "world", own_postgres, rng, wait_until)
+    for _ in range(rounds(2, 40)):
+        world.live()
+    world.check()
