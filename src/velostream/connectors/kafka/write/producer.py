@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.kafka.client.cluster import QUIET, Category, category_of
+from velostream.connectors.kafka.client.cluster import QUIET, TIMEOUT, Category, category_of
 from velostream.connectors.kafka.client.failures import FENCED, sink_error
 from velostream.connectors.kafka.client.settings import python_settings
 from velostream.errors import SinkConfigError, SinkError, SinkNetworkError
@@ -41,7 +41,7 @@ class Producer:
         self._patience = options.delivery_timeout.total_seconds()
         self._failure: Any = None
         self._heard: Any = None
-        own: dict[str, Any] = {
+        self._settings: dict[str, Any] = {
             **python_settings(options),
             "acks": options.acks,
             "enable.idempotence": options.acks == "all",
@@ -58,12 +58,10 @@ class Producer:
             # Never reached: see `_make_room`.
             "queue.buffering.max.messages": 10 * _QUEUED,
             "queue.buffering.max.kbytes": 2_097_151,
-            "error_cb": self._hear,
-            **self._told_by(),
             **settings,
         }
         try:
-            self._client = Client(own, logger=QUIET)
+            self._client = Client({**self._settings, "error_cb": self._hear, **self._told_by()}, logger=QUIET)
         except Exception as exc:
             raise SinkConfigError(f"the Kafka client refuses its settings: {exc}") from exc
 
@@ -159,14 +157,31 @@ class Producer:
         except KafkaException as exc:
             raise self.explained(exc.args[0]) from exc
         except SystemError as exc:
-            # Raised by the client after a fatal error with reports pending; its cause says more.
+            # Raised by the client after a fatal error with reports pending: they may clear its own exception.
             cause = exc.__cause__
-            told = cause.args[0] if isinstance(cause, KafkaException) else self._failure or self._heard
+            told = cause.args[0] if isinstance(cause, KafkaException) else self._fatal_error()
             if told is None:
                 raise
             raise self.explained(told) from exc
         except BufferError as exc:
             raise SinkError(f'too many records wait to be written to topic "{self._topic}"') from exc
+
+    def _fatal_error(self) -> Any:
+        """Why the client gave up for good, where its exception is lost.
+
+        A new client without records runs into the same error, unless what was wrong is right again.
+        """
+        from confluent_kafka import KafkaException
+        from confluent_kafka import Producer as Client
+
+        again = Client({**self._settings, "error_cb": self._hear}, logger=QUIET)
+        deadline = time.monotonic() + TIMEOUT
+        while time.monotonic() < deadline:
+            try:
+                again.poll(0.1)
+            except KafkaException as exc:
+                return exc.args[0]
+        return self._failure or self._heard
 
     def _told(self, error: Any, _: Any) -> None:
         # Records behind a failed one fail too; the first tells the cause.
