@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.databases import debezium
-from benchmarks.databases.servers import PostgresOrders, postgres
+from benchmarks.databases.servers import PostgresOrders, mariadb, postgres
 from benchmarks.goal import Goal
 from benchmarks.measure import HERE, in_process
 
@@ -93,6 +93,29 @@ def changes(orders: PostgresOrders, given: argparse.Namespace) -> Found:
     return {"changes": given.changes, "ours": ours, "debezium changes": count, "debezium": peer}
 
 
+def mariadb_changes(_: PostgresOrders, given: argparse.Namespace) -> Found:
+    """A backlog of changes of MariaDB, beside Debezium."""
+    changes, peers = min(given.changes, 200_000), min(given.changes, 100_000)
+    with mariadb() as orders:
+        orders.fill(2 * changes)
+        ours = _ours("changes", kind="mariadb", server=[orders.port, orders.uri], count=changes)
+        orders.fill(2 * changes)
+        properties = {
+            "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(orders.port),
+            "database.user": "app",
+            "database.password": "secret",
+            "database.server.id": "4711",
+            "database.include.list": "shop",
+            "table.include.list": "shop.orders",
+            "snapshot.mode": "no_data",
+        }
+        with tempfile.TemporaryDirectory(prefix="velostream-bench-") as folder:
+            peer = debezium.changes("mariadb", properties, Path(folder), lambda: orders.change(peers), peers)
+    return {"changes": changes, "ours": ours, "debezium changes": peers, "debezium": peer}
+
+
 def latency(orders: PostgresOrders, given: argparse.Namespace) -> Found:
     """From commit to readable, at a thousand changes a second."""
     orders.fill(100_000)
@@ -117,7 +140,20 @@ def sink(orders: PostgresOrders, given: argparse.Namespace) -> Found:
     return {"rows": rows, "ours": _ours("sink", uri=f"{orders.uri}?table=sunk", rows=rows)}
 
 
-SECTIONS = {"bulk": bulk, "changes": changes, "latency": latency, "idle": idle, "sink": sink}
+def _beside_debezium(found: Found) -> float:
+    """How many times as many changes a second as Debezium, from its first event on."""
+    ours = found["changes"] / found["ours"]["warm"]
+    return float(ours / (found["debezium changes"] / found["debezium"]["streaming"]))
+
+
+SECTIONS = {
+    "bulk": bulk,
+    "changes": changes,
+    "latency": latency,
+    "idle": idle,
+    "sink": sink,
+    "mariadb": mariadb_changes,
+}
 GOALS = (
     Goal(
         "bulk load, warm, beside Spark's JDBC",
@@ -135,10 +171,19 @@ GOALS = (
         "changes, beside Debezium embedded from its first event on",
         "times as many",
         3.0,
-        lambda found: (
-            (found["changes"]["changes"] / found["changes"]["ours"]["warm"])
-            / (found["changes"]["debezium changes"] / found["changes"]["debezium"]["streaming"])
-        ),
+        lambda found: _beside_debezium(found["changes"]),
+    ),
+    Goal(
+        "changes of MariaDB into a table",
+        "a second",
+        10_000,
+        lambda found: found["mariadb"]["changes"] / found["mariadb"]["ours"]["warm"],
+    ),
+    Goal(
+        "changes of MariaDB, beside Debezium embedded from its first event on",
+        "times as many",
+        3.0,
+        lambda found: _beside_debezium(found["mariadb"]),
     ),
     Goal("change to readable, p50", "s", 0.3, lambda found: found["latency"]["p50"], at_most=True),
     Goal("change to readable, p99", "s", 1.0, lambda found: found["latency"]["p99"], at_most=True),

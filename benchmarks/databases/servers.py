@@ -99,7 +99,77 @@ def _rows(low: int, high: int) -> str:
     )
 
 
-KINDS: dict[str, Any] = {"postgres": PostgresOrders}
+@dataclass(frozen=True)
+class MariaDbOrders:
+    """Orders in MariaDB."""
+
+    port: int
+    uri: str
+
+    def connect(self) -> Any:
+        import pymysql
+
+        address = {"host": "127.0.0.1", "port": self.port, "user": "app", "password": "secret"}
+        return pymysql.connect(**address, database="shop", autocommit=True)
+
+    def fill(self, rows: int) -> None:
+        """A new table of orders."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("DROP TABLE IF EXISTS orders")
+            cursor.execute(
+                "CREATE TABLE orders (id bigint PRIMARY KEY, customer int NOT NULL, "
+                "amount decimal(12,2) NOT NULL, status varchar(10) NOT NULL, note text, "
+                "changed_at datetime(6) NOT NULL)"
+            )
+            cursor.execute(f"INSERT INTO orders {_mariadb_rows(1, rows)}")
+
+    def change(self, changes: int) -> None:
+        """As of PostgreSQL."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT MIN(id), MAX(id) FROM orders")
+            low, high = cursor.fetchone()
+            part = TRANSACTION // 10
+            for number in range(changes // TRANSACTION):
+                first = low + number * part * 9
+                connection.begin()
+                cursor.execute(f"DELETE FROM orders WHERE id >= {first} AND id < {first + part}")
+                cursor.execute(
+                    "UPDATE orders SET amount = amount + 1, status = 'paid', changed_at = NOW(6) "
+                    f"WHERE id >= {first + part} AND id < {first + part * 9}"
+                )
+                cursor.execute(f"INSERT INTO orders {_mariadb_rows(high + 1, high + part)}")
+                connection.commit()
+                high += part
+
+    def checksum(self) -> tuple[int, str]:
+        """The number of orders, and the sum of their amounts."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT COUNT(*), CAST(SUM(amount) AS CHAR) FROM orders")
+            count, total = cursor.fetchone()
+        return int(count), str(total)
+
+
+def _mariadb_rows(low: int, high: int) -> str:
+    return (
+        "SELECT seq, seq % 10000, seq % 100000 / 100, ELT(1 + seq % 4, 'new', 'paid', 'sent', 'done'), "
+        f"CONCAT('note of order ', seq), NOW(6) FROM seq_{low}_to_{high}"
+    )
+
+
+KINDS: dict[str, Any] = {"postgres": PostgresOrders, "mariadb": MariaDbOrders}
+
+
+@contextmanager
+def mariadb() -> Iterator[MariaDbOrders]:
+    """A MariaDB of its own, as the tests start it, but durable."""
+    import importlib
+
+    servers: Any = importlib.import_module("tests.mysql_servers")
+    durable = {"sync-binlog": "1", "innodb-flush-log-at-trx-commit": "1", "innodb-buffer-pool-size": "512M"}
+    with servers.running_mysql("mariadb", **durable) as server:
+        with server.connect() as session:
+            session.execute("CREATE DATABASE shop")
+        yield MariaDbOrders(server.port, f"mysql://app:secret@127.0.0.1:{server.port}/shop")
 
 
 @contextmanager

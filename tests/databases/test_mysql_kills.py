@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ PLACES = {
     "sink written, not recorded": 4,
     "sink recorded": 4,
 }
+MOST_COLUMNS = 3
+"""How many columns are added to the orders in all."""
 APP = """
 CREATE TABLE orders AS SELECT * FROM {orders} WITH ("cdc" = "true");
 CREATE TABLE customers AS SELECT * FROM {customers} WITH ("cdc" = "true");
@@ -57,8 +60,9 @@ QUESTIONS = {
 class World:
     """A database, an application over it, and what happens to both."""
 
-    def __init__(self, folder: Path, server: MySqlServer, rng: random.Random) -> None:
+    def __init__(self, folder: Path, server: MySqlServer, rng: random.Random, absence: float) -> None:
         folder.mkdir()
+        self._absence, self._columns = absence, 0
         self._folder, self._server, self._rng = folder, server, rng
         self._deaths: list[str] = []
         self._app = folder / "app.sql"
@@ -102,11 +106,22 @@ class World:
 
     def disrupt(self) -> None:
         """What servers and networks do."""
-        event = self._rng.choice(["nothing", "nothing", "cut", "restart", "crash", "lost", "rotated"])
+        event = self._rng.choice(
+            ["nothing", "nothing", "cut", "restart", "crash", "gone", "lost", "rotated", "column"]
+        )
         self._deaths.append(event)
         if event in ("restart", "crash"):
             self._server.stop(signal.SIGKILL if event == "crash" else signal.SIGTERM)
             self._server.start()
+        elif event == "gone":
+            self._server.stop()
+            threading.Event().wait(self._absence)
+            self._server.start()
+        elif event == "column" and self._columns < MOST_COLUMNS:
+            self._columns += 1
+            with self._server.connect("shop") as sql:
+                default = self._rng.choice(["", f"DEFAULT {self._columns}"])
+                sql.execute(f"ALTER TABLE orders ADD COLUMN extra{self._columns} int {default}")
         elif event == "cut":
             self._server.cut()
         elif event == "lost":
@@ -131,7 +146,9 @@ class World:
                 found: Counter[tuple[Any, ...]] = Counter(tuple(row.values()) for row in rows)
                 assert found == Counter(sql.execute(question)), (name, self._deaths)
             copied = Counter(sql.execute("SELECT id, customer, amount, note FROM copy"))
-            assert copied == Counter(sql.execute(QUESTIONS["orders"])), self._deaths
+            assert copied == Counter(sql.execute("SELECT id, customer, amount, note FROM orders")), (
+                self._deaths
+            )
         assert runner.ask("quit") == "closed"
         runner.ended()
 
@@ -141,7 +158,7 @@ def test_everything_ends_equal_to_the_database(
     tmp_path: Path, rng: random.Random, rounds: Callable[[int, int], int]
 ) -> None:
     with running_mysql(rng.choice(["mariadb", "mysql"])) as server:
-        world = World(tmp_path / "world", server, rng)
+        world = World(tmp_path / "world", server, rng, rounds(3, 60))
         for _ in range(rounds(2, 40)):
             world.live()
         world.check()

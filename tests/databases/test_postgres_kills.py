@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ PLACES = {
     "sink written, not recorded": 4,
     "sink recorded": 4,
 }
+MOST_COLUMNS = 3
+"""How many columns are added to the orders in all."""
 APP = """
 CREATE TABLE orders AS SELECT * FROM {orders} WITH ("cdc" = "true");
 CREATE TABLE customers AS SELECT * FROM {customers} WITH ("cdc" = "true");
@@ -66,8 +69,16 @@ def own_postgres() -> Iterator[Postgres]:
 class World:
     """A database, an application over it, and what happens to both."""
 
-    def __init__(self, folder: Path, server: Postgres, rng: random.Random, wait_until: WaitUntil) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        server: Postgres,
+        rng: random.Random,
+        wait_until: WaitUntil,
+        absence: float,
+    ) -> None:
         folder.mkdir()
+        self._absence, self._columns = absence, 0
         self._folder, self._server, self._rng, self._wait = folder, server, rng, wait_until
         self._deaths: list[str] = []
         self._app = folder / "app.sql"
@@ -109,11 +120,20 @@ class World:
 
     def disrupt(self) -> None:
         """What servers and networks do."""
-        event = self._rng.choice(["nothing", "nothing", "cut", "restart", "crash", "slot"])
+        event = self._rng.choice(["nothing", "nothing", "cut", "restart", "crash", "gone", "slot", "column"])
         self._deaths.append(event)
         if event in ("restart", "crash"):
             self._server.stop(signal.SIGKILL if event == "crash" else signal.SIGINT)
             self._server.start()
+        elif event == "gone":
+            self._server.stop(signal.SIGINT)
+            threading.Event().wait(self._absence)
+            self._server.start()
+        elif event == "column" and self._columns < MOST_COLUMNS:
+            self._columns += 1
+            with self._server.connect() as admin:
+                default = self._rng.choice(["", f"DEFAULT {self._columns}"])
+                admin.execute(f"ALTER TABLE orders ADD COLUMN extra{self._columns} int {default}")
         elif event == "cut":
             with self._server.connect() as admin:
                 admin.execute(
@@ -140,7 +160,8 @@ class World:
                 found: Counter[tuple[Any, ...]] = Counter(tuple(row.values()) for row in rows)
                 assert found == expected, (name, self._deaths)
             copied = Counter(connection.execute("SELECT id, customer, amount, note FROM copy").fetchall())
-            assert copied == Counter(connection.execute(QUESTIONS["orders"]).fetchall()), self._deaths
+            origin = connection.execute("SELECT id, customer, amount, note FROM orders").fetchall()
+            assert copied == Counter(origin), self._deaths
         assert runner.ask("quit") == "closed"
         runner.ended()
 
@@ -153,7 +174,7 @@ def test_everything_ends_equal_to_the_database(
     rounds: Callable[[int, int], int],
     wait_until: WaitUntil,
 ) -> None:
-    world = World(tmp_path / "world", own_postgres, rng, wait_until)
+    world = World(tmp_path / "world", own_postgres, rng, wait_until, rounds(3, 60))
     for _ in range(rounds(2, 40)):
         world.live()
     world.check()
