@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from velostream.runtime.instance import Instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 WHY = "a Python function raised: half(7, 'odd one'): ValueError: 7 cannot be halved"
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from velostream.runtime.instance import Instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 JARGON = re.compile(
     r"py4j|\bo\d+\.\w|error occurred while calling|Traceback|\bat [\w.$]+\([\w.]+:\d+\)|stacktrace|java\."

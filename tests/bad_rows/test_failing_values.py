@@ -12,7 +12,7 @@ from velostream.engine.bad_rows.search import Search
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 # The second value of each breaks it. Spark tells the error of some by name, of others by nothing but a text.
 FAILING = {

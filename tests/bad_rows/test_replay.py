@@ -13,7 +13,7 @@ from velostream.runtime.socket.client import Client
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 def letters(database, job: str, columns: str = "kind, partition, offset, raw, reason") -> list[tuple]:

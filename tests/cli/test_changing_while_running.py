@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Process
     from tests.conftest import WaitUntil
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 
 APP = """
 CREATE TABLE orders AS SELECT city, amount FROM file://orders.csv WITH ("file.debounce" = "20ms");

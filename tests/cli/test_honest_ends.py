@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Process
     from tests.conftest import WaitUntil
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 
 WAITING = """
 CREATE TABLE t AS SELECT * FROM file://late.csv

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Process
     from tests.conftest import WaitUntil
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 
 APP = """
 CREATE TABLE totals AS SELECT city, COUNT(*) AS n, SUM(amount) AS total FROM file://orders.csv GROUP BY city;

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import WaitUntil
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(3)
 
 VELO = [sys.executable, "-m", "velostream"]
 PATIENCE = 120

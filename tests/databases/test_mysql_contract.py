@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mysql_servers import MySqlServer, Session
     from velostream.connectors.base import Sink, Source
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 class Followed(World):

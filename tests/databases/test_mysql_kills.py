@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mysql_servers import MySqlServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 
 PLACES = {
     "changes received, not in their log": 12,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from velostream import Database
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 OFTEN = '"poll.interval" = "50ms"'
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from velostream import Database
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 @pytest.fixture

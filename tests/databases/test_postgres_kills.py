@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from database_servers import Postgres
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 
 PLACES = {
     "changes received, not in their log": 12,

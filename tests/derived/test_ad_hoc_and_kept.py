@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from velostream.runtime.instance import Instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 REFUSALS = (
     r"would have two columns",

@@ -13,7 +13,7 @@ from velostream.engine.inputs import feed
 if TYPE_CHECKING:
     from velostream.runtime.instance import Instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.sampled(3)]
 
 
 def settle(database: Instance) -> None:

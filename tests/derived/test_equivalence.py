@@ -17,7 +17,7 @@ from equivalence.worlds import WORLDS
 if TYPE_CHECKING:
     from velostream.runtime.instance import Instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 @pytest.mark.timeout(7200)

@@ -15,7 +15,7 @@ from velostream.engine.stage import Stage
 if TYPE_CHECKING:
     from velostream.runtime.instance import Instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 def changed(database: Instance, contents: Contents) -> str:

@@ -22,7 +22,7 @@ from velostream.engine.bad_rows.data_errors import data_error
 from velostream.formats.csv.text import CsvDialect
 from velostream.formats.decoder import FormatSettings, decoder_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 PACKED = {
     "": lambda raw: raw,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from tests.conftest import WaitUntil
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(3)
 
 TRADES = [{"symbol": "AAPL", "price": 150.25}, {"symbol": "MSFT", "price": 99.5}]
 

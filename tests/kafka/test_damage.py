@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from velostream.devtools.broker.process import BrokerProcess
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(3)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from velostream.devtools.broker.process import BrokerProcess
     from velostream.runtime.instance import Instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 EVERYTHING = "*, _key, _timestamp, _headers, _partition, _offset, _topic, HEADER('trace') AS trace"
 HOSTILE = [

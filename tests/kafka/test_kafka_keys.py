@@ -13,7 +13,7 @@ from formats.schema_registry import SchemaRegistry, running
 from velostream.formats.protobuf.files import compiled, message_class
 from velostream.formats.schemas.wire import framed
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 ORDER_KEY = {
     "type": "record",
     "name": "OrderKey",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from velostream.devtools.broker.process import BrokerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 PLACES = {"table computed, not logged": 12, "table logged, not published": 12, "before a snapshot": 1}
 APP = """
 CREATE SOURCE events (id BIGINT, symbol STRING, price DECIMAL(10,2)) FROM {uri};

@@ -14,7 +14,7 @@ from velostream.runtime.instance import open_instance
 from velostream.runtime.metrics import Figures
 from velostream.runtime.socket.client import Client
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 def trades(first, count):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from velostream.devtools.broker.process import BrokerProcess
     from velostream.runtime.instance import Instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 FITS = "element_at(map_from_arrays(array(a, b), array({0}, {0})), a)"

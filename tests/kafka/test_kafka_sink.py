@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from velostream.runtime.instance import Instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 TRADES = """id,symbol,price,at
 1,AAPL,150.25,2026-01-05 10:00:00

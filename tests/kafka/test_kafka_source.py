@@ -19,7 +19,7 @@ from velostream.errors import SourceMissingError
 from velostream.runtime.instance import open_instance
 from velostream.spark.class_path import load_jars
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 @pytest.fixture

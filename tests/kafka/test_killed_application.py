@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from velostream.devtools.broker.process import BrokerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 TRADES = "id BIGINT, cust BIGINT, amount DECIMAL(10,2), at TIMESTAMP"
 APP = """
 CREATE SOURCE trades ({trades}) FROM {brokers}/trades

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from velostream.devtools.broker.process import BrokerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 
 APP = """
 CREATE STREAM rows AS SELECT id, grp FROM file://{log}

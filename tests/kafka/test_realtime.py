@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from velostream.devtools.broker.process import BrokerProcess
     from velostream.runtime.instance import Instance
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 COLUMNS = "id BIGINT, price DECIMAL(10,2), name STRING"
 REALTIME = (

@@ -17,7 +17,7 @@ from velostream.runtime.instance import Instance
 if TYPE_CHECKING:
     import random
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 RUNNER = Path(__file__).with_name("ageing_runner.py")
 HOUR = timedelta(hours=1)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 
 SETUP = (
     "CREATE TABLE hand (id INT PRIMARY KEY, v INT)",

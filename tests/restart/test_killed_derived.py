@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from equivalence.changes import Change
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 PLACES = {
     "table computed, not logged": 25,
     "table logged, not published": 25,

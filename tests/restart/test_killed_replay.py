@@ -17,7 +17,7 @@ import replay_runner as runner
 if TYPE_CHECKING:
     import random
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 GOOD, MENDED, HOPELESS = [1, 2, 3], [10, 11, 12], 99
 JOBS = ("picked", "sums", "written")

@@ -9,7 +9,7 @@ import pytest
 import velostream
 from refusals import refusal
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 LINES = "\n".join(f"{n},c{n % 7},{n % 100}.25" for n in range(500))
 

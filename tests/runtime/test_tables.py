@@ -14,7 +14,7 @@ from velostream.errors import (
     UnknownNameError,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 # --- where rows come from ---------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from velostream.runtime.instance import Instance
 if TYPE_CHECKING:
     import random
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 
 START = datetime(2026, 5, 1, 23, 50, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from velostream.runtime.instance import Instance
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(3)
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 JOINS = {

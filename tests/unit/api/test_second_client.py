@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from conftest import Holder
     from velostream import Database, Table
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(3)
 
 
 @pytest.fixture(params=["attached", "reading", "reading files", "own"])

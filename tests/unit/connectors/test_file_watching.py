@@ -21,7 +21,7 @@ from velostream.model.uri import Uri
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(3)
 
 
 class Clock:
