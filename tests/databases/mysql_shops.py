@@ -70,13 +70,19 @@ def statement(sql: Session, rng: random.Random) -> None:
     high = low + rng.randint(0, 40)
     kind = rng.randrange(9)
     if kind == 0:
-        numbers(sql, low, high, f"INSERT IGNORE INTO orders SELECT n, {rng.randint(0, 9)}, n / 100, 'n' FROM")
+        numbers(
+            sql,
+            low,
+            high,
+            "INSERT IGNORE INTO orders (id, customer, amount, note) "
+            f"SELECT n, {rng.randint(0, 9)}, n / 100, 'n' FROM",
+        )
     elif kind == 1:
         numbers(
             sql,
             low,
             low + 2,
-            "INSERT INTO orders SELECT n, n % 10, n, REPEAT('long ', 2000) FROM",
+            "INSERT INTO orders (id, customer, amount, note) SELECT n, n % 10, n, REPEAT('long ', 2000) FROM",
             "ON DUPLICATE KEY UPDATE amount = 0",
         )
     else:

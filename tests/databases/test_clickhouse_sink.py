@@ -157,3 +157,24 @@ def test_mistakes_are_named(db: Database, warehouse: Warehouse, totals: None) ->
             f"INSERT INTO {warehouse.uri('loose')} SELECT * FROM totals EMIT CHANGES "
             'WITH ("delivery" = "exactly_once")'
         )
+
+
+def test_columns_that_are_new_are_added_where_the_table_was_made(
+    db: Database, warehouse: Warehouse, tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"id":1,"a":1}\n')
+    db.sql(f'CREATE TABLE events AS SELECT * FROM file://{events} WITH ("key" = "id")')
+    copy = f"INSERT INTO {warehouse.uri('wide')} SELECT * FROM events EMIT CHANGES "
+    db.sql(copy + 'WITH ("table.create.if.missing" = "true")')
+    wait_until(lambda: warehouse.rows("SELECT id, a FROM @wide FINAL") == Counter([(1, 1)]))
+    with events.open("a") as file:
+        file.write('{"id":2,"a":2,"z":"new"}\n')
+    wait_until(
+        lambda: warehouse.rows("SELECT id, a, z FROM @wide FINAL") == Counter([(1, 1, None), (2, 2, "new")])
+    )
+    with events.open("a") as file:
+        file.write('{"id":1,"a":7,"z":"late"}\n')
+    wait_until(
+        lambda: warehouse.rows("SELECT id, a, z FROM @wide FINAL") == Counter([(1, 7, "late"), (2, 2, "new")])
+    )

@@ -121,3 +121,20 @@ def test_mistakes_are_named(db: Database, shop: Shop, totals: None) -> None:
     with refusal("sink.auth"):
         uri = shop.uri("orders").replace("secret", "wrong")
         db.sql(f"INSERT INTO {uri} SELECT * FROM totals EMIT CHANGES")
+
+
+def test_columns_that_are_new_are_added_where_the_table_was_made(
+    db: Database, shop: Shop, tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"id":1,"a":1}\n')
+    db.sql(f'CREATE TABLE events AS SELECT * FROM file://{events} WITH ("key" = "id")')
+    copy = f"INSERT INTO {shop.uri('wide')} SELECT * FROM events EMIT CHANGES "
+    db.sql(copy + 'WITH ("table.create.if.missing" = "true")')
+    wait_until(lambda: shop.rows("SELECT id, a FROM wide") == Counter([(1, 1)]))
+    with events.open("a") as file:
+        file.write('{"id":2,"a":2,"z":"new"}\n')
+    wait_until(lambda: shop.rows("SELECT id, a, z FROM wide") == Counter([(1, 1, None), (2, 2, "new")]))
+    with events.open("a") as file:
+        file.write('{"id":1,"a":7,"z":"late"}\n')
+    wait_until(lambda: shop.rows("SELECT id, a, z FROM wide") == Counter([(1, 7, "late"), (2, 2, "new")]))

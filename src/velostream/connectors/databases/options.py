@@ -72,7 +72,9 @@ class DatabaseOptions(Options):
     )
     cdc: bool = Field(False, description="follow the database's own log of changes")
     cdc_format: Literal["native", "debezium"] = Field(
-        "native", alias="cdc.format", description="form of the change events"
+        "native",
+        alias="cdc.format",
+        description="form of the change events; the table has the same rows either way",
     )
     cdc_start: str | None = Field(
         None,

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 PROGRESS = "velostream_sinks"
 """The table that holds the token of the last step of each job, beside the table that is written."""
 
+MISSING_COLUMN = (
+    "name the columns as the table does, with AS; or add it to the table, if it is new in what is written"
+)
+
 
 class TableSink(Sink):
     """Writes rows by key, or appends them where they have none.
@@ -164,9 +168,7 @@ class TableSink(Sink):
     def _check_columns(self, table: object, there: Collection[str]) -> None:
         missing = [name for name in self._columns if name not in there]
         if missing:
-            raise SinkConfigError(
-                f'{table} has no column "{missing[0]}"', hint="name the columns as the table does, with AS"
-            )
+            raise SinkConfigError(f'{table} has no column "{missing[0]}"', hint=MISSING_COLUMN)
 
 
 def _added(rows: pa.Table) -> list[int]:

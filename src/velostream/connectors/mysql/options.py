@@ -33,8 +33,6 @@ class MySqlOptions(DatabaseOptions):
             raise ValueError(
                 f'"cdc.start" is "latest", "earliest" or "file:position", and not "{self.start}"'
             )
-        if self.cdc and self.cdc_format != "native":
-            raise ValueError('"cdc.format" = "debezium" is a format of topics; leave it out')
         return self
 
 

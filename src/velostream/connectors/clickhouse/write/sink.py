@@ -84,7 +84,12 @@ class ClickHouseSink(Sink):
         context = self._context
         with as_sink_errors():
             self._found = target(
-                self._client, self._options, context.schema, context.key, unique=context.unique
+                self._client,
+                self._options,
+                context.schema,
+                context.key,
+                unique=context.unique,
+                resumed=context.resumed,
             )
             self.takes_deletes = self._found.takes_changes
             if self._found.version is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from velostream.connectors.clickhouse.client.catalog import OWN, Table, table_of
 from velostream.connectors.clickhouse.client.types import quoted
 from velostream.connectors.clickhouse.write.columns import type_name
+from velostream.connectors.databases.writing import MISSING_COLUMN
 from velostream.errors import SourceConfigError, SourceMissingError
 
 if TYPE_CHECKING:
@@ -55,8 +56,12 @@ def target(
     key: tuple[str, ...],
     *,
     unique: bool,
+    resumed: bool = False,
 ) -> Target:
-    """The table that is written; made if it is missing and the options say so."""
+    """The table that is written; made if it is missing and the options say so.
+
+    A table that was made for these rows follows them when they get another column.
+    """
     assert options.table is not None
     try:
         table = table_of(client, options.database_schema, options.table)
@@ -72,10 +77,13 @@ def target(
     found = client.rows(_COLUMNS, {"database": table.database, "table": table.name})
     types = {str(name): str(written) for name, written in found}
     for field in schema or ():
-        if field.name not in types:
-            raise SourceConfigError(
-                f'{table} has no column "{field.name}"', hint="name the columns as the table does, with AS"
-            )
+        if field.name in types:
+            continue
+        if not (resumed and options.create_table):
+            raise SourceConfigError(f'{table} has no column "{field.name}"', hint=MISSING_COLUMN)
+        types[field.name] = written = type_name(field.type, nullable=True)
+        where = f"{quoted(table.database)}.{quoted(table.name)}"
+        client.run(f"ALTER TABLE {where} ADD COLUMN IF NOT EXISTS {quoted(field.name)} {written}")
     return _with_changes(table, types, key, unique=unique)
 
 

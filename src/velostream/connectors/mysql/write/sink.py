@@ -72,6 +72,8 @@ class MySqlSink(TableSink):
         with self._told():
             run(connection, "SET SESSION sql_mode = %s", (_MODE,))
             table = _target(connection, self._options, self._context.schema, self._context.key)
+            if self._context.resumed and self._options.create_table:
+                table = _widened(connection, table, self._context.schema)
             self._check_columns(table, {column.name for column in table.columns})
             if not _transactional(connection, table):
                 raise SourceConfigError(
@@ -235,3 +237,13 @@ def _unique_keys(connection: Connection, table: Relation) -> list[set[str]]:
     ):
         found.setdefault(index, set()).add(column)
     return list(found.values())
+
+
+def _widened(connection: Connection, table: Relation, schema: pa.Schema) -> Relation:
+    """A table that was made for these rows follows them when they get another column."""
+    there = {column.name for column in table.columns}
+    for field in schema:
+        if field.name not in there:
+            written = f"{quoted(field.name)} {type_name(field.type, key=False)}"
+            run(connection, f"ALTER TABLE {table.identifier} ADD COLUMN {written}")
+    return relation(connection, table.schema, table.name)

@@ -62,6 +62,8 @@ class PostgresSink(TableSink):
         self._connection = connection = self._client.connect()
         with self._told():
             table = _target(connection, self._options, self._context.schema, self._context.key)
+            if self._context.resumed and self._options.create_table:
+                table = _widened(connection, table, self._context.schema)
             self._check_columns(table, {column.name for column in table.columns})
             self._conflict = self._upserts and self._unique(connection, table)
             connection.execute(
@@ -218,3 +220,16 @@ def _target(
         sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(name, sql.SQL(", ").join(columns))
     )
     return relation(connection, options.database_schema, options.table)
+
+
+def _widened(connection: psycopg.Connection, table: Relation, schema: pa.Schema) -> Relation:
+    """A table that was made for these rows follows them when they get another column."""
+    there = {column.name for column in table.columns}
+    for field in schema:
+        if field.name not in there:
+            connection.execute(
+                sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
+                    table.identifier, sql.Identifier(field.name), sql.SQL(type_name(field.type))
+                )
+            )
+    return relation(connection, table.schema, table.name)
