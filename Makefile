@@ -18,7 +18,7 @@ DOCS_READY := $(DOCS_VENV)/.ready
 # replace their process's Spark, and come last.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-all test-bad-rows test-cli test-cluster test-contract test-databases test-derived test-docs test-files test-formats test-kafka test-restart test-runtime test-sql test-tables test-trials test-windows check bench bench-tables bench-databases bench-pipelines soak docs setup prepare clean
+.PHONY: help demo test test-all test-bad-rows test-cli test-cluster test-contract test-databases test-derived test-docs test-files test-formats test-kafka test-objects test-restart test-runtime test-sql test-tables test-trials test-windows check bench bench-tables bench-databases bench-pipelines soak docs setup prepare clean
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-16s %s\n' "$$name" "$$what"; done
@@ -28,10 +28,12 @@ demo: prepare ## tables that move while you watch
 
 test: prepare ## the tests; of those that cost much and vary little a part, by the seed of the run
 	@scripts/databases
+	@scripts/objectstore
 	@$(BIN)/pytest -q $(SIDE_BY_SIDE)
 
 test-all: prepare ## all tests
 	@scripts/databases
+	@scripts/objectstore
 	@VELOSTREAM_TEST_ALL=1 $(BIN)/pytest -q $(SIDE_BY_SIDE)
 
 AREA = @$(BIN)/pytest -q $(SIDE_BY_SIDE)
@@ -66,6 +68,10 @@ test-formats: prepare ## JSON, CSV, Avro, Protobuf, Debezium
 
 test-kafka: prepare ## Kafka, on a real broker
 	$(AREA) tests/kafka
+
+test-objects: prepare ## S3, on a real object store
+	@scripts/objectstore
+	$(AREA) tests/objects
 
 test-restart: prepare ## kill -9 at every interesting moment
 	$(AREA) tests/restart

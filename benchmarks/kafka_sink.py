@@ -28,7 +28,7 @@ from velostream.connectors.kafka.write.sink import KafkaSink
 from velostream.devtools.broker.process import BrokerProcess, free_port
 from velostream.engine.outputs.outputs import SinkOutput
 from velostream.model.changes import Commit
-from velostream.spark.class_path import load_jars
+from velostream.spark.jars.class_path import load_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ import pytest
 
 from velostream.config import cache_home
 from velostream.devtools.broker.process import free_port
-from velostream.spark.jars import Jar, fetched
+from velostream.spark.jars.maven import Jar, fetched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

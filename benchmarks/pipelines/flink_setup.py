@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.measure import HERE
 from velostream.errors import JavaError
-from velostream.spark.jars import Jar, fetched
+from velostream.spark.jars.maven import Jar, fetched
 from velostream.spark.java import find_java
 
 if TYPE_CHECKING:

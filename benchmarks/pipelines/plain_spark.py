@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import from_json
 
 from benchmarks.pipelines.workload import COLUMNS
-from velostream.spark.class_path import load_jars
+from velostream.spark.jars.class_path import load_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,20 +17,20 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from velostream.api.connect import connect
     from velostream.api.database import Database
+    from velostream.api.opening import connect
     from velostream.api.table import Table
     from velostream.connectors.any_sql.drivers.registry import register_driver
     from velostream.connectors.registry import register
     from velostream.errors import VelostreamError
-    from velostream.runtime.statements.result import Result
+    from velostream.runtime.answers.result import Result
 
 _WHERE = {
     "Database": "velostream.api.database",
-    "Result": "velostream.runtime.statements.result",
+    "Result": "velostream.runtime.answers.result",
     "Table": "velostream.api.table",
     "VelostreamError": "velostream.errors",
-    "connect": "velostream.api.connect",
+    "connect": "velostream.api.opening",
     "register": "velostream.connectors.registry",
     "register_driver": "velostream.connectors.any_sql.drivers.registry",
 }

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import velostream
+from refusals import refusal
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -24,7 +27,7 @@ CREATE TABLE sums AS SELECT k, SUM(v) AS total FROM t GROUP BY k;
 CREATE TABLE other AS SELECT COUNT(*) AS n FROM file://there.csv;
 """
 NOT_BUILT = """
-CREATE TABLE users AS SELECT * FROM s3://shop/users.csv;
+CREATE TABLE users AS SELECT * FROM delta:///shop/users;
 CREATE TABLE fine AS SELECT COUNT(*) AS n FROM file://there.csv;
 CREATE TABLE names AS SELECT u.name FROM users u;
 CREATE TABLE gone AS SELECT * FROM file://gone.csv;
@@ -96,13 +99,41 @@ def test_what_waited_when_the_time_was_over_is_no_success(
     tmp_path: Path, start: Callable[..., Process]
 ) -> None:
     (tmp_path / "there.csv").write_text("k,v\na,1\n")
-    (tmp_path / "app.sql").write_text(WAITING)
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "app.sql").write_text(f"{WAITING} SELECT k FROM file://empty.csv;")
     process = start("run", "app.sql", "--for", "2s")
     assert process.end(120) == 4
+    assert (
+        'error: app.sql:6:2: SELECT k FROM file://empty.csv did not start within the time: "' in process.err
+    )
     assert "ran for 2 s, 3 jobs" in process.err
     assert 'error: job "t" did not start within the time: "' in process.err
     assert 'error: job "sums" did not start within the time: table "t" has no columns yet' in process.err
     assert 'job "other"' not in process.err
+
+
+def test_a_followed_select_waits_for_the_first_row(
+    tmp_path: Path, start: Callable[..., Process], wait_until: WaitUntil
+) -> None:
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "app.sql").write_text("CREATE TABLE t AS SELECT * FROM file://empty.csv;")
+    holder = start("run", "app.sql")
+    wait_until(lambda: "running, 1 job" in holder.err, 120)
+    late = ("sql", "SELECT a, b FROM file://empty.csv", "--format", "csv")
+    never = start(*late, "--for", "1s")
+    assert never.end() == 4
+    assert 'error: the SELECT did not start within the time: "' in never.err
+    followed = start(*late)
+    wait_until(lambda: "holds no row yet" in followed.err, 60)
+    with velostream.connect(tmp_path / "data") as db:
+        with refusal("timeout", "empty.csv"):
+            db.wait_until(lambda: db.table("t"), timeout=0.1)
+        (tmp_path / "empty.csv").write_text("a,b\n1,2\n")
+        with db.stream("SELECT a FROM file://empty.csv") as live:
+            assert next(iter(live))[0].to_pydict() == {"a": [1]}
+        assert db.wait_until(lambda: db.table("t")).wait_for("a = 1").schema.names == ["a", "b"]
+        assert repr(db.job("t")) == "<Job t: running, 1 rows in, 1 out>"
+    wait_until(lambda: followed.out == "a,b\n1,2\n", 60)
 
 
 def test_the_time_also_counts_while_a_statement_waits_for_its_source(
@@ -132,7 +163,7 @@ def test_one_that_cannot_start_does_not_keep_the_others_from_starting(
     assert process.end(120) == 1
     assert 'table "fine" created' in process.err
     assert "running, 1 job;" in process.err
-    assert "warning: users was not started: reading s3:// is not in this version yet" in process.err
+    assert "warning: users was not started: reading delta:// is not in this version yet" in process.err
     assert 'warning: names was not started: skipped: it needs "users", which did not start' in process.err
     assert "warning: gone was not started: file" in process.err
     assert "3 of 4 statements did not start" in process.err

@@ -90,10 +90,39 @@ def test_commands(prompt: pexpect.spawn, typed: Callable[[str], None]):
     prompt.expect("blocks of lines")
     typed("SELECT * FROM p;")
     prompt.expect(r"row [\s\S]*note[^\n]*seven")
+    typed("SELECT * FROM p EMIT CHANGES;")
+    prompt.expect(r"row [\s\S]*note[^\n]*seven[\s\S]*Ctrl-C ends")
+    prompt.sendintr()
+    prompt.expect("stopped")
     typed("\\help")
     prompt.expect(r"\\watch \[SECONDS\]")
     typed("\\jobs")
     prompt.expect(r"\\jobs is not a command")
+
+
+def test_a_live_view_of_columns_of_any_type_fits_a_small_terminal(tmp_path: Path):
+    velo(
+        tmp_path,
+        "sql",
+        "CREATE TABLE t (id INT PRIMARY KEY, xs ARRAY<INT>, s STRUCT<a: INT>, m MAP<STRING, INT>, x DOUBLE);"
+        "INSERT INTO t SELECT id, array(id), named_struct('a', id), map('k', id), double('NaN') "
+        "FROM VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9) v(id)",
+    )
+    following = pexpect.spawn(
+        VELO[0],
+        [*VELO[1:], "sql", "SELECT * FROM t ORDER BY id EMIT CHANGES", "--data-dir", str(tmp_path / "data")],
+        env={**os.environ, "TERM": "xterm-256color"},
+        dimensions=(9, 60),
+        encoding="utf-8",
+        timeout=PATIENCE,
+    )
+    try:
+        following.expect(r"1[^\n]*\[1\][^\n]*\{\"a\":1\}[^\n]*\{\"k\":1\}[^\n]*NaN")
+        following.expect(r"9 rows; 6 more; 9 changes in [^\n]*Ctrl-C ends")
+        velo(tmp_path, "sql", "UPDATE t SET xs = NULL WHERE id = 1")
+        following.expect(r"9 rows; 6 more; 10 changes in [^\n]*Ctrl-C ends")
+    finally:
+        following.close(force=True)
 
 
 def test_changes_of_a_table_as_lines(tmp_path: Path):

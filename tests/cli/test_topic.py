@@ -148,7 +148,8 @@ def test_text_is_text(velo: Velo, topic: str) -> None:
         ((), '{"a":1}\nnonsense\n', "line 2 is not JSON"),
         ((), "[1]\n", "line 1 is JSON, but no object"),
         (("--format", "csv"), "a,b\n1\n", "row 2 has 1 cells"),
-        (("--format", "csv", "--key", "c"), "a,b\n1,2\n", 'no column "c"'),
+        (("--format", "csv", "--key", "bb"), "a,b\n1,2\n", 'did you mean "b"?'),
+        (("--key", "order_idd"), '{"order_id":1}\n', 'did you mean "order_id"?'),
     ],
 )
 def test_lines_that_cannot_be_read(
@@ -215,10 +216,15 @@ def test_new_records_are_followed(velo: Velo, ten: str) -> None:
     assert first + rest == [*"0123456789", "new", "newer"]
 
 
-def test_lines_are_sent_as_they_arrive(velo: Velo, topic: str, wait_until: WaitUntil) -> None:
-    producing = velo.started("topic", "produce", topic, "--format", "text")
+@pytest.mark.parametrize("form", ["text", "csv"])
+def test_lines_are_sent_as_they_arrive(velo: Velo, topic: str, wait_until: WaitUntil, form: str) -> None:
+    velo("topic", "create", f"{topic}-{form}", "--partitions", "1")
+    topic = f"{topic}-{form}"
+    producing = velo.started("topic", "produce", topic, "--format", form)
     assert producing.stdin is not None
     try:
+        if form == "csv":
+            producing.stdin.write("word\n")
         for count, text in enumerate(["one", "two"], start=1):
             producing.stdin.write(f"{text}\n")
             producing.stdin.flush()
@@ -286,6 +292,34 @@ def test_rows_of_a_file_are_written_once(velo: Velo, topic: str) -> None:
     once_more = velo("sql", f"INSERT INTO kafka://{topic} (id, n) VALUES (3, 1)")
     assert f"1 record written to kafka://{topic}" in once_more.stderr
     assert len(velo.values(topic)) == 5
+
+
+@pytest.mark.spark
+def test_rows_of_a_source_are_written_by_a_job_or_once(velo: Velo, topic: str) -> None:
+    (velo.folder / "in.csv").write_text("id,n\n1,2\n3,4\n")
+    statement = f"INSERT INTO kafka://{topic} SELECT id, n FROM file://in.csv"
+    rows = ['{"id":1,"n":2}', '{"id":3,"n":4}']
+    made = velo("sql", statement).stderr
+    (job,) = velo.json("jobs")
+    assert f"created; it writes what comes until DROP JOB {job['id']}" in made
+    assert f"nothing keeps {job['name']} up to date from now on: velo run does" in made
+    again = velo("sql", statement).stderr
+    assert "was made before by this statement, and goes on until DROP JOB" in again
+    assert velo.values(topic) == rows
+    other = velo("sql", f"INSERT INTO kafka://{topic} SELECT id FROM file://in.csv", code=1).stderr
+    assert f"hint: what was written stays: DROP JOB {job['id']} first" in other
+
+    with (velo.folder / "in.csv").open("a") as file:
+        file.write("5,6\n")
+    ran = velo("run", "--once").stderr
+    assert f'"{job["name"]}" resumed' in ran
+    assert velo.values(topic) == [*rows, '{"id":5,"n":6}']
+    velo("sql", f"DROP JOB {job['id']}")
+    assert "is kept up to date" in velo("run", code=2).stderr
+    for query, count in ((statement, 3), (f"{statement} LIMIT 1", 1)):
+        assert f"{count} record{'s' * (count > 1)} written to kafka://" in velo("sql", query, "--once").stderr
+    assert len(velo.values(topic)) == 7
+    assert velo.json("jobs") == []
 
 
 @pytest.mark.spark

@@ -8,7 +8,7 @@ import pytest
 
 from velostream.devtools.broker.process import BrokerProcess, free_port
 from velostream.devtools.broker.process import cluster as brokers_at
-from velostream.spark.class_path import load_jars
+from velostream.spark.jars.class_path import load_jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,17 +16,17 @@ from velostream.model.changes import Commit
 from velostream.model.columns import SHOWN, WEIGHT
 from velostream.model.moments import micros
 from velostream.model.tables import Retention, TableSpec
-from velostream.serving.table.ending import End
-from velostream.serving.table.readable import FOUND
-from velostream.serving.table.version import Columnar
+from velostream.serving.contract.readable import FOUND
+from velostream.serving.contract.version import Columnar
+from velostream.serving.table.end import End
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from velostream.model.table_storage import StorageTraits
+    from velostream.serving.contract.table import Table
+    from velostream.serving.contract.version import TableVersion
     from velostream.serving.table.store import TableStore
-    from velostream.serving.table.table import Table
-    from velostream.serving.table.version import TableVersion
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -18,7 +18,7 @@ from velostream.model.tables import TableSpec
 from velostream.model.uri import Uri
 from velostream.serving.table.store import TableStore
 from velostream.testing.connector import CaseConnector, CaseOptions, Stage
-from velostream.testing.given import Entry, GivenLog, GivenRow, Layout
+from velostream.testing.given_log import Entry, GivenLog, GivenRow, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ from velostream.engine.rows.shape import ResultShape
 from velostream.engine.storages import spark_storages
 from velostream.model.table_storage import MEMORY, STORAGES
 from velostream.plan.plans import RowsPlan
-from velostream.runtime.statements.query import AdHoc
+from velostream.runtime.answers.query import AdHoc
 from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:

@@ -79,13 +79,15 @@ def test_rights_that_are_missing_are_told(
     secret = '"password" = "${env:SHOP_PASSWORD}"'
     with refusal("source.auth", "customers"):
         db.sql(f"CREATE TABLE c AS SELECT * FROM {base}?table=customers WITH ({secret})")
-    with refusal("source.auth", "publication"):
+    with refusal("source.auth", "publication") as caught:
         db.sql(f'CREATE TABLE o AS SELECT * FROM {base}?table=orders WITH ({secret}, "cdc" = "true")')
-    with refusal("source.auth", "connect"):
+    assert "poll.interval" in str(caught.value.hint)
+    with refusal("source.auth", "connect") as caught:
         db.sql(
             f"CREATE TABLE o AS SELECT * FROM {base}?table=orders "
             f'WITH ({secret}, "cdc" = "true", "publication.name" = "given")'
         )
+    assert "poll.interval" in str(caught.value.hint)
     with refusal("source.auth"):
         db.sql(f'CREATE TABLE o AS SELECT * FROM {base}?table=orders WITH ("password" = "wrong")')
 

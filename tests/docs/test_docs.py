@@ -75,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def kafka(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A broker where the pages expect one, with the topics that they name."""
     from velostream.connectors.kafka.options import KafkaOptions
-    from velostream.connectors.kafka.write.feed import Feed
+    from velostream.connectors.kafka.write.generated import Feed
     from velostream.devtools.broker.process import BrokerProcess, cluster, free_port
 
     broker = BrokerProcess(folder / "broker", free_port())
@@ -143,6 +143,20 @@ def clickhouse(folder: Path) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def objects(folder: Path) -> Iterator[None]:
+    """An object store where the page expects one."""
+    from object_store import KEY, SECRET, Bucket, running
+
+    (folder / "store").mkdir()
+    with running(folder / "store") as server:
+        Bucket(server, "shop").put("orders/one.csv", "order_id,customer,amount\no1,ann,12.50\no2,bob,3.25\n")
+        (folder / "velostream.toml").write_text(
+            f'[s3]\nendpoint = "{server.endpoint}"\naccess.key.id = "{KEY}"\nsecret.access.key = "{SECRET}"\n'
+        )
+        yield
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)])
 def test_page(page: str, folder: Path, request: pytest.FixtureRequest) -> None:
@@ -155,6 +169,8 @@ def test_page(page: str, folder: Path, request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("postgres")
     if any("mysql://" in block.text for block in found):
         request.getfixturevalue("mysql")
+    if any("s3://" in block.text for block in found):
+        request.getfixturevalue("objects")
     if any("clickhouse://" in block.text for block in found):
         request.getfixturevalue("clickhouse")
     names: dict[str, Any] = {"__name__": "docs"}

@@ -11,7 +11,6 @@ from terminals import follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
@@ -34,11 +33,10 @@ def test_the_guide(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_examples(tmp_path: Path, rng: Random, rounds: Callable[[int, int], int]) -> None:
-    """Each needs half a minute: another one each time, and all of them in `make soak`."""
-    names = ["files", "kafka", "testing", "windows"]
-    for name in rng.sample(names, rounds(1, len(names))):
-        example(name, tmp_path)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", ["files", "kafka", "testing", "windows"])
+def test_examples(tmp_path: Path, name: str) -> None:
+    example(name, tmp_path)
 
 
 @pytest.mark.spark

@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "connectors"))
 from files_model import open_source
 
-from velostream.connectors.file.spool import merges, spool
+from velostream.connectors.files.spool import merges, spool
 
 merges.FEWEST = 2
 spool.COMPACT_ENTRIES = 10

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from velostream.connectors.base import Delivery, SinkContext
-from velostream.connectors.journal import Journal
+from velostream.connectors.durable.journal import Journal
 from velostream.connectors.kafka.options import KafkaOptions
 from velostream.connectors.kafka.write.producer import Producer, Transactions
 from velostream.connectors.kafka.write.sink import KafkaSink

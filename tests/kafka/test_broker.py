@@ -19,7 +19,7 @@ from refusals import refusal
 from velostream.devtools.broker.folder import port_of, running, stop, wipe
 from velostream.devtools.broker.process import BrokerProcess, free_port
 from velostream.errors import JavaError
-from velostream.spark.class_path import load_jars
+from velostream.spark.jars.class_path import load_jars
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from damage_world import KINDS, World, judged, kind_of
 
-from velostream.connectors.file.spool import merges, spool
+from velostream.connectors.files.spool import merges, spool
 
 if TYPE_CHECKING:
     import random

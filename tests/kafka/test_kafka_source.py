@@ -17,7 +17,7 @@ from velostream.connectors.kafka.options import KafkaOptions
 from velostream.connectors.kafka.read.source import KafkaSource
 from velostream.errors import SourceMissingError
 from velostream.runtime.instance import open_instance
-from velostream.spark.class_path import load_jars
+from velostream.spark.jars.class_path import load_jars
 
 pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 

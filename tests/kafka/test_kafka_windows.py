@@ -54,7 +54,7 @@ def test_partitions_of_a_topic_have_their_own_time(database, topic, produce, bro
 def test_partitions_of_several_topics_are_told_apart(
     database, topic, produce, broker, monkeypatch, most_named
 ):
-    monkeypatch.setattr("velostream.engine.inputs.observed.MOST_NAMED", most_named)
+    monkeypatch.setattr("velostream.engine.inputs.event_times.MOST_NAMED", most_named)
     one, other = topic(1), topic(1)
     table = f"both_{one}"
     database.sql(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from refusals import refusal
-from velostream.runtime.statements.events import Answer, answers
+from velostream.runtime.answers.events import Answer, answers
 
 if TYPE_CHECKING:
     from pathlib import Path

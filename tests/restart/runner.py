@@ -76,15 +76,15 @@ def place(kill: str) -> None:
     from velostream.connectors.databases.change_log import ChangeLog
     from velostream.connectors.databases.source import DatabaseSource
     from velostream.connectors.file.source import FileSource
-    from velostream.connectors.file.spool.draft import Draft
-    from velostream.connectors.file.spool.spool import Spool
+    from velostream.connectors.files.spool.draft import Draft
+    from velostream.connectors.files.spool.spool import Spool
     from velostream.engine.bad_rows.dead_letters import DeadLetters
     from velostream.engine.delta.log import DeltaLog
     from velostream.engine.outputs.outputs import SinkJournal
     from velostream.runtime.catalog import file as catalog_file
     from velostream.serving.durable import snapshots
-    from velostream.serving.durable.journal import Journal
     from velostream.serving.durable.log import Log
+    from velostream.serving.durable.table_files import Journal
     from velostream.spark import delta
 
     places: dict[str, tuple[Any, str, Callable[[int], Callable[..., Any]]]] = {

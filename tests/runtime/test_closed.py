@@ -16,8 +16,8 @@ from velostream.errors import ClosedError, VelostreamError
 from velostream.runtime.instance import Instance, open_instance
 from velostream.runtime.jobs.job import Job
 from velostream.runtime.statements.live_select import LiveSelect
+from velostream.serving.contract.table import Table
 from velostream.serving.table.subscription import Subscription
-from velostream.serving.table.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

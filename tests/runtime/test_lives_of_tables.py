@@ -140,7 +140,7 @@ def test_two_sinks_of_one_name_are_two_jobs(opened, trades, tmp_path):
     database = opened(tmp_path / "data")
     for folder in ("a", "b"):
         database.sql(f"INSERT INTO file://{tmp_path}/{folder}/out.csv SELECT trade_id FROM file://{trades}")
-    with refusal("sql.duplicate_name", why="already"):
+    with refusal("sql.changed_statement", why="another statement"):
         database.sql(f"INSERT INTO file://{tmp_path}/a/out.csv SELECT symbol FROM file://{trades}")
     database.close()
     database = opened(tmp_path / "data")

@@ -19,7 +19,7 @@ from velostream.errors import (
 )
 from velostream.runtime.catalog import file as catalog_file
 from velostream.runtime.instance import open_instance
-from velostream.runtime.jobs.registry import Jobs
+from velostream.runtime.jobs.jobs import Jobs
 from velostream.runtime.statements.executor import Executor
 from velostream.serving.table.store import TableStore
 

@@ -12,7 +12,7 @@ from refusals import refusal
 from velostream.errors import VelostreamError
 from velostream.runtime.catalog import file as catalog_file
 from velostream.runtime.instance import Instance, open_instance
-from velostream.runtime.jobs.registry import Jobs
+from velostream.runtime.jobs.jobs import Jobs
 from velostream.runtime.statements.executor import Executor
 from velostream.serving.table.store import TableStore
 

@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from velostream.model.changes import Commit
 from velostream.model.tables import TableSpec
-from velostream.serving.durable import journal, snapshots
+from velostream.serving.durable import snapshots
+from velostream.serving.durable import table_files as journal
 from velostream.serving.durable.log import Log
 from velostream.serving.table.store import TableStore
 

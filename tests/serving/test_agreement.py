@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from velostream.serving.table.version import TableVersion
+    from velostream.serving.contract.version import TableVersion
 
 EXACT = Context(prec=60)
 EXPRESSION_QUERIES = [f"SELECT {line} FROM v" for line in data.lines("expressions")]

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from velostream.connectors.file.options import FileOptions
-from velostream.connectors.file.read.binary import UNREADABLE
-from velostream.connectors.file.watch.layout import layout_of
+from velostream.connectors.files.read.binary import UNREADABLE
+from velostream.connectors.files.watch.layout import layout_of
 from velostream.errors import SourceConfigError
 from velostream.formats.avro.files import avro_batches, avro_schema
 from velostream.formats.columns.inference import infer_csv, infer_json

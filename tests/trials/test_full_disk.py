@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from refusals import refusal
-from velostream.disk.storage import storing, unkept, unkept_by_java
+from velostream.disk.full_disk import storing, unkept, unkept_by_java
 from velostream.errors import ClosedError, StorageError
 from velostream.runtime.instance import open_instance
 

@@ -63,7 +63,7 @@ def test_every_way_of_reaching_is_seen():
         "setattr(journal, '_SNAPSHOT_BYTES', 0)",
         "places = (Table, '_publish', before)",
         "from velostream.plan.groups.merge import _average",
-        "patch('velostream.serving.durable.journal._SNAPSHOT_BYTES', 0)",
+        "patch('velostream.serving.durable.table_files._SNAPSHOT_BYTES', 0)",
     )
     assert [len(reached(ast.parse(way))) for way in ways] == [1] * len(ways)
     assert reached(ast.parse("self._own = row._asdict() | spark._jvm.none")) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -103,9 +104,9 @@ def test_a_row_passes_between_its_moments(spark: SparkSession, rng: random.Rando
     query = _query(condition)
     aged = ageing(query, {"t": [each.split()[0] for each in COLUMNS.split(", ")]})
     assert aged is not None
-    (live,) = aged.live
+    (kept,) = aged.rows
     assert aged.query.tree.args.get("where") is None
-    moments = {row["id"]: row.asDict() for row in spark.sql(live.sql(["id"])).collect()}
+    moments = {row["id"]: row.asDict() for row in spark.sql(replace(kept, columns=("id",)).sql()).collect()}
     turning = [m for row in moments.values() for m in (row.get(FROM), row.get(UNTIL)) if m is not None]
     clocks = [NOON, NOON + timedelta(days=1), NOON - timedelta(hours=5)]
     for each in rng.sample(turning, min(4, len(turning))):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from velostream.engine.over.frames import framed
+from velostream.engine.over.window_frames import framed
 from velostream.plan.over.calls import OverCall, plain_calls
 from velostream.spark.dataframes import arrow_frame, rows_of
 

@@ -10,7 +10,7 @@ import pytest
 from stepped import in_duckdb, stepped
 
 from velostream.engine.outputs.outputs import TableOutput
-from velostream.engine.over import state as over_state
+from velostream.engine.over import kept_rows as over_state
 from velostream.model.jobs import JobState
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from velostream.model.jobs import JobInfo
     from velostream.model.lifetime import Lifetime
     from velostream.model.tables import TableSpec
+    from velostream.runtime.answers.result import Result
     from velostream.runtime.statements.dml import Params
-    from velostream.runtime.statements.result import Result
     from velostream.serving.durable.verification import TableReport
     from velostream.serving.table.record import Row
     from velostream.serving.table.stats import ColumnInfo, TableStats

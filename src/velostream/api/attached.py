@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from velostream.api.table import Table
 from velostream.errors import DataDirError
 from velostream.model.lifetime import Lifetime, while_open
+from velostream.runtime.answers.events import Awaiting, Changes, Following
 from velostream.runtime.socket.client import Client
 from velostream.runtime.socket.remote_table import RemoteTable
-from velostream.runtime.statements.events import Changes, Following
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.model.jobs import JobInfo
+    from velostream.runtime.answers.events import AnswerEvent
+    from velostream.runtime.answers.result import Result
     from velostream.runtime.statements.dml import Params
-    from velostream.runtime.statements.events import AnswerEvent
-    from velostream.runtime.statements.result import Result
     from velostream.serving.durable.verification import TableReport
 
 
@@ -109,7 +109,7 @@ class RemoteSelect:
 
     def __enter__(self) -> RemoteSelect:
         self._events = self._begin(self._stop)
-        first = next(self._events, None)
+        first = next((event for event in self._events if not isinstance(event, Awaiting)), None)
         self.schema = first.schema if isinstance(first, Following) else None
         return self
 

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from velostream.api.stream import Stream
-from velostream.errors import UnknownNameError, did_you_mean
+from velostream.errors import UnknownNameError, VelostreamError, did_you_mean
 from velostream.runtime.shortcuts import Shortcuts
 from velostream.serving.columns.html import html_table
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from velostream.api.access import DatabaseAccess
     from velostream.api.table import Table
     from velostream.model.jobs import JobInfo
+    from velostream.runtime.answers.result import Result
     from velostream.runtime.statements.dml import Params
-    from velostream.runtime.statements.result import Result
     from velostream.serving.durable.verification import TableReport
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -140,7 +140,10 @@ class Database(Shortcuts):
     def __repr__(self) -> str:
         if self.closed:
             return f"<Database {self._data_dir}: closed>"
-        tables, jobs = len(self._tables()), len(self.jobs())
+        try:
+            tables, jobs = len(self._tables()), len(self.jobs())
+        except VelostreamError as error:
+            return f"<Database {self._data_dir}: {error.message}>"
         return f"<Database {self._data_dir}: {tables} tables, {jobs} jobs{self._how}>"
 
     def _tables(self) -> list[Any]:
@@ -148,9 +151,10 @@ class Database(Shortcuts):
 
     def _repr_html_(self) -> str:
         """The tables, in a notebook."""
-        if self.closed:
+        try:
+            return html_table(self.sql("SHOW TABLES").arrow(), title=repr(self).strip("<>"))
+        except VelostreamError:
             return escape(repr(self))
-        return html_table(self.sql("SHOW TABLES").arrow(), title=repr(self).strip("<>"))
 
     def __enter__(self) -> Database:
         self._check_open()

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.model.jobs import JobInfo
+    from velostream.runtime.answers.result import Result
     from velostream.runtime.instance import Instance
     from velostream.runtime.statements.dml import Params
     from velostream.runtime.statements.live_select import LiveSelect
-    from velostream.runtime.statements.result import Result
     from velostream.serving.durable.verification import TableReport
 
 

@@ -13,7 +13,7 @@ from velostream.errors import ClosedError, DataDirError
 from velostream.model.lifetime import Lifetime, while_open
 from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.instance import Instance
-from velostream.serving.table.ending import End
+from velostream.serving.table.end import End
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from velostream.api.access import SelectAccess, TableAccess
     from velostream.config import Settings
     from velostream.model.jobs import JobInfo
+    from velostream.runtime.answers.result import Result
     from velostream.runtime.statements.dml import Params
-    from velostream.runtime.statements.result import Result
     from velostream.serving.durable.verification import TableReport
 
 _GLANCE = 0.5

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.errors import ClosedError, DeadlineError
+from velostream.errors import ClosedError, DeadlineError, VelostreamError
 from velostream.model.lifetime import waited
 from velostream.serving.columns.html import html_table
 from velostream.serving.table.subscription import Subscription
@@ -199,10 +200,15 @@ class Table:
             rows = f"{count:,} row{'' if count == 1 else 's'}"
         except ClosedError:
             return "<Table: closed>"
+        except VelostreamError as error:
+            return f"<Table: {error.message}>"
         return f"<Table {self.name}: {rows}{shown}, version {stats.version}>"
 
     def _repr_html_(self) -> str:
         """The first rows, in a notebook."""
-        first = next(self.stream(), None)
-        rows = self.schema.empty_table() if first is None else pa.Table.from_batches([first])
-        return html_table(rows, len(self), repr(self).strip("<>"))
+        try:
+            first = next(self.stream(), None)
+            rows = self.schema.empty_table() if first is None else pa.Table.from_batches([first])
+            return html_table(rows, len(self), repr(self).strip("<>"))
+        except VelostreamError:
+            return escape(repr(self))

@@ -39,6 +39,10 @@ def exit_code_of(exc: BaseException, *, debug: bool = False, as_json: bool = Fal
     if isinstance(exc, BrokenPipeError):
         _discard_output()
         return 0
+    if isinstance(exc, click.exceptions.NoArgsIsHelpError):
+        # A group of commands alone, as `velo` alone, asks what there is.
+        click.echo(exc.format_message())
+        return 0
     if isinstance(exc, click.ClickException):
         _usage(exc)
         return USAGE

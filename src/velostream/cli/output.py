@@ -47,6 +47,8 @@ class Output:
 
     def write(self, rows: pa.Table) -> None:
         """Write the rows; in CSV and Arrow, a header whenever the columns change."""
+        if self.form in {"json", "csv"}:
+            rows = _readable(rows)
         if self.form == "json":
             from velostream.formats.json.writer import json_lines
 
@@ -115,6 +117,19 @@ def null_mark() -> str:
     except UnicodeEncodeError:
         return _PLAIN_NULL
     return _NULL
+
+
+def _readable(rows: pa.Table) -> pa.Table:
+    """The rows with bytes as people see them: text where they are text. Arrow has the bytes themselves."""
+    import pyarrow as pa
+
+    from velostream.formats.json.text import cell_text
+
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_binary(field.type):
+            cells = [None if each is None else cell_text(each) for each in rows.column(place).to_pylist()]
+            rows = rows.set_column(place, field.name, pa.array(cells, pa.string()))
+    return rows
 
 
 def _lines(lines: Iterable[str]) -> None:

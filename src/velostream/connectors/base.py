@@ -240,6 +240,10 @@ class Connector(ABC):
         """
         return SourceTraits()
 
+    def leads_to(self, options: AnyOptions) -> tuple[str, ...]:
+        """The addresses that are reached although no property names them; `allowed.hosts` restricts them."""
+        return ()
+
     @classmethod
     def uri_of(cls, argument: str) -> Uri:
         """The URI that a SQL function such as `kafka_topic('orders')` stands for."""

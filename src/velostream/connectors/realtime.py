@@ -69,7 +69,13 @@ class RealtimeTarget:
 
 @runtime_checkable
 class RealtimeConnector(Protocol):
-    """A `Connector` whose sinks Spark can write by itself."""
+    """A `Connector` whose sources Spark can read, and whose sinks it can write, by itself."""
+
+    def why_not_read(self, options: Options) -> str | None:
+        """Why Spark cannot read a source with these options row by row; None if it can."""
+
+    def why_not_written(self, options: Options) -> str | None:
+        """Why Spark cannot write to a sink with these options row by row; None if it can."""
 
     def realtime_target(self, uri: Uri, options: Options, context: SinkContext) -> RealtimeTarget:
         """The target for Spark; UnsupportedError says what Spark cannot write."""

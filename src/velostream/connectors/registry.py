@@ -40,6 +40,8 @@ BUILT_IN: Mapping[str, str] = {
     "sql": "velostream.connectors.any_sql:SqlConnector",
     "http": "velostream.connectors.http:HttpConnector",
     "s3": "velostream.connectors.s3:S3Connector",
+    "gs": "velostream.connectors.s3:GoogleConnector",
+    "az": "velostream.connectors.s3:AzureConnector",
     "console": "velostream.connectors.console:ConsoleConnector",
     "delta": "velostream.connectors.delta:DeltaConnector",
     "memory": "velostream.connectors.memory:MemoryConnector",

@@ -28,8 +28,12 @@ DISK_NEEDED = 1 << 30
 MEMORY_NEEDED = 2 << 30
 EXTRAS = {
     "avro": "fastavro",
+    "protobuf": "grpcio-tools",
     "kafka": "confluent-kafka",
     "postgres": "psycopg",
+    "mysql": "pymysql",
+    "clickhouse": "clickhouse-connect",
+    "sql": "sqlalchemy",
     "pandas": "pandas",
     "polars": "polars",
 }
@@ -101,7 +105,7 @@ def _pyspark() -> Check:
 
 
 def _prepared(java: JavaHome) -> Iterator[Check]:
-    from velostream.spark.jars import JARS, KAFKA_JARS, broker_jars, cached
+    from velostream.spark.jars.maven import JARS, KAFKA_JARS, broker_jars, cached
     from velostream.spark.prepare import prepared
 
     cache = cache_home()

@@ -20,7 +20,7 @@ from velostream.engine.kinds.rows import JoinedRowsPipeline, KeyedRowsPipeline, 
 from velostream.engine.kinds.runner import Runner
 from velostream.engine.kinds.upsert import MessagesPipeline, UpsertPipeline
 from velostream.engine.on_spark import SparkTable
-from velostream.engine.opening.opened import Opened
+from velostream.engine.opening.opened_query import Opened
 from velostream.engine.outputs.outputs import TableOutput, table_of
 from velostream.engine.over.pipeline import OverPipeline
 from velostream.engine.stage import Stage
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from velostream.engine.inputs.inputs import Inputs
     from velostream.engine.job_time import JobTime
     from velostream.engine.kinds.pipeline import Pipeline
-    from velostream.engine.opening.kept import KeptInput
+    from velostream.engine.opening.kept_inputs import KeptInput
     from velostream.engine.outputs.outputs import JobOutput
     from velostream.model.changes import BadRow, SourceOffsets
     from velostream.model.options import CommonOptions
@@ -63,7 +63,7 @@ class Building:
         result = self._stage(opened, output, opened, self.letters)
         if opened.store is None:
             return result
-        keeping = [self._beside(each, each.output, opened) for each in opened.live]
+        keeping = [self._beside(each, each.output, opened) for each in opened.kept]
         then, part = [result], opened
         while part.below is not None and part.table is not None:
             kept, follower = self._beside(part.below, TableOutput(part.table), opened), then[0]
@@ -90,7 +90,7 @@ class Building:
     def _stage(
         self, part: Opened | KeptInput, output: JobOutput, opened: Opened, letters: DeadLetters
     ) -> Stage:
-        pipeline = self._pipeline(part, output, [each.inputs for each in opened.live], letters)
+        pipeline = self._pipeline(part, output, [each.inputs for each in opened.kept], letters)
         return Stage(
             self.job,
             pipeline,

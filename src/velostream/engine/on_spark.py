@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
-from velostream.serving.table.storage import Storage
-from velostream.serving.table.table import Table
-from velostream.serving.table.version import TableVersion
+from velostream.serving.contract.storage import Storage
+from velostream.serving.contract.table import Table
+from velostream.serving.contract.version import TableVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from velostream.config import Settings
     from velostream.engine.on_spark import SparkStorage
+    from velostream.serving.contract.table import Table
     from velostream.serving.table.store import TableStore
-    from velostream.serving.table.table import Table
 
 
 class Running(Protocol):
@@ -96,4 +96,5 @@ class Site:
             {name: visible_key(spec) for name, spec in specs.items()},
             {name: storage_of(spec.options) for name, spec in specs.items()},
             self.settings,
+            once=self.once,
         )

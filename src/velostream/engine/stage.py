@@ -15,10 +15,10 @@ from velostream.connectors.capabilities import Announcing, BadRecords, Counted, 
 from velostream.engine.bad_rows.data_errors import data_error, maybe_data_error
 from velostream.engine.bad_rows.dead_letters import keep_as_told
 from velostream.engine.bad_rows.failures import explained
-from velostream.engine.bad_rows.located import located
+from velostream.engine.bad_rows.places import located
 from velostream.engine.inputs.consistency import VERSION, newest_cut
 from velostream.engine.inputs.tables import TableSource
-from velostream.engine.inputs.widened import ColumnsWidenedError
+from velostream.engine.inputs.widening import ColumnsWidenedError
 from velostream.engine.outputs.outputs import TableOutput
 from velostream.errors import (
     InternalError,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from velostream.engine.outputs.outputs import JobOutput
     from velostream.model.changes import BadRow, Commit, Offset, SourceOffsets
     from velostream.model.options import CommonOptions
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 log = structlog.get_logger("velostream.job")
 

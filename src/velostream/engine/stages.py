@@ -18,7 +18,7 @@ from velostream.engine.kept.source import KeptSource
 from velostream.model.health import worst
 from velostream.model.jobs import BatchFigures
 from velostream.model.moments import micros
-from velostream.plan.time.clock_filters import RESULT
+from velostream.plan.time.kept_rows import RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from velostream.engine.job_time import JobTime
     from velostream.engine.stage import Stage
     from velostream.model.changes import Commit, SourceOffsets
+    from velostream.serving.contract.table import Table
     from velostream.serving.table.store import TableStore
-    from velostream.serving.table.table import Table
 
 CLOCK = "clock"
 """Key in the end of a step: the job's time, by the wall clock or the watermark."""

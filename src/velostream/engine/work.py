@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from velostream.model.changes import Commit, SourceOffsets
     from velostream.model.jobs import BatchFigures
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 
 class Work(Protocol):

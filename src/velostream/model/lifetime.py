@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from threading import Condition, get_ident
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
-from velostream.errors import ClosedError
+from velostream.errors import ClosedError, SourceEmptyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,11 +129,16 @@ def while_open(method: F) -> F:
     return within  # type: ignore[return-value]
 
 
-def waited(condition: Callable[[], T], timeout: float) -> T:
-    """The first true value of the condition; its last value, a false one, when the timeout has passed."""
+def waited(condition: Callable[[], T], timeout: float) -> T | None:
+    """The first true value of the condition; its last value, a false one, when the timeout has passed.
+
+    A condition that needs a table without columns, which waits for its first record, does not hold yet.
+    """
     deadline = monotonic() + timeout
     while True:
-        found = condition()
+        found = None
+        with suppress(SourceEmptyError):
+            found = condition()
         left = deadline - monotonic()
         if found or left <= 0:
             return found

@@ -46,6 +46,11 @@ class Windowing:
         """Whether windows end by themselves."""
         return self.kind is not None
 
+    @property
+    def only_added(self) -> bool:
+        """Whether readers see each window once, when it has closed, and never another version of it."""
+        return self.final and self.late != "update"
+
 
 @dataclass(frozen=True)
 class EventTime:

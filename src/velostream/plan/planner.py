@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.errors import UnsupportedError
-from velostream.model.columns import MESSAGE_KEY, NO_ROW, POSITION, TOMBSTONE
+from velostream.model.columns import MESSAGE_KEY, NO_ROW, POSITION, POSITION_KEPT, TOMBSTONE
 from velostream.plan.derived.lookup import lookup_plan
 from velostream.plan.derived.plan import derived_plan
 from velostream.plan.groups.plan import NeedsColumns, groups_apply, is_session, plan_groups
@@ -189,7 +189,7 @@ def _upsert(tree: exp.Query, key: tuple[str, ...]) -> UpsertPlan:
             hint="make a table of the inner query first, and give the key to a table over it",
         )
     table = tree.args["from_"].this
-    ordered = tree.copy().select(exp.column(POSITION, table=table.alias_or_name).as_("__position"))
+    ordered = tree.copy().select(exp.column(POSITION, table=table.alias_or_name).as_(POSITION_KEPT))
     step = Step(
         StepKind.MERGE,
         f"last row per {', '.join(key)}",
@@ -208,7 +208,7 @@ def _upsert(tree: exp.Query, key: tuple[str, ...]) -> UpsertPlan:
 def last_per_message_key(tree: exp.Select, message_key: str, key: tuple[str, ...] = ()) -> UpsertPlan:
     """Upsert: the last row of each message key; a row without a key replaces none.
 
-    A row that fails the filter deletes the earlier row of its key, so the filter is a column (`__gone`).
+    A row that fails the filter deletes the earlier row of its key, so the filter is a column (`NO_ROW`).
     `key` are columns of the result that identify the same rows: they take the place of the message key, which
     the table then does not hold.
     """
@@ -236,7 +236,7 @@ def last_per_message_key(tree: exp.Select, message_key: str, key: tuple[str, ...
         kept.append(found.as_(MESSAGE_KEY))
     ordered.set(
         "expressions",
-        [*kept, exp.column(POSITION, table=alias).as_("__position"), exp.not_(there).as_(NO_ROW)],
+        [*kept, exp.column(POSITION, table=alias).as_(POSITION_KEPT), exp.not_(there).as_(NO_ROW)],
     )
     return UpsertPlan(
         tree.sql(dialect=SPARK),

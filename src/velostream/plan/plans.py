@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from velostream.errors import InternalError
+from velostream.model.columns import MESSAGE_KEY, POSITION, POSITION_KEPT
 from velostream.plan.groups.aggregates import Aggregate, Merge
 
 if TYPE_CHECKING:
@@ -58,6 +59,46 @@ class Plan:
         """
         raise InternalError("a plan that was not chosen is run")
 
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """The key by which the plan itself stores its result; empty where it needs none."""
+        return ()
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Columns of text that stored rows have besides those of `sql`."""
+        return ()
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether rows of the result are only added, each by itself: a sink of them needs no state."""
+        return False
+
+    @property
+    def single(self) -> bool:
+        """Whether the rows of the result are added to its table singly, so that they can leave it singly."""
+        return False
+
+    @property
+    def passing(self) -> bool:
+        """Whether the changes of the result are those of its inputs, so that a reader needs no table."""
+        return False
+
+    @property
+    def by_key(self) -> bool:
+        """Whether the result is one row for each of the keys that came, so that those can be forgotten."""
+        return False
+
+    @property
+    def only_added(self) -> bool:
+        """Whether each row is emitted once, when its window has closed, and never changes afterwards."""
+        return False
+
+    @property
+    def closes(self) -> bool:
+        """Whether the result consists of windows that close."""
+        return False
+
 
 @dataclass(frozen=True)
 class RowsPlan(Plan):
@@ -80,6 +121,31 @@ class RowsPlan(Plan):
             return Kind.JOINED_ROWS
         return Kind.KEYED_ROWS if self.key else Kind.ROWS
 
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """See `Plan`."""
+        return self.key
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """See `Plan`."""
+        return (POSITION_KEPT,) if self.positioned else ()
+
+    @property
+    def by_rows(self) -> bool:
+        """See `Plan`."""
+        return self.below is None or self.stream is not None or self.appends
+
+    @property
+    def single(self) -> bool:
+        """See `Plan`."""
+        return not self.key and self.below is None
+
+    @property
+    def passing(self) -> bool:
+        """See `Plan`."""
+        return not self.positioned
+
 
 @dataclass(frozen=True)
 class UpsertPlan(Plan):
@@ -87,13 +153,13 @@ class UpsertPlan(Plan):
 
     key: tuple[str, ...]
     ordered_sql: str
-    """The same query with the hidden column `__position`, by which "later" is decided."""
+    """The same query with the hidden column `POSITION_KEPT`, by which "later" is decided."""
     below_keys: tuple[str, ...] = ()
     """The columns of the input that hold the key; empty if the key is computed."""
     asked: tuple[str, ...] = field(kw_only=True)
     """System columns that `ordered_sql` needs."""
     deletes: bool = field(kw_only=True, default=False)
-    """Whether `ordered_sql` also has the hidden key `__key`, and `__gone` where the key's row is deleted."""
+    """Whether `ordered_sql` also has `MESSAGE_KEY`, and `NO_ROW`: whether the key's row is deleted."""
     plain: tuple[str, ...] | None = field(kw_only=True, default=None)
     """The columns of the input that the result consists of, where it filters and computes nothing."""
 
@@ -101,6 +167,21 @@ class UpsertPlan(Plan):
     def kind(self) -> Kind:
         """See `Plan`."""
         return Kind.MESSAGES if self.deletes else Kind.UPSERT
+
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """See `Plan`."""
+        return self.key
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """See `Plan`."""
+        return (MESSAGE_KEY,) if MESSAGE_KEY in self.key else ()
+
+    @property
+    def by_key(self) -> bool:
+        """See `Plan`."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -111,12 +192,16 @@ class Output:
     column: str | None
 
 
+GROUPS_VIEW = "__groups"
+"""The view over which `GroupsPlan.finish_sql` computes the visible columns."""
+
+
 @dataclass(frozen=True)
 class GroupsPlan(Plan):
     """Groups with accumulators: Spark aggregates each batch, the table merges the accumulators.
 
-    `partial_sql` gives one row per group: key columns, `__n`, accumulators. `finish_sql`, over the view
-    `__groups` (keys and aggregate values), gives the visible columns and `__shown`; None when every visible
+    `partial_sql` gives one row per group: key columns, `__n`, accumulators. `finish_sql`, over
+    `GROUPS_VIEW` (keys and aggregate values), gives the visible columns and `SHOWN`; None when every visible
     column is a key or an unchanged aggregate.
     """
 
@@ -137,7 +222,7 @@ class GroupsPlan(Plan):
     detail_sql: str = field(kw_only=True, default="")
     """With windows: one row per input row. Empty where input rows are no longer known one by one.
 
-    Columns: `__k1`, `__k2`, … for the keys except the window bounds, `__time`, `__position` and `__row`.
+    Columns: `__k1`, `__k2`, … for the keys except the window bounds, `TIME`, `POSITION_KEPT`, `ROW_AS_JSON`.
     """
     windowing: Windowing | None = field(kw_only=True, default=None)
     """When groups close and when readers see them; None where groups never close."""
@@ -146,6 +231,26 @@ class GroupsPlan(Plan):
     def kind(self) -> Kind:
         """See `Plan`."""
         return Kind.GROUPS if self.windowing is None else Kind.WINDOWS
+
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """See `Plan`."""
+        return self.keys
+
+    @property
+    def by_key(self) -> bool:
+        """See `Plan`."""
+        return self.grouped
+
+    @property
+    def only_added(self) -> bool:
+        """See `Plan`."""
+        return self.windowing is not None and self.windowing.only_added
+
+    @property
+    def closes(self) -> bool:
+        """See `Plan`."""
+        return self.windowing is not None and self.windowing.bounded
 
     @property
     def mergeable(self) -> bool:
@@ -221,7 +326,7 @@ class OverPlan(Plan):
     rows_sql: str
     """SQL of the state to keep for each new row: keys, columns and `__time`."""
     placed_sql: str
-    """Like `rows_sql`, with `__position`."""
+    """Like `rows_sql`, with `POSITION_KEPT`."""
     over_sql: str
     """SQL over the view of kept rows: the computed columns, and `__order`, which identifies the row."""
     calls: tuple[OverCall, ...] | None
@@ -231,7 +336,7 @@ class OverPlan(Plan):
     shown: tuple[str | None, ...]
     """For each column of the result, the kept column it equals; None where `over_sql` computes it."""
     detail_sql: str
-    """One row per input row: `__time`, `__position` and `__row`."""
+    """One row per input row: `TIME`, `POSITION_KEPT` and `ROW_AS_JSON`."""
     keys: tuple[str, ...]
     columns: Mapping[str, str]
     """From each source column that `over_sql` uses to the kept column that holds it."""
@@ -254,3 +359,23 @@ class OverPlan(Plan):
     def kind(self) -> Kind:
         """See `Plan`."""
         return Kind.OVER
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """See `Plan`."""
+        return (POSITION,) if self.positioned else ()
+
+    @property
+    def single(self) -> bool:
+        """See `Plan`."""
+        return True
+
+    @property
+    def passing(self) -> bool:
+        """See `Plan`."""
+        return self.only_added
+
+    @property
+    def only_added(self) -> bool:
+        """See `Plan`."""
+        return self.windowing is not None and self.windowing.only_added and not self.shrinks

@@ -9,7 +9,7 @@ from velostream.errors import UnsupportedError
 from velostream.model.columns import HEADERS
 from velostream.model.statements import CreateStream, InsertIntoSink
 from velostream.model.uri import Uri
-from velostream.plan.plans import GroupsPlan, OverPlan, RowsPlan
+from velostream.plan.plans import OverPlan
 from velostream.plan.query.outgoing_headers import with_outgoing_headers
 
 if TYPE_CHECKING:
@@ -26,24 +26,17 @@ def target(statement: Writing) -> tuple[Uri, Properties]:
     return Uri(statement.properties.get("sink", "console://")), statement.properties
 
 
+def of_sink(properties: Properties) -> Properties:
+    """The properties as the sink takes them: `sink.` selects it where a source has the same property."""
+    own = {name: value for name, value in properties.items() if name.startswith("sink.")}
+    return {**properties, **{name.removeprefix("sink."): value for name, value in own.items()}}
+
+
 def outgoing(query: Query) -> Query:
     """The query with the headers of the records it writes as a hidden column."""
     only = query.sources[0] if len(query.sources) == 1 else None
     incoming = only is not None and HEADERS in only.system_columns
     return with_outgoing_headers(query, incoming=incoming)
-
-
-def by_rows(plan: Plan) -> bool:
-    """Whether the plan is append-only row by row, so that writing to a sink needs no state."""
-    return isinstance(plan, RowsPlan) and (plan.below is None or plan.stream is not None or plan.appends)
-
-
-def only_added(plan: Plan) -> bool:
-    """Whether each result row is emitted once, when its window has closed, and never changes afterwards."""
-    if not isinstance(plan, GroupsPlan | OverPlan) or plan.windowing is None:
-        return False
-    shrinks = isinstance(plan, OverPlan) and plan.shrinks
-    return plan.windowing.final and plan.windowing.late != "update" and not shrinks
 
 
 def keeps_result(statement: Writing, plan: Plan, *, replaces: bool = False) -> bool:
@@ -52,10 +45,10 @@ def keeps_result(statement: Writing, plan: Plan, *, replaces: bool = False) -> b
     `replaces`: rows of a source replace and delete earlier ones. Raises UnsupportedError where the sink
     cannot take updates and deletions.
     """
-    if by_rows(plan) and not replaces:
+    if plan.by_rows and not replaces:
         return False
     uri, _ = target(statement)
-    if not connector_for(uri).connector.upserts and not only_added(plan):
+    if not connector_for(uri).connector.upserts and not plan.only_added:
         raise UnsupportedError(
             f"rows of this query are updated later, and {uri.scheme}:// takes no updates",
             hint="make a table of the query: CREATE TABLE name AS SELECT …"

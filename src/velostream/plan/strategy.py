@@ -1,7 +1,9 @@
 """The strategy of a statement: how it is run, decided from its text, its sources' traits and known columns.
 
-Nothing is opened and Spark is not asked. EXPLAIN prints a strategy; warnings and `velo check` read it; jobs
-are opened by it (`engine.opening`), once the columns of their sources are known.
+Nothing is opened and Spark is not asked. `obstacle` decides by the text alone, before anything is started;
+EXPLAIN prints a strategy; a job is opened by one (`engine.opening`), which is decided when the columns of its
+sources are known. Opening gives the parts of the strategy Spark's types. Where these change the decision, it
+is made again with what they tell: `Known.merges` and `Known.inexact`, `Part.cast`, `Part.otherwise`.
 """
 
 from __future__ import annotations
@@ -15,41 +17,44 @@ from sqlglot import exp
 from velostream.connectors.registry import connector_for, traits_of
 from velostream.errors import UnsupportedError, VelostreamError
 from velostream.model import statements as model
-from velostream.model.columns import CLOSED, MESSAGE_KEY, SYSTEM_TYPES
+from velostream.model.columns import CLOSED, POSITION, SYSTEM_TYPES
 from velostream.model.options import common_options, key_of
 from velostream.model.table_storage import MEMORY, STORAGES
 from velostream.plan.over.clauses import outer_tree, tree_around
-from velostream.plan.planner import LAST_PER_KEY, NeedsColumns, plan_query
-from velostream.plan.plans import GroupsPlan, OverPlan, Plan, RecomputePlan, RowsPlan, UpsertPlan
-from velostream.plan.query.declared_columns import declared_columns
+from velostream.plan.part import Asked
+from velostream.plan.planner import NeedsColumns
+from velostream.plan.plans import GroupsPlan, Kind, OverPlan, RecomputePlan, RowsPlan
 from velostream.plan.query.headers import with_headers
-from velostream.plan.query.limited import limited
-from velostream.plan.query.own_key import own_key
-from velostream.plan.query.stars import expand_stars
-from velostream.plan.realtime_rules import refusal
-from velostream.plan.sinks import Writing, keeps_result, only_added, outgoing
-from velostream.plan.state import Keeping, of_plan, of_rows
+from velostream.plan.query.limit import limited
+from velostream.plan.query.own_key import row_key
+from velostream.plan.realtime import refusal
+from velostream.plan.sinks import Writing, keeps_result, outgoing
+from velostream.plan.spreading import spread_of
+from velostream.plan.state_bounds import Keeping, of_plan, of_rows
 from velostream.plan.steps import Step, StepKind
 from velostream.plan.time.asof import asof_tables
-from velostream.plan.time.clock_filters import RESULT, ageing, kept
-from velostream.plan.time.messages import last_messages, message_key
+from velostream.plan.time.clock_filters import ageing
+from velostream.plan.time.event_times import timed
+from velostream.plan.time.kept_rows import RESULT, kept
 from velostream.plan.time.stream_joins import joins_streams, stream_join
-from velostream.plan.time.timing import timed
-from velostream.plan.time.windows import closing, inner_select
+from velostream.plan.time.upserts import last_messages
+from velostream.plan.time.windows import inner_select
 from velostream.sql.names.usage import column_usage, resolved, spelled_key
-from velostream.sql.text.spark_text import SPARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from velostream.config import Settings
     from velostream.model.changes import Messages
     from velostream.model.options import CommonOptions
     from velostream.model.table_storage import StorageTraits
     from velostream.model.traits import SourceTraits
-    from velostream.plan.state import Remembered
-    from velostream.plan.time.clock_filters import Ageing
-    from velostream.plan.time.timing import Timing
+    from velostream.plan.part import Part
+    from velostream.plan.plans import Plan
+    from velostream.plan.spreading import Spread
+    from velostream.plan.state_bounds import Remembered
+    from velostream.plan.time.event_times import Timing
+    from velostream.plan.time.kept_rows import Kept, KeptRows
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Known:
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Column names: of tables by name, of opened sources by id."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of tables by name, and of opened sources that have a key, by id."""
+    """Of tables by name, and of opened sources by id; empty for those that have no key."""
     storages: Mapping[str, StorageTraits] = field(default_factory=dict)
     """Of tables; one that is not named is in memory."""
     settings: Settings | None = None
@@ -69,6 +74,8 @@ class Known:
     """Whether sources are read to their end, and then no more."""
     merges: bool = True
     """Whether accumulators of groups can be merged; only types tell, so it is assumed until Spark says no."""
+    inexact: tuple[str, ...] = ()
+    """Floating-point accumulators, from which nothing is subtracted exactly; known from Spark likewise."""
 
     def storage(self, table: str) -> StorageTraits:
         """Where a table lives."""
@@ -76,34 +83,20 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Outline:
-    """The parts that a job is made of, for comparison with the job that was opened."""
-
-    plan: type[Plan]
-    kept: tuple[str, ...] = ()
-    """Inputs whose rows are kept as state for the plan."""
-    inner: type[Plan] | None = None
-    """The type of the plan whose result `plan` reads, if there is one."""
-    beside: bool = False
-    """Whether the result is kept as state beside the job."""
-
-
-@dataclass(frozen=True)
 class Strategy:
     """How a continuous statement is run."""
 
     query: model.Query
-    """The query that is executed: names resolved, windows turned into group keys."""
+    """The query of the statement: names resolved, windows turned into group keys."""
     key: tuple[str, ...]
     traits: Mapping[str, SourceTraits]
     """The traits of each source, as the statement opens it."""
     timing: Timing
-    plan: Plan
-    """The plan that makes the result."""
-    aged: Ageing | None = None
-    """The rows kept as state, which the plan reads in place of its inputs."""
-    over: Plan | None = None
-    """The plan of OVER or windows whose result `plan` reads; `plan` itself where the result is OVER."""
+    parts: tuple[Part, ...] = ()
+    """What is executed: each reads the result of the one before, which is kept beside the job; the last makes
+    the result of the statement."""
+    kept: Kept | None = None
+    """The rows kept as state, which the first part reads in place of its inputs."""
     beside: bool = False
     """Whether the result is kept beside the job, because what is written elsewhere follows from it."""
     elsewhere: StorageTraits | None = None
@@ -113,6 +106,11 @@ class Strategy:
     retracts: bool = False
     """Whether sources are opened so that they retract the old rows of edited and deleted files."""
     keeping: Keeping = field(default_factory=Keeping)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that makes the result."""
+        return self.parts[-1].plan
 
     @property
     def replaces(self) -> bool:
@@ -127,23 +125,50 @@ class Strategy:
             for name, each in self.traits.items()
         }
 
-    def outline(self) -> Outline:
-        """The parts of the job that this strategy describes."""
-        inner = self.over if self.over is not None and self.over is not self.plan else None
-        kept = tuple(sorted(each.relation for each in self.aged.live)) if self.aged is not None else ()
-        return Outline(type(self.plan), kept, type(inner) if inner is not None else None, self.beside)
+    @property
+    def only_grows(self) -> bool:
+        """Whether no source retracts rows."""
+        return all(each.only_grows for each in self.traits.values())
+
+    @property
+    def follower(self) -> Part | None:
+        """The part that writes the changes of a result that is kept beside the job; None without one."""
+        if not self.beside:
+            return None
+        below = self.parts[-1]
+        name, key = result_table(len(self.parts)), below.result_key
+        query = model.Query(exp.select("*").from_(exp.to_table(name)), tables=(name,))
+        keyed = self.makes_table
+        return Asked(query, columns={name: below.result_names}, keys={name: key}, keyed=keyed).planned()
+
+    def spread(self, ref: model.SourceRef) -> Spread:
+        """How the rows of a source are partitioned over tasks."""
+        options = common_options(ref.properties)
+        messages = self.traits[ref.id].messages if self.plan.kind is Kind.MESSAGES else None
+        alone = len(self.parts) == 1 and self.plan.kind is not Kind.OVER
+        return spread_of(
+            self.query,
+            self.key if alone else (),
+            options.partition_strategy,
+            options.partitions,
+            message_key=messages.key if messages is not None else None,
+        )
 
     def steps(self) -> Iterator[tuple[Step, Remembered | None]]:
         """Each step of EXPLAIN with the state it keeps; None for steps without state of their own."""
-        for live in self.aged.live if self.aged is not None else ():
-            held = of_rows(live, self.plan, self.keeping)
-            yield live.step or _kept_step(held), held
-        result = of_plan(self.plan, self.keeping)
-        for step in self.plan.steps:
-            merged = step.state != "none" and step.kind is not StepKind.WATERMARK
-            beneath = self.over is not None and step in self.over.steps
-            mine = of_plan(self.over, self.keeping) if self.over is not None and beneath else result
-            yield step, mine if merged else None
+        for rows in self.kept.rows if self.kept is not None else ():
+            held = of_rows(rows, self.parts[0].plan, self.keeping)
+            yield rows.step or _kept_step(held), held
+        for part in self.parts:
+            held_by = of_plan(part.plan, self.keeping)
+            for step in part.plan.steps:
+                merged = step.state != "none" and step.kind is not StepKind.WATERMARK
+                yield step, held_by if merged else None
+
+
+def result_table(parts: int) -> str:
+    """The name of the table that holds the result of the last of so many parts."""
+    return RESULT if parts == 1 else f"{RESULT}_{parts}"
 
 
 def decide(statement: model.Statement, known: Known | None = None) -> Strategy:
@@ -164,7 +189,7 @@ def decide(statement: model.Statement, known: Known | None = None) -> Strategy:
     if not keeps_result(statement, found.plan, replaces=found.replaces):
         return found
     # Rows that are written once, when they are final, cannot be retracted.
-    return deciding.over_rows(table=found.replaces or not only_added(found.plan), beside=True)
+    return deciding.over_rows(table=found.replaces or not found.plan.only_added, beside=True)
 
 
 def obstacle(statement: model.Statement, known: Known | None = None) -> VelostreamError | None:
@@ -237,57 +262,64 @@ class _Deciding:
         query, timing = timed(with_headers(self._query), self._options, upserting)
         if not joins_streams(query):
             query = asof_tables(query, lambda: self._types(self._known.columns))
-        found = self._planned_whole(query, timing, traits, table=table, beside=beside)
-        by_row = _by_row(found)
-        retained = self._options.retention is not None and self._makes_table and not by_row
+        made = Strategy(
+            query, self._key, traits, timing, elsewhere=self._elsewhere(query), makes_table=self._makes_table
+        )
+        found = self._planned_whole(made, table=table, beside=beside)
+        retained = self._options.retention is not None and self._makes_table and not found.plan.single
         keeping = Keeping(
             self._options.state_ttl,
             beside=beside or retained,
-            only_grows=bool(query.sources) and all(each.only_grows for each in traits.values()),
+            only_grows=bool(query.sources) and found.only_grows,
             streams=bool(query.sources),
             names={ref.id: str(ref.uri) for ref in query.sources},
         )
         return replace(found, beside=keeping.beside, retracts=table, keeping=keeping)
 
-    def _planned_whole(
-        self,
-        query: model.Query,
-        timing: Timing,
-        traits: Mapping[str, SourceTraits],
-        *,
-        table: bool,
-        beside: bool,
-    ) -> Strategy:
-        elsewhere = self._elsewhere(query)
-        made = Strategy(
-            query, self._key, traits, timing, Plan(""), elsewhere=elsewhere, makes_table=self._makes_table
-        )
-        if timing.over is not None:
+    def _planned_whole(self, made: Strategy, *, table: bool, beside: bool) -> Strategy:
+        query, elsewhere = made.query, made.elsewhere
+        if made.timing.over is not None:
             if elsewhere is not None:
                 raise UnsupportedError(
                     f"rows that OVER looks back to are kept in memory, and the table is in {elsewhere.title}",
                     hint=f'leave out "table.storage", and make a table of this one in {elsewhere.title}',
                 )
             return self._over(made)
-        if timing.inner is not None:
+        if made.timing.inner is not None:
             return self._around_windows(made, table=table)
-        aged = self._over_kept(made, table=table) if table or joins_streams(query) else None
-        if aged is not None and elsewhere is not None:
+        over = self._over_kept(made, table=table) if table or joins_streams(query) else None
+        if over is not None and elsewhere is not None:
             raise UnsupportedError(
                 "rows of a source are kept in memory for a join of streams, for a filter on the clock, or as "
                 f"the last of each message key, and a table of this statement is in {elsewhere.title}",
                 hint='leave out "table.storage" here and in the tables that are read',
             )
-        if aged is not None:
-            return self._over_live(made, aged)
-        plan = self._plan(query, made, made.messages, table=table)
-        if (table or beside) and elsewhere is None and self._needs_rows(plan, made):
-            return self._over_live(made, self._every_row(query, timing))
-        return replace(made, plan=plan)
+        asked = self._asked(made, query, keyed=table)
+        if over is not None:
+            return self._over_rows(made, over, asked)
+        part = replace(asked, messages=made.messages).planned()
+        if (table or beside) and elsewhere is None and self._needs_rows(part.plan, made):
+            return self._over_rows(made, self._every_row(query, made.timing), replace(asked, keyed=True))
+        return replace(made, parts=(part,))
 
     # --- the parts ----------------------------------------------------------------------------------------
 
-    def _every_row(self, query: model.Query, timing: Timing) -> Ageing:
+    def _asked(self, made: Strategy, query: model.Query, *, keyed: bool) -> Asked:
+        """What the part that makes the result is planned from."""
+        statement = self._statement
+        declared = statement.columns if isinstance(statement, model.CreateTable) else ()
+        return Asked(
+            query,
+            self._key,
+            tuple(column.name for column in declared),
+            self._all_columns(query),
+            self._known.keys,
+            keyed=keyed,
+            only_grows=made.only_grows,
+            windowing=made.timing.windowing,
+        )
+
+    def _every_row(self, query: model.Query, timing: Timing) -> Kept:
         """The query over all rows of its sources, kept until what is computed of them is settled."""
         every, windowing = kept(query, {}), timing.windowing
         span, ttl = None, None
@@ -298,25 +330,46 @@ class _Deciding:
             ttl = self._options.state_ttl // timedelta(microseconds=1)
         if span is None and ttl is None:
             return every
-        live = tuple(replace(each, span=span, ttl=ttl) for each in every.live)
-        return replace(every, live=live, forgets=True)
+        rows = tuple(replace(each, span=span, ttl=ttl) for each in every.rows)
+        return replace(every, rows=rows, forgets=True)
 
-    def _over_live(self, made: Strategy, aged: Ageing, *, keyed: bool = True) -> Strategy:
-        """The plan over rows that are kept for it."""
-        named = {column.name for column in aged.query.tree.find_all(exp.Column)}
-        system = sorted(named & {*SYSTEM_TYPES, CLOSED})
-        known = self._all_columns(made.query)
-        live: dict[str, Sequence[str]] = {}
-        for each in aged.live:
-            columns = known.get(each.relation)
-            if columns is not None:
-                live[each.id] = [*columns, *(name for name in system if name not in columns)]
-        plan = self._plan(aged.query, made, {}, live=live, table=True, keyed=keyed)
-        if aged.forgets:
-            plan = forgetful(plan, aged, made.query, made.traits.values())
-        return replace(made, plan=plan, aged=aged)
+    def _over_rows(self, made: Strategy, over: Kept, asked: Asked) -> Strategy:
+        """The part that `asked` is about, over rows that are kept for it."""
+        over = self._stored(made, over, asked.key)
+        columns, keys = dict(asked.columns), dict(self._known.keys)
+        for each in over.rows:
+            key = keys.get(each.relation, ())
+            keys[each.id] = key if set(key) <= set(each.columns) else ()
+            shown = [name for name in each.columns if name != POSITION]
+            closed = [CLOSED] if each.closes is not None else []
+            columns[each.id] = [*shown, *closed] if each.columns else None
+        part = replace(asked, query=over.query, columns=columns, keys=keys).planned()
+        if over.forgets:
+            part = replace(part, plan=self._forgetful(part.plan, over, made))
+        return replace(made, parts=(part,), kept=over)
 
-    def _over_kept(self, made: Strategy, *, table: bool) -> Ageing | None:
+    def _stored(self, made: Strategy, over: Kept, key: tuple[str, ...]) -> Kept:
+        """With the columns that are stored of each row, as far as those of its relation are known."""
+        columns = {name: each for name, each in self._all_columns(made.query).items() if each is not None}
+        named = {column.name for column in over.query.tree.find_all(exp.Column)}
+        system = sorted(named & SYSTEM_TYPES.keys())
+        views = {r.id: [*columns[r.relation], *system] for r in over.rows if r.relation in columns}
+        usage = column_usage(over.query, {**columns, **views})
+
+        def stored(rows: KeptRows) -> KeptRows:
+            known, used = columns.get(rows.relation), usage.get(rows.id)
+            if known is None:
+                return rows
+            traits = made.traits.get(rows.relation)
+            position = bool(key) and traits is not None and traits.positioned
+            found = _stored_columns(used, known, position=position)
+            # Where `*` is wanted, system columns have to be named.
+            whole = used is None and not {*rows.used, *found} & SYSTEM_TYPES.keys()
+            return replace(rows, columns=found, whole=whole)
+
+        return replace(over, rows=tuple(map(stored, over.rows)))
+
+    def _over_kept(self, made: Strategy, *, table: bool) -> Kept | None:
         """The query over kept rows: of joined streams, of clock filters, or the last row per message key."""
         query = made.query
         if joins_streams(query):
@@ -328,7 +381,7 @@ class _Deciding:
             return stream_join(query, made.timing.times, types, grace=grace, final=final)
         aged = ageing(query, self._all_columns(query))
         if aged is None:
-            return last_messages(query, self._key, made.messages, self._own_key(query))
+            return last_messages(query, self._key, made.messages, row_key(query, self._known.keys))
         if made.replaces:
             raise UnsupportedError(
                 "a filter on the clock over a source whose rows replace each other is not executed",
@@ -338,24 +391,27 @@ class _Deciding:
         return aged
 
     def _over(self, made: Strategy) -> Strategy:
-        """OVER over a source, and the plan of the query around it."""
+        """OVER over a source, and the query around it."""
         over = made.timing.over
         assert over is not None
-        inner = over.inner or _named(self._statement, made.query)
-        grows = all(each.only_grows for each in made.traits.values())
-        below = self._chosen(inner, (), {}, only_grows=grows)
-        below = closing(below, made.timing.windowing, inner)
-        if over.inner is None and not self._key:
-            return replace(made, plan=below, over=below)
-        assert isinstance(inner.tree, exp.Select)
-        names = [item.alias_or_name for item in inner.tree.selects]
-        rest = model.Query(exp.select("*").from_(RESULT), tables=(RESULT,))
-        if over.inner is not None:
-            rest = _named(self._statement, replace(rest, tree=outer_tree(made.query, RESULT)))
-        return replace(made, plan=self._following(rest, below, names), over=below)
+        asked = self._asked(made, made.query, keyed=False)
+        if over.inner is None:
+            below = replace(asked, key=()).planned()
+            if not self._key:
+                return replace(made, parts=(below,))
+            rest = model.Query(exp.select("*").from_(RESULT), tables=(RESULT,))
+            asked = replace(asked, declared=())
+        else:
+            below = replace(asked, query=over.inner, key=(), declared=()).planned()
+            rest = model.Query(outer_tree(made.query, RESULT), tables=(RESULT,))
+        if self._key:
+            # By its position, an upsert finds the later of two rows of a key.
+            assert isinstance(below.plan, OverPlan)
+            below = replace(below, plan=replace(below.plan, positioned=True))
+        return replace(made, parts=(below, _after(below, asked, rest)))
 
     def _around_windows(self, made: Strategy, *, table: bool) -> Strategy:
-        """Windows over a source in a subquery, and the plan of the query around them."""
+        """Windows over a source in a subquery, and the query around them."""
         inner, core = made.timing.inner, inner_select(made.query)
         assert inner is not None
         assert core is not None
@@ -366,94 +422,44 @@ class _Deciding:
                 hint="make a table of the inner query first, and the rest over that table",
                 location=made.query.location,
             )
-        below = self._plan(inner, made, {}, table=True, keyed=False)
-        if self._needs_rows(below, made):
-            every = self._every_row(inner, made.timing)
-            under = self._over_live(replace(made, query=inner), every, keyed=False)
-            below, made = under.plan, replace(made, aged=every)
-        names = [item.alias_or_name for item in core.selects]
+        whole = self._asked(made, made.query, keyed=True)
+        asked = replace(whole, query=inner, key=(), declared=())
+        found = replace(made, parts=(asked.planned(),))
+        if self._needs_rows(found.plan, made):
+            found = self._over_rows(made, self._every_row(inner, made.timing), asked)
         rest = model.Query(tree_around(made.query.tree, core, RESULT), tables=(RESULT,))
-        plan = self._following(_named(self._statement, rest), below, names)
-        return replace(made, plan=plan, over=below)
+        return replace(found, parts=(*found.parts, _after(found.parts[-1], whole, rest)))
 
-    def _following(self, query: model.Query, below: Plan, names: Sequence[str]) -> Plan:
-        """The plan of what is made of a result that is kept."""
-        rest = plan_query(query, self._key, columns={RESULT: names})
-        return replace(rest, steps=(*below.steps, *rest.steps))
+    def _forgetful(self, plan: Plan, over: Kept, made: Strategy) -> Plan:
+        """The plan over rows that are forgotten in time.
 
-    def _plan(
-        self,
-        query: model.Query,
-        made: Strategy,
-        messages: Mapping[str, Messages | None],
-        *,
-        table: bool,
-        keyed: bool = True,
-        live: Mapping[str, Sequence[str]] | None = None,
-    ) -> Plan:
-        """The plan of a query.
-
-        A table without a declared key, or not `keyed`, takes the key of the table below.
+        Raises UnsupportedError for what would need them again.
         """
-        windowing = made.timing.windowing
-        key = self._key if keyed else ()
-        query = _named(self._statement, query) if keyed else query
-        by_message = message_key(query, messages)
-        own = self._own_key(query) if table else ()
-        try:
-            plan = self._chosen(
-                query,
-                key or own,
-                live or {},
-                only_grows=all(each.only_grows for each in made.traits.values()),
-                message_key=by_message,
-                closes=windowing is not None and windowing.bounded,
+        grows = over.appends and made.only_grows
+        reason = None
+        if not joins_streams(made.query):
+            pass  # Groups are computed again from rows that are kept for just as long.
+        elif isinstance(plan, RecomputePlan):
+            reason = plan.steps[0].why.split(";")[0]
+        elif isinstance(plan, GroupsPlan):
+            merges = plan.mergeable and self._known.merges
+            if not merges or not (grows or plan.subtractable(self._known.inexact)):
+                reason = "its groups have to be computed again from all rows"
+        elif not isinstance(plan, RowsPlan):
+            reason = "a later row of a key replaces the earlier"
+        if reason is not None:
+            raise UnsupportedError(
+                f"this query over joined streams is not executed: {reason}",
+                hint="make a table of the join first, with an equality in ON, and the rest over that table",
+                location=made.query.location,
             )
-        except NeedsColumns:
-            if by_message is None or key:
-                raise
-            # The columns do not matter here: whatever they are, the plan is an upsert by message key.
-            sql = query.tree.sql(dialect=SPARK)
-            plan = UpsertPlan(sql, (MESSAGE_KEY,), sql, asked=(), deletes=True, steps=(LAST_PER_KEY,))
-        return closing(plan, windowing, query)
-
-    def _own_key(self, query: model.Query) -> tuple[str, ...]:
-        """The key of the one relation that the query reads, where the result has all of it."""
-        read = [*query.tables, *(ref.id for ref in query.sources)]
-        return own_key(query, read[0], self._known.keys.get(read[0], ())) if len(read) == 1 else ()
-
-    def _chosen(
-        self,
-        query: model.Query,
-        key: tuple[str, ...],
-        live: Mapping[str, Sequence[str]],
-        *,
-        only_grows: bool,
-        message_key: str | None = None,
-        closes: bool = False,
-    ) -> Plan:
-        """The cheapest exact plan, with `*` expanded where the choice depends on its columns."""
-        known = {n: names for n, names in {**self._all_columns(query), **live}.items() if names is not None}
-
-        def chosen(query: model.Query) -> Plan:
-            used = self._used(query, known)
-            return plan_query(
-                query, key, only_grows=only_grows, columns=used, message_key=message_key, closes=closes
-            )
-
-        try:
-            return chosen(query)
-        except NeedsColumns:
-            return chosen(replace(query, tree=expand_stars(query.tree, known)))
+        return replace(plan, forgetful=True, appends=grows)
 
     def _needs_rows(self, plan: Plan, made: Strategy) -> bool:
         """Whether groups are recomputed from rows that the source cannot repeat, or `state.ttl` forgets."""
-        if not isinstance(plan, GroupsPlan) or not made.traits:
+        if not isinstance(plan, GroupsPlan) or not made.traits or not made.only_grows:
             return False
-        if not all(each.only_grows for each in made.traits.values()):
-            return False
-        windowing = plan.windowing
-        forgets = self._options.state_ttl is not None and (windowing is None or not windowing.bounded)
+        forgets = self._options.state_ttl is not None and not plan.closes
         if not forgets and all(each.rereadable for each in made.traits.values()):
             return False
         return plan.stream is None and not (plan.mergeable and self._known.merges)
@@ -483,71 +489,18 @@ class _Deciding:
             found[ref.id] = self._known.columns.get(ref.id) or declared or None
         return found
 
-    def _used(
-        self, query: model.Query, known: Mapping[str, Sequence[str]]
-    ) -> dict[str, Sequence[str] | None]:
-        """The columns of each input that the query uses, as far as its text and the known columns show."""
-        usage = column_usage(query, known)
-        return {
-            name: _of_input(usage.get(name), known.get(name))
-            for name in (*query.tables, *(ref.id for ref in query.sources))
-        }
+
+def _after(below: Part, asked: Asked, query: model.Query) -> Part:
+    """The part that reads the result of the one below."""
+    columns, keys = {RESULT: below.result_names}, {RESULT: below.result_key}
+    return replace(
+        asked, query=query, columns=columns, keys=keys, keyed=True, messages={}, windowing=None
+    ).planned()
 
 
-def _of_input(used: frozenset[str] | None, known: Sequence[str] | None) -> Sequence[str] | None:
-    """The columns to read from an input, system columns last; None where its columns are not known."""
-    if known is None or used is None:
-        return known if used is None else sorted(used) or None
-    folded = {name.casefold() for name in used}
+def _stored_columns(used: frozenset[str] | None, known: Sequence[str], *, position: bool) -> tuple[str, ...]:
+    """The columns of kept rows: those that the query uses, at least one."""
+    folded = {name.casefold() for name in (known if used is None else used)}
     plain = [name for name in known if name.casefold() in folded]
-    system = [name for name in sorted(used) if name not in plain and name.startswith("_")]
-    return [*plain, *system] or known[:1]
-
-
-def forgetful(
-    plan: Plan,
-    aged: Ageing,
-    query: model.Query,
-    traits: Iterable[SourceTraits],
-    *,
-    merges: bool = True,
-    inexact: Sequence[str] = (),
-) -> Plan:
-    """The plan over rows that are forgotten in time; raises UnsupportedError for what would need them again.
-
-    `merges` and `inexact` are what Spark's types say of the accumulators of groups.
-    """
-    grows = aged.appends and all(each.only_grows for each in traits)
-    reason = None
-    if not joins_streams(query):
-        pass  # Groups are computed again from rows that are kept for just as long.
-    elif isinstance(plan, RecomputePlan):
-        reason = plan.steps[0].why.split(";")[0]
-    elif isinstance(plan, GroupsPlan):
-        if not (plan.mergeable and merges) or not (grows or plan.subtractable(inexact)):
-            reason = "its groups have to be computed again from all rows"
-    elif not isinstance(plan, RowsPlan):
-        reason = "a later row of a key replaces the earlier"
-    if reason is not None:
-        raise UnsupportedError(
-            f"this query over joined streams is not executed: {reason}",
-            hint="make a table of the join first, with an equality in ON, and the rest over that table",
-            location=query.location,
-        )
-    return replace(plan, forgetful=True, appends=grows)
-
-
-def _named(statement: model.Statement, query: model.Query) -> model.Query:
-    """The query with its columns named as CREATE TABLE declares them; their types are not known here."""
-    names = [column.name for column in statement.columns] if isinstance(statement, model.CreateTable) else []
-    if not names:
-        return query
-    return replace(query, tree=declared_columns(query.tree, names, [None] * len(names)))
-
-
-def _by_row(found: Strategy) -> bool:
-    """Whether result rows are added to the table singly, so that `retention` can delete them singly."""
-    plan = found.plan
-    if isinstance(plan, OverPlan):
-        return True
-    return isinstance(plan, RowsPlan) and not plan.key and plan.below is None
+    system = [name for name in sorted(used or ()) if name in SYSTEM_TYPES and name not in plain]
+    return (*(plain or known[:1]), *system, *([POSITION] if position else []))

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from velostream.disk.full_disk import reason, remedy, storing
 from velostream.disk.private import FOLDER, close_to_others, make_folder
-from velostream.disk.storage import reason, remedy, storing
 from velostream.errors import DataDirError
 from velostream.model.tables import DEAD_LETTERS
 

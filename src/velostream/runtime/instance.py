@@ -39,19 +39,20 @@ from velostream.model.jobs import JobInfo, JobState
 from velostream.model.lifetime import Lifetime, while_open
 from velostream.model.options import common_options
 from velostream.runtime import logs
+from velostream.runtime.answers.query import AdHoc
+from velostream.runtime.answers.result import Result
 from velostream.runtime.catalog.catalog import open_catalog
 from velostream.runtime.changing.altering import fit_all
 from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.expiry_thread import Retainer
-from velostream.runtime.jobs.registry import Jobs
+from velostream.runtime.jobs.jobs import Jobs
+from velostream.runtime.jobs.releases import Releases
 from velostream.runtime.shortcuts import Shortcuts
 from velostream.runtime.socket.server import ControlServer, listen
-from velostream.runtime.statements.asking import refuse_change
 from velostream.runtime.statements.executor import Executor
 from velostream.runtime.statements.live_select import FOLDER, LiveSelect
-from velostream.runtime.statements.query import AdHoc
+from velostream.runtime.statements.read_only import refuse_change
 from velostream.runtime.statements.replay import Replays
-from velostream.runtime.statements.result import Result
 from velostream.runtime.udfs import Udfs
 from velostream.serving.table.store import TableStore
 from velostream.sql.bind import parameters
@@ -67,8 +68,8 @@ if TYPE_CHECKING:
 
     from velostream.runtime.catalog.catalog import Entry
     from velostream.runtime.jobs.job import Job
+    from velostream.serving.contract.table import Table
     from velostream.serving.durable.verification import TableReport
-    from velostream.serving.table.table import Table
 
 log = structlog.get_logger("velostream.database")
 
@@ -127,12 +128,20 @@ class Instance(Shortcuts):
         self.udfs = Udfs()
         self.strategies = Strategies()
         self._control: ControlServer | None = None
+        self._releases: Releases | None = None
         try:
             if not read_only:
                 self._log = logs.log_to(self.directory.logs, settings.log_level)
             self.catalog = open_catalog(self.directory, read_only=read_only)
+            releases = self._releases = Releases(
+                self.directory.root,
+                self.directory.job,
+                self.catalog.secrets,
+                settings,
+                read_only=read_only,
+            )
             if not read_only:
-                self._remove_leftovers()
+                self._remove_leftovers(releases)
             editions = {
                 entry.name: entry.edition
                 for entry in self.catalog
@@ -170,7 +179,14 @@ class Instance(Shortcuts):
                     most_bytes=settings.dead_letters_memory,
                 )
                 self.catalog.establish()
-            self.jobs_by_name = Jobs(site, self.directory, self.catalog, self.dead_letters, self._job_changed)
+            self.jobs_by_name = Jobs(
+                site,
+                self.directory,
+                self.catalog,
+                self.dead_letters,
+                releases,
+                self._job_changed,
+            )
             self._on_job = on_job
             self._retainer = Retainer(self.catalog, self.store, clock, self.dead_letters)
             replays = Replays(self.catalog, self.jobs_by_name, self.dead_letters, self.adhoc)
@@ -194,13 +210,16 @@ class Instance(Shortcuts):
                 self.resume()
             if not read_only:
                 self._retainer.look()
+                releases.retry()
         except BaseException:
             self.close()
             raise
 
-    def _remove_leftovers(self) -> None:
+    def _remove_leftovers(self, releases: Releases) -> None:
         """Delete leftovers of crashed statements, and the temporary folders of SELECTs."""
-        self.directory.remove(self.catalog.unfinished)
+        needed = releases.open(entry.job for entry in self.catalog if entry.job is not None)
+        self.catalog.others = releases.texts
+        self.directory.remove(self.catalog.unfinished - {f"jobs/{job.partition('/')[0]}" for job in needed})
         for left in self.directory.tmp.glob(f"{FOLDER}*"):
             shutil.rmtree(left, ignore_errors=True)
 
@@ -463,6 +482,8 @@ class Instance(Shortcuts):
             self._scratch.cleanup()
 
     def _let_go(self) -> None:
+        if self._releases is not None:
+            self._releases.close()
         if self._log is not None:
             logs.stop(self._log)
         self.directory.release()

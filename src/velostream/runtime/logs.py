@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
+from velostream.disk.full_disk import storing
 from velostream.disk.private import make_folder, open_file
-from velostream.disk.storage import storing
 from velostream.secrets import redact
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from velostream.model.jobs import JobInfo
-    from velostream.runtime.statements.result import Result
+    from velostream.runtime.answers.result import Result
 
 T = TypeVar("T")
 
@@ -74,6 +74,7 @@ class Shortcuts(ABC):
     def wait_until(self, condition: Callable[[], T], timeout: float = 60.0) -> T:
         """Wait until a function returns something true, and return that: `db.wait_until(lambda: len(t) > 9)`.
 
+        A table that waits for its first record counts as not yet: `db.wait_until(lambda: db.table("t"))`.
         Raises DeadlineError, with the jobs that are not well, when that has not happened after `timeout`
         seconds.
         """

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 
 from velostream.errors import UnsupportedError
 from velostream.model.columns import DELTA_GONE, DELTA_ROW
-from velostream.spark.class_path import add_jars
 from velostream.spark.dataframes import private_session
 from velostream.spark.failures import translated
-from velostream.spark.jars import DELTA_JARS, fetched
+from velostream.spark.jars.class_path import add_jars
+from velostream.spark.jars.maven import DELTA_JARS, fetched
 from velostream.spark.session import local_cores
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from velostream.disk.storage import unkept, unkept_by_java
+from velostream.disk.full_disk import unkept, unkept_by_java
 from velostream.errors import (
     InternalError,
     JobError,

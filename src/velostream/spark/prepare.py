@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from velostream.config import cache_home
 from velostream.disk.private import OTHERS
 from velostream.errors import JavaError
-from velostream.spark.jars import IVY_SETTINGS, JARS, digest, fetch, only_one
+from velostream.spark.jars.maven import IVY_SETTINGS, JARS, digest, fetch, only_one
 from velostream.spark.java import JavaHome, find_java
 
 if TYPE_CHECKING:

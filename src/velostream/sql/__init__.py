@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from velostream.sql.bind.parameters import parameters_of
-    from velostream.sql.catalog import (
+    from velostream.sql.check import Checked, Parsed, bind_one, check_script, parse_script
+    from velostream.sql.dependencies import dependency_order
+    from velostream.sql.functions import is_aggregate, is_deterministic
+    from velostream.sql.known_relations import (
         Catalog,
         ConnectorInfo,
         Connectors,
@@ -15,22 +18,19 @@ if TYPE_CHECKING:
         Relation,
         RelationKind,
     )
-    from velostream.sql.check import Checked, Parsed, bind_one, check_script, parse_script
-    from velostream.sql.dependencies import dependency_order
-    from velostream.sql.functions import is_aggregate, is_deterministic
     from velostream.sql.names.usage import column_usage
     from velostream.sql.text.generator import generate
     from velostream.sql.types import arrow_type, parse_columns, spark_ddl
 
 _HOMES = {
-    "Catalog": "catalog",
+    "Catalog": "known_relations",
     "Checked": "check",
-    "ConnectorInfo": "catalog",
-    "Connectors": "catalog",
-    "EmptyCatalog": "catalog",
+    "ConnectorInfo": "known_relations",
+    "Connectors": "known_relations",
+    "EmptyCatalog": "known_relations",
     "Parsed": "check",
-    "Relation": "catalog",
-    "RelationKind": "catalog",
+    "Relation": "known_relations",
+    "RelationKind": "known_relations",
     "arrow_type": "types",
     "bind_one": "check",
     "check_script": "check",

@@ -18,7 +18,15 @@ from velostream.sql.bind import parameters
 from velostream.sql.bind.binder import bind
 from velostream.sql.bind.context import Context
 from velostream.sql.bind.relations import BUILT_IN
-from velostream.sql.catalog import Catalog, Connectors, EmptyCatalog, Relation, RelationKind
+from velostream.sql.known_relations import (
+    Catalog,
+    Connectors,
+    Discover,
+    EmptyCatalog,
+    Relation,
+    RelationKind,
+    unasked,
+)
 from velostream.sql.parse.parser import parse_piece
 from velostream.sql.parse.syntax import Raw, RawAddColumn, RawCreate, RawDrop, RawRename, RawSet
 from velostream.sql.text.script import Piece, split
@@ -88,13 +96,15 @@ def check_script(
     udfs: Collection[str] = (),
     environment: Mapping[str, str] | None = None,
     params: Mapping[str, Any] | Sequence[Any] | None = None,
+    discover: Discover = unasked,
 ) -> Checked:
     """Parse and bind a script. Has no side effects; all errors are collected.
 
-    With `params`, missing and superfluous values are errors as well.
+    With `params`, missing and superfluous values are errors as well. `discover` is asked for the columns of
+    every source, also of those that nothing reads; so the columns of what is made of them are known.
     """
     parsed = parse_script(source, environment)
-    binding = ScriptBinder(parsed, catalog, connectors, frozenset(udfs))
+    binding = ScriptBinder(parsed, catalog, connectors, frozenset(udfs), discover)
     statements = binding.bind()
     errors = [*parsed.errors, *binding.errors]
     if params is not None:
@@ -156,6 +166,7 @@ class ScriptBinder:
     catalog: Catalog
     connectors: Connectors
     udfs: frozenset[str]
+    discover: Discover = unasked
     errors: list[VelostreamError] = field(default_factory=list)
     _creators: dict[str, int] = field(default_factory=dict)
     _relations: dict[str, Relation] = field(default_factory=dict)
@@ -205,7 +216,14 @@ class ScriptBinder:
         piece, statement = self.parsed.statements[index]
         name = statement.name.text if isinstance(statement, RawCreate) else ""
         context = Context(
-            piece, statement.location, statement.end, self._lookup, self._names, self.connectors, self.udfs
+            piece,
+            statement.location,
+            statement.end,
+            self._lookup,
+            self._names,
+            self.connectors,
+            self.udfs,
+            self.discover,
         )
         self._active.add(index)
         self._path.append(name)

@@ -17,18 +17,18 @@ __all__ = ["Bench", "Case", "Outcome", "Parsed", "Way", "find_cases", "parse_cas
 if TYPE_CHECKING:
     from velostream.testing.bench import Bench, Outcome
     from velostream.testing.cases import Case, Way
-    from velostream.testing.finding import find_cases
-    from velostream.testing.parsing import Parsed, parse_cases, read_cases
+    from velostream.testing.discovery import find_cases
+    from velostream.testing.parser import Parsed, parse_cases, read_cases
 
 _WHERE = {
     "Bench": "bench",
     "Case": "cases",
     "Outcome": "bench",
-    "Parsed": "parsing",
+    "Parsed": "parser",
     "Way": "cases",
-    "find_cases": "finding",
-    "parse_cases": "parsing",
-    "read_cases": "parsing",
+    "find_cases": "discovery",
+    "parse_cases": "parser",
+    "read_cases": "parser",
 }
 
 

@@ -107,7 +107,7 @@ class Bench:
 
     def run(self, case: Case, way: Way = Way.STRAIGHT) -> Outcome:
         """Run a case; failed expectations are part of the outcome."""
-        from velostream.testing.running import CaseRun
+        from velostream.testing.runner import CaseRun
 
         self.start()
         assert self._folder is not None

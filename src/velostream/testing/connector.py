@@ -18,7 +18,7 @@ from velostream.model.columns import ENTERED, OFFSET, PARTITION, POSITION, WEIGH
 from velostream.model.options import Options
 from velostream.model.traits import SourceTraits
 from velostream.testing.cells import value_of
-from velostream.testing.given import GivenReader, Layout
+from velostream.testing.given_log import GivenReader, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from velostream.model.changes import Offset
     from velostream.model.options import Options as AnyOptions
     from velostream.model.uri import Uri
-    from velostream.testing.given import Entry, GivenRow
+    from velostream.testing.given_log import Entry, GivenRow
 
 NAME = "test"
 LOOK = timedelta(milliseconds=5)

@@ -25,3 +25,5 @@ CREATE TABLE doubled AS SELECT symbol, upper(symbol) AS symbol FROM trades;
 CREATE VIEW doubled2 AS SELECT * FROM users a JOIN users b ON a.id = b.id;
 SELECT symbl, sum(volume) AS total FROM trades GROUP BY symbol;
 SELECT symbol, sum(volume) AS total FROM trades GRUOP BY symbol;
+SELECT usr_id, sum(amount) AS total FROM (SELECT * FROM kafka://orders) x GROUP BY user_id;
+SELECT city, sum(amount) AS total FROM kafka://orders GROUP BY user_id;

@@ -33,6 +33,26 @@ def test_the_module_shows_its_public_names() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_completion_proposes_the_public_names_alone(db: Database) -> None:
+    from IPython.core.completer import provisionalcompleter
+    from IPython.core.interactiveshell import InteractiveShell
+
+    table = db.create_table("t", [{"a": 1}], key="a")
+    shell = InteractiveShell.instance()
+    shell.user_ns |= {"velostream": velostream, "db": db, "t": table}
+    shell.Completer.use_jedi = False
+    try:
+        for name, held in (("velostream", velostream), ("db", db), ("t", table)):
+            with provisionalcompleter():
+                found = {each.text for each in shell.Completer.completions(f"{name}.", len(name) + 1)}
+            assert found == {f".{each}" for each in dir(held) if not each.startswith("_")}
+    finally:
+        InteractiveShell.clear_instance()
+    proposed = {*dir(db), *dir(table)}
+    assert {"sql", "stream", "wait_until", "get", "wait_for"} <= proposed
+    assert not {"commit_keyed", "commit_rows", "only_forgot", "changelog", "spec", "executor"} & proposed
+
+
 def test_a_line_for_each(db: Database, tmp_path: Path) -> None:
     table = db.create_table("prices", [{"item": "a", "price": Decimal("1.50")}], key="item")
     assert repr(table) == "<Table prices: 1 row, key item, version 1>"
@@ -41,6 +61,7 @@ def test_a_line_for_each(db: Database, tmp_path: Path) -> None:
     assert repr(db.sql("DELETE FROM prices")) == '<Result: 1 row deleted from "prices">'
     db.close()
     assert repr(table) == "<Table: closed>"
+    assert "closed" in table._repr_html_()
     assert repr(db).endswith("closed>")
 
 

@@ -264,6 +264,11 @@ def test_a_holder_that_ended(holder: Holder, hold: Callable[[], Holder]) -> None
         holder.kill()
         with refusal("connection", str(holder.data), why="has ended"):
             table.get(1)
+        gone = f"the process that held data directory {holder.data} has ended"
+        for each in (db, table):
+            # What a notebook shows of it again.
+            assert repr(each).endswith(f": {gone}>")
+            assert gone in each._repr_html_()
         hold()
         assert table.get(1) == trade(1)
 

@@ -75,6 +75,42 @@ def test_connect_checks_the_columns_of_the_source(velo: Velo, tmp_path: Path) ->
     assert 'did you mean "b"?' in ran.err
 
 
+def test_connect_knows_what_is_made_of_a_source(velo: Velo, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("user_id,amount\n1,2\n")
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "app.sql").write_text(
+        "CREATE TABLE big AS SELECT amont FROM named;\n"
+        "CREATE VIEW named AS SELECT user_id, amount AS much FROM t;\n"
+        "CREATE TABLE t AS SELECT * FROM s;\n"
+        "CREATE TABLE totals AS SELECT usr_id, SUM(amount) AS total FROM t GROUP BY user_id;\n"
+        "CREATE SOURCE s FROM file://x.csv;\n"
+        "CREATE SOURCE unread FROM file://gone.csv;\n"
+        "CREATE STREAM z AS SELECT missing FROM file://empty.csv WITH ('sink' = 'file://z.csv');\n"
+    )
+    ran = velo("check", "app.sql", "--connect")
+    assert ran.code == 1
+    errors = [line for line in ran.err.splitlines() if line.startswith("error: ")]
+    assert [line.partition(", folder")[0] for line in errors] == [
+        'error: app.sql:1:28: unknown column "amont"',
+        'error: app.sql:4:31: unknown column "usr_id"',
+        f'error: app.sql:6:15: file "{tmp_path / "gone.csv"}" does not exist',
+    ]
+    assert ran.err.count("x.csv: user_id, amount") == 1
+    assert "a job waits for its first record" in ran.err
+    # Without the sources, a column of theirs may be meant: it is guessed.
+    ran = velo("check", "app.sql")
+    assert ran.code == 1
+    assert 'app.sql:4:31: column "usr_id" must be grouped' in ran.err
+    assert 'hint: did you mean "user_id"? If not, GROUP BY usr_id' in ran.err
+
+
+def test_alter_is_refused_in_a_file(velo: Velo, tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text("CREATE TABLE t (id INT); ALTER TABLE t ADD COLUMN n INT;")
+    ran = velo("check", "app.sql")
+    assert ran.code == 1
+    assert "app.sql:1:26: ALTER is not for a file that is run again and again" in ran.err
+
+
 def test_connect_tells_that_a_source_is_missing(velo: Velo, tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text("CREATE TABLE t AS SELECT * FROM file://nowhere.csv;")
     ran = velo("check", "app.sql", "--connect")

@@ -13,11 +13,11 @@ import pytest
 from refusals import refusal
 from velostream.config import load
 from velostream.errors import KeyExistsError, UnknownNameError
+from velostream.runtime.answers.events import Answer
 from velostream.runtime.instance import Instance
 from velostream.runtime.socket.client import Client
 from velostream.runtime.socket.protocol import receive, send
 from velostream.runtime.socket.server import LONGEST_PATH, socket_path
-from velostream.runtime.statements.events import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -44,6 +44,13 @@ def test_only_one_job_and_only_the_last(velo: Velo, data_dir: Path) -> None:
     assert json.loads(velo("logs", "--job", "b", "--format", "json").out)["event"] == "two"
 
 
+def test_a_job_of_which_nothing_was_logged(velo: Velo, data_dir: Path) -> None:
+    write(data_dir, entry("orders", "one"))
+    ran = velo("logs", "--job", "order")
+    assert (ran.code, ran.out) == (0, "")
+    assert 'nothing was logged about job "order" yet; did you mean "orders"?' in ran.err
+
+
 def test_of_a_failure_in_java_only_the_root_cause_is_told(velo: Velo, data_dir: Path) -> None:
     trace = """Traceback (most recent call last):
   File "loop.py", line 63, in start

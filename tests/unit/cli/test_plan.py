@@ -44,7 +44,7 @@ def test_while_another_process_holds_the_directory(velo: Velo, tmp_path: Path) -
         file.write_text("CREATE TABLE users (id INT, name STRING);")
         ran = velo("plan", str(file), "--data-dir", data, "--exit-code")
         assert (ran.code, ran.err) == (0, f"{file}: nothing to do\n")
-        assert "DROP VIEW `big` ends it" in ran.out
+        assert "DROP VIEW big ends it" in ran.out
         file.write_text("CREATE OR REPLACE TABLE users (id INT);")
         ran = velo("plan", str(file), "--data-dir", data)
         assert ran.code == 0

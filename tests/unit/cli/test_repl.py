@@ -68,6 +68,19 @@ def test_short_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "\\watch [SECONDS]" in capsys.readouterr().err
     repl.execute("\\wach")
     assert 'did you mean "\\watch"' in capsys.readouterr().err
+    for shown in ("\\x on", "\\x on", "\\x off", "\\x maybe"):
+        repl.execute(shown)
+    told = capsys.readouterr().err
+    assert told.count("blocks of lines") == 2
+    assert told.index("as a table") > told.rindex("blocks of lines")
+    assert '"maybe" is neither on nor off' in told
+    for seconds in ("nan", "inf", "-1", "1e400"):
+        repl.execute(f"\\watch {seconds}")
+        assert f'"{seconds}" is not a number of seconds' in capsys.readouterr().err
+    repl.execute("CREATE TABLE `my-table` (id INT)")
+    for name in ("my-table", "`my-table`"):
+        repl.execute(f"\\d {name}")
+        assert "INT" in capsys.readouterr().out
     repl.execute("\\watch soon")
     assert "not a number of seconds" in capsys.readouterr().err
     repl.execute("\\x")

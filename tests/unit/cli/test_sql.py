@@ -111,6 +111,19 @@ def test_tables_and_jobs(made: Velo) -> None:
     assert (ran.code, ran.out, ran.err) == (0, "", "no jobs yet\n")
 
 
+def test_a_folder_without_a_data_directory(velo: Velo, data_dir: Path) -> None:
+    for statement in ("SELECT * FROM totals", "DESCRIBE totals"):
+        ran = velo("sql", statement)
+        assert ran.code == 1
+        assert f"hint: there is no data directory {data_dir}: go to its folder, or give --data-dir" in ran.err
+
+
+def test_bytes_are_text_where_they_are_text(velo: Velo) -> None:
+    for form, shown in (("json", '{"a":"é","b":"X\'FF\'"}'), ("csv", "a,b\né,X'FF'")):
+        ran = velo("sql", "SELECT X'C3A9' AS a, X'FF' AS b", "--format", form)
+        assert ran.out.strip() == shown
+
+
 def test_a_file_where_the_data_directory_should_be(velo: Velo, data_dir: Path) -> None:
     data_dir.write_text("x")
     for statement in ("SELECT 1", "CREATE TABLE t (id INT)"):

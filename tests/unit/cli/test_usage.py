@@ -20,6 +20,13 @@ def test_help_lists_every_command(velo: Velo) -> None:
         assert all(f"  {name} " in ran.out for name in COMMANDS)
 
 
+def test_a_group_of_commands_alone_lists_them(velo: Velo) -> None:
+    ran = velo("topic")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == velo("topic", "--help").out
+    assert all(f"  {name} " in ran.out for name in ("create", "list", "produce", "show"))
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(velo: Velo, name: str) -> None:
     ran = velo(name, "--help")
@@ -51,9 +58,9 @@ def test_a_value_that_does_not_fit(velo: Velo) -> None:
 
 
 def test_a_missing_argument(velo: Velo) -> None:
-    ran = velo("run")
+    ran = velo("check")
     assert ran.code == 2
-    assert "velo run --help" in ran.err
+    assert "velo check --help" in ran.err
 
 
 @pytest.mark.parametrize("command", ["check", "run"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from velostream.errors import CorruptDataError, LaggingReaderError
 
 if TYPE_CHECKING:
     import random
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 
 def rows(first: int, count: int) -> pa.Table:
@@ -209,3 +210,61 @@ def test_any_order_of_events(tmp_path: Path, rng: random.Random, monkeypatch: py
         assert log.end == base + len(whole)
         start = rng.randint(committed, log.end)
         assert read(log, start, log.end) == whole[start - base :]
+
+
+def test_every_file_of_a_transaction_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_log, "FILE_BYTES", 100)
+    synced: dict[str, int] = {}
+    fdatasync = os.fdatasync
+
+    def recorded(descriptor: int) -> None:
+        fdatasync(descriptor)
+        synced[str(Path(f"/proc/self/fd/{descriptor}").readlink())] = os.fstat(descriptor).st_size
+
+    monkeypatch.setattr(os, "fdatasync", recorded)
+    log = opened(tmp_path)
+    log.begin_load(0)
+    for number in range(5):
+        log.append(rows(number * 100, 100), {"at": 1} if number == 4 else None, whole=number == 4)
+    there = {str(path): path.stat().st_size for path in tmp_path.iterdir()}
+    assert len(there) > 2
+    assert synced == there
+
+
+class Died(BaseException):
+    """The process ends here."""
+
+
+def test_a_crash_while_files_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a transaction that is given up, or of what is committed: whatever was deleted, the rest is whole."""
+    monkeypatch.setattr(change_log, "FILE_BYTES", 100)
+    for survived in range(12):
+        folder = tmp_path / str(survived)
+        folder.mkdir()
+        log = opened(folder)
+        log.begin_load(0)
+        for number in range(4):
+            log.append(rows(number * 100, 100), {"at": number}, whole=True)
+        for number in range(4, 8):
+            log.append(rows(number * 100, 100), whole=False)
+        left = iter([*[None] * survived, Died])
+        with monkeypatch.context() as patched:
+            for name in ("truncate", "unlink"):
+                patched.setattr(os, name, _dying(getattr(os, name), left))
+            try:
+                log.abandon()
+                log.forget(300)
+            except Died:
+                pass
+        again = opened(folder)
+        assert (again.end, again.position) == (400, {"at": 3})
+        assert read(again, 300, 400) == list(range(300, 400))
+
+
+def _dying(real: Callable[..., None], left: Iterator[type[Died] | None]) -> Callable[..., None]:
+    def act(*given: Any, **more: Any) -> None:
+        if (death := next(left, None)) is not None:
+            raise death
+        real(*given, **more)
+
+    return act

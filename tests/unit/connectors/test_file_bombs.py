@@ -7,7 +7,7 @@ import gzip
 import pytest
 from files_model import keys, reader_of
 
-from velostream.connectors.file.watch import growth
+from velostream.connectors.files.watch import growth
 from velostream.formats import compression as encodings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from files_model import Folder, Reader, expected
 
-from velostream.connectors.file.spool import merges
+from velostream.connectors.files.spool import merges
 
 STEPS = 40
 

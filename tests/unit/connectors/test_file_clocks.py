@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from files_model import AB, open_source
 
-from velostream.connectors.file.watch import tracker
+from velostream.connectors.files.watch import tracker
 
 
 class Clock:

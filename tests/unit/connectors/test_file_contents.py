@@ -181,12 +181,12 @@ def test_a_folder_of_mixed_names(tmp_path):
     ],
 )
 def test_patterns(tmp_path, pattern, names):
-    from velostream.connectors.file.watch.paths import FileSet
+    from velostream.connectors.file.folder import Folder
 
     (tmp_path / "sub").mkdir()
     for name in ("a1.csv", "a2.csv", "b.txt", "sub/a3.csv"):
         (tmp_path / name).write_text("")
-    assert [Path(p).name for p in FileSet(f"{tmp_path}/{pattern}").list()] == names
+    assert [Path(p).name for p in Folder(f"{tmp_path}/{pattern}").look().files] == names
 
 
 def test_a_missing_file_says_what_to_do(tmp_path):

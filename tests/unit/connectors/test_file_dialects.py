@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from files_model import keys, open_source, reader_of, weighted
 
-from velostream.connectors.file.spool import merges
+from velostream.connectors.files.spool import merges
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from velostream.connectors.file.watch import differences as module
-from velostream.connectors.file.watch.differences import Hunk, differences
+from velostream.connectors.files.watch import differences as module
+from velostream.connectors.files.watch.differences import Hunk, differences
 
 few = st.lists(st.sampled_from([b"a", b"b", b"c", b"d", b"e"]), max_size=12)
 many = st.lists(st.integers(0, 60).map(lambda number: b"%d" % number), max_size=60)

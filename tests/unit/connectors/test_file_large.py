@@ -6,8 +6,8 @@ import pytest
 from files_model import keys, reader_of
 
 from refusals import refusal
-from velostream.connectors.file.spool import draft
-from velostream.connectors.file.watch import rewrite
+from velostream.connectors.files.spool import draft
+from velostream.connectors.files.watch import edits as rewrite
 from velostream.errors import SourceConfigError
 
 ROWS = [f"{number:04d},x\n" for number in range(1000)]

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from files_model import Reader, weighted
 
-from velostream.connectors.file.spool import merges
-from velostream.connectors.file.spool.segments import Segment
+from velostream.connectors.files.spool import merges
+from velostream.connectors.files.spool.segments import Segment
 
 AB = pa.schema([("a", pa.string()), ("b", pa.string())])
 

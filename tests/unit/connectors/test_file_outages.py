@@ -11,7 +11,7 @@ import pytest
 from files_model import keys, reader_of
 
 from refusals import refusal
-from velostream.connectors.file.watch import growth
+from velostream.connectors.files.watch import growth
 
 REASONS = [errno.EMFILE, errno.EIO, errno.EACCES]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from files_model import keys, reader_of
 
-from velostream.connectors.file.watch import look, paths, tracker
+from velostream.connectors.file import folder as local
+from velostream.connectors.files.spool.segments import Identity
 
 KINDS = pytest.mark.parametrize("table", [True, False], ids=["table", "stream"])
 
@@ -30,14 +31,13 @@ def reuse_places(monkeypatch, places: dict[Path, int]):
     """Have the system say that files lie in chosen places of the disk."""
 
     def identify(found):
-        real = paths.Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        real = Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
         for path, inode in places.items():
             if path.exists() and path.stat().st_ino == found.st_ino:
                 return real._replace(inode=inode)
         return real
 
-    for module in (paths, look, tracker):
-        monkeypatch.setattr(module, "identify", identify)
+    monkeypatch.setattr(local, "identify", identify)
 
 
 @KINDS

@@ -12,8 +12,10 @@ from files_model import AB, keys, open_source, reader_of
 
 from velostream.connectors import registry
 from velostream.connectors.base import SourceContext
-from velostream.connectors.file.spool import draft
-from velostream.connectors.file.watch import growth, look, paths, rewrite, tracker
+from velostream.connectors.file import folder as local
+from velostream.connectors.files.spool import draft
+from velostream.connectors.files.watch import edits as rewrite
+from velostream.connectors.files.watch import growth, look, tracker
 from velostream.connectors.properties import build_options
 from velostream.errors import StorageError
 from velostream.model.uri import Uri
@@ -79,7 +81,7 @@ def test_an_edit_waits_until_the_file_is_quiet(tmp_path):
 def written_again_meanwhile(monkeypatch, path: Path, moment: str) -> list[str]:
     """Empty a file once, as an editor does that is about to write it anew; holds the moment when done."""
     done: list[str] = []
-    owner, name = (paths.FileSet, "look") if moment == "listed" else (look, "read_at")
+    owner, name = (local.Folder, "look") if moment == "listed" else (look, "read_at")
     real = getattr(owner, name)
 
     def interrupted(*given):
@@ -269,7 +271,7 @@ def test_a_large_file_is_compared_in_steps_after_a_restart(tmp_path, monkeypatch
     assert ("other" in keys(reader.settle())) == (place is not None)
     assert reader.source.settled()
     opened = []
-    monkeypatch.setattr(tracker, "identify", opened.append)
+    monkeypatch.setattr(local.Folder, "open", lambda _, path: opened.append(path))
     assert not reader.step()
     assert opened == [], "a file that was compared is compared again"
 

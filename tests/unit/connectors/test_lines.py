@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from refusals import refusal
-from velostream.formats.lines import Line, csv_rows, json_lines, text_lines
+from velostream.formats.text_lines import Line, csv_rows, json_lines, text_lines
 
 
 def test_json_stays_as_it_is_written() -> None:

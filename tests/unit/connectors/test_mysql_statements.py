@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from velostream.connectors.mysql.read.json_values import double_text
-from velostream.connectors.mysql.read.statements import Meaning, meaning
+from velostream.connectors.mysql.read.binlog.json_values import double_text
+from velostream.connectors.mysql.read.binlog.statements import Meaning, meaning
 
 
 @pytest.mark.parametrize(

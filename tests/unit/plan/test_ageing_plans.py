@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from refusals import refusal
@@ -10,9 +12,12 @@ from velostream.errors import UnsupportedError
 from velostream.location import SourceText
 from velostream.model.statements import CreateTable, Query
 from velostream.plan.strategy import Known, obstacle
-from velostream.plan.time.clock_filters import Ageing, ageing
-from velostream.runtime.statements.explain import explain
+from velostream.plan.time.clock_filters import ageing
+from velostream.runtime.answers.explain import explain
 from velostream.sql import EmptyCatalog, check_script
+
+if TYPE_CHECKING:
+    from velostream.plan.time.kept_rows import Kept
 
 TABLES = """
 CREATE TABLE o (id BIGINT PRIMARY KEY, k STRING, n BIGINT, ts TIMESTAMP);
@@ -32,7 +37,7 @@ def statement(sql: str) -> CreateTable:
     return made
 
 
-def aged(sql: str) -> Ageing | None:
+def aged(sql: str) -> Kept | None:
     query = statement(sql).query
     assert isinstance(query, Query)
     return ageing(query, COLUMNS)
@@ -75,27 +80,27 @@ def test_each_filter_goes_to_the_rows_it_is_about(sql, left, live):
     told = [
         f"{each.relation} while {' AND '.join(each.written)}"
         + "".join(f" and {condition.sql(dialect='spark')}" for condition in each.conditions)
-        for each in found.live
+        for each in found.rows
     ]
     assert told == live
     assert found.query.sources == ()
-    assert {each.id for each in found.live} <= set(found.query.tables)
+    assert {each.id for each in found.rows} <= set(found.query.tables)
 
 
 def test_views_and_subqueries_are_looked_into():
     found = aged("SELECT k, COUNT(*) AS c FROM recent GROUP BY k")
     assert found is not None
-    assert [each.relation for each in found.live] == ["o"]
+    assert [each.relation for each in found.rows] == ["o"]
     found = aged("SELECT k FROM p WHERE EXISTS (SELECT 1 FROM o WHERE o.k = p.k AND o.ts > now())")
     assert found is not None
-    assert [each.used for each in found.live] == [{"ts"}]
+    assert [each.used for each in found.rows] == [{"ts"}]
 
 
 def test_all_sources_of_a_union_become_tables():
     one, other = ("datagen://trades?rows=1", "datagen://orders?rows=1")
     found = aged(f"SELECT _offset FROM {one} WHERE _timestamp > now() UNION ALL SELECT _offset FROM {other}")
     assert found is not None
-    assert [len(each.bounds) for each in found.live] == [1, 0]
+    assert [len(each.bounds) for each in found.rows] == [1, 0]
     assert found.query.sources == ()
 
 

@@ -10,7 +10,7 @@ import pytest
 from velostream.connectors.registry import default_registry
 from velostream.location import SourceText
 from velostream.plan.strategy import Known
-from velostream.runtime.statements.explain import explain
+from velostream.runtime.answers.explain import explain
 from velostream.sql import EmptyCatalog, check_script
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from velostream.connectors.registry import default_registry
 from velostream.location import SourceText
 from velostream.plan.strategy import Known, decide
-from velostream.runtime.statements.explain import explain, warned
+from velostream.runtime.answers.explain import explain, warned
 from velostream.sql import EmptyCatalog, check_script
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from velostream.connectors.registry import default_registry
 from velostream.location import SourceText
 from velostream.model import statements as model
 from velostream.plan.strategy import Known
-from velostream.runtime.statements.explain import explain
+from velostream.runtime.answers.explain import explain
 from velostream.sql import EmptyCatalog, check_script, generate
 from velostream.sql.names.spelling import WRITTEN
 from velostream.sql.names.usage import resolved, result_names
@@ -108,7 +108,7 @@ def test_cases_mean_the_same_in_another_spelling(
             seen += 1
             for _ in range(rounds(1, 20)):
                 assert_same(written, rng)
-    assert seen > 40
+    assert seen >= 40
 
 
 def test_kinds_of_plans_do_not_depend_on_the_spelling(

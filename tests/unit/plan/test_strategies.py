@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from velostream.location import SourceText
 from velostream.plan.planner import NeedsColumns
 from velostream.plan.strategy import Known, Strategy, decide
 from velostream.sql import EmptyCatalog, check_script
+
+if TYPE_CHECKING:
+    from velostream.plan.part import Part
 
 TEXT = Path(__file__).with_name("strategies.txt")
 CONTEXT = """
@@ -37,11 +41,14 @@ def cases() -> list[tuple[str, str]]:
     return [(statement, decided) for statement, decided in found]
 
 
+def _called(part: Part) -> str:
+    return type(part.plan).__name__.removesuffix("Plan").lower()
+
+
 def outline(found: Strategy) -> str:
     """A strategy in one line: what makes the result, and what is kept for it."""
-    parts = [type(found.plan).__name__.removesuffix("Plan").lower()]
-    if found.over is not None and found.over is not found.plan:
-        parts.append(f"over the result of {type(found.over).__name__.removesuffix('Plan').lower()}")
+    parts = [_called(found.parts[-1])]
+    parts += [f"over the result of {_called(below)}" for below in reversed(found.parts[:-1])]
     parts += [f"keeps {held.what}" for _, held in found.steps() if held is not None]
     parts += ["the result beside the job"] if found.beside else []
     grows = sorted({held.grows for _, held in found.steps() if held is not None and held.bound is None})

@@ -21,7 +21,7 @@ def test_what_a_file_no_longer_names_is_told(tmp_path: Path) -> None:
         both.start()
         assert both.left_out() == []
         assert Application(db, db.check(f"{VIEW.replace('CREATE', 'CREATE OR REPLACE')};")).left_out() == [
-            'table "t" is not in this file, but stays; DROP TABLE `t` ends it'
+            'table "t" is not in this file, but stays; DROP TABLE t ends it'
         ]
         (told,) = Application(db, db.check(f"{TABLE};")).left_out()
         assert told == 'view "odd name" is not in this file, but stays; DROP VIEW `odd name` ends it'

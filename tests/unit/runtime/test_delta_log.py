@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from velostream.engine.delta import state
+from velostream.engine.delta import commit_metadata as state
+from velostream.engine.delta.commit_metadata import State
 from velostream.engine.delta.log import DeltaLog
-from velostream.engine.delta.state import State
 from velostream.model.changes import Commit
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from refusals import refusal
+from velostream.runtime.answers.explain import explain
 from velostream.runtime.instance import open_instance
 from velostream.runtime.statements.application import Application
-from velostream.runtime.statements.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

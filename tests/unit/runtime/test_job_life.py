@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from velostream.engine.inputs.widened import ColumnsWidenedError
+from velostream.engine.inputs.widening import ColumnsWidenedError
 from velostream.model.jobs import JobState
 from velostream.runtime.jobs import job as module
 from velostream.runtime.jobs.job import Job

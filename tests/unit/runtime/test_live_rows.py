@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from velostream.engine.kept.clock_rows import ClockRows, live_schema
+from velostream.engine.kept.clock_rows import ClockRows, kept_schema
 from velostream.model.changes import Commit
 from velostream.model.columns import FROM, UNTIL
 from velostream.model.moments import moment
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Iterator[TableStore]:
 
 
 def output(store: TableStore) -> ClockRows:
-    return ClockRows(store.create(TableSpec("live", live_schema(SCHEMA), owner="job")))
+    return ClockRows(store.create(TableSpec("live", kept_schema(SCHEMA), owner="job")))
 
 
 def commit(at: int) -> Commit:

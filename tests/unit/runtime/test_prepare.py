@@ -10,7 +10,7 @@ import pytest
 
 from refusals import refusal
 from velostream.spark import prepare as preparing
-from velostream.spark.jars import DELTA_JARS, JARS, KAFKA_JARS, Jar, broker_jars, fetched
+from velostream.spark.jars.maven import DELTA_JARS, JARS, KAFKA_JARS, Jar, broker_jars, fetched
 from velostream.spark.java import JavaHome
 from velostream.spark.prepare import prepare, prepared
 

@@ -139,7 +139,7 @@ def test_creation_that_waits_ends_with_the_database(opened: Callable[[], Instanc
 
 
 FILE = """
-CREATE TABLE users AS SELECT * FROM s3://shop/users.csv;
+CREATE TABLE users AS SELECT * FROM delta:///shop/users;
 CREATE TABLE h (id INT);
 CREATE TABLE names AS SELECT u.name FROM users u;
 CREATE TABLE initials AS SELECT left(name, 1) AS i FROM names;
@@ -161,7 +161,7 @@ def test_others_are_kept_going(opened: Callable[[], Instance]) -> None:
             for each in application.not_started
         ]
         assert told == [
-            ("users", "reading s3:// is not in this version yet"),
+            ("users", "reading delta:// is not in this version yet"),
             ("names", 'skipped: it needs "users", which did not start'),
             ("initials", 'skipped: it needs "names", which did not start'),
             ("gone", 'file "/nowhere/gone.csv" does not exist'),
@@ -173,7 +173,7 @@ def test_others_are_kept_going(opened: Callable[[], Instance]) -> None:
 
 def test_without_that_nothing_starts(opened: Callable[[], Instance]) -> None:
     with opened() as database:
-        with refusal("sql.unsupported", "s3"):
+        with refusal("sql.unsupported", "delta"):
             Application(database, database.check(FILE)).start()
         assert [row.name for row in database.sql("SHOW TABLES").rows()] == ["dead_letters"]
 

@@ -18,7 +18,8 @@ from refusals import refusal
 from velostream.errors import StorageError
 from velostream.model.tables import TableSpec
 from velostream.serving.columns.dictionaries import Dictionaries
-from velostream.serving.durable import journal, log, snapshots
+from velostream.serving.durable import log, snapshots
+from velostream.serving.durable import table_files as journal
 from velostream.serving.durable.verification import verify
 from velostream.serving.table.store import TableStore
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import WaitUntil
 
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 SMALL = {"changes.keep.versions": "0", "changes.keep.bytes": "0"}
 

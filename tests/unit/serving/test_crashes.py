@@ -180,7 +180,7 @@ def test_a_failing_sync_keeps_nothing_of_the_commit(tmp_path: Path, monkeypatch:
 def test_a_snapshot_that_cannot_be_written_does_not_fail_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
 ) -> None:
-    monkeypatch.setattr("velostream.serving.durable.journal.SNAPSHOT_BYTES", 0)
+    monkeypatch.setattr("velostream.serving.durable.table_files.SNAPSHOT_BYTES", 0)
 
     def failing(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 MINUTE = 60_000_000

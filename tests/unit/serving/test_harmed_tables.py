@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 NARROW = pa.schema([("k", pa.int64()), ("v", pa.string())])
 WIDE = NARROW.append(pa.field("more", pa.string()))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.conftest import WaitUntil
 
     from velostream.serving.columns.segments import SegmentView, Views
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 SCHEMA = pa.schema([("k", pa.int64()), ("town", pa.string()), ("n", pa.int64())])
 

@@ -21,7 +21,7 @@ from velostream.serving.sql.simple import read_plainly, recognise
 from velostream.serving.table.store import TableStore
 
 if TYPE_CHECKING:
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 SCHEMA = pa.schema(
     [

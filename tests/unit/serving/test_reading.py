@@ -17,8 +17,8 @@ from velostream.model.tables import TableSpec
 from velostream.serving.table.record import row_class
 
 if TYPE_CHECKING:
+    from velostream.serving.contract.table import Table
     from velostream.serving.table.store import TableStore
-    from velostream.serving.table.table import Table
 
 D = Decimal
 

@@ -12,7 +12,7 @@ from trade_rows import commit
 from velostream.model.columns import SHOWN
 from velostream.model.tables import TableSpec
 from velostream.serving.columns import segments
-from velostream.serving.durable.journal import Journal
+from velostream.serving.durable.table_files import Journal
 from velostream.serving.sql.cache import Asker
 from velostream.serving.sql.questions import Questions
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from velostream.serving.contract.table import Table
     from velostream.serving.table.store import TableStore
-    from velostream.serving.table.table import Table
 
 _ASKER = Asker(Questions())
 SCHEMA = pa.schema([("k", pa.string()), ("part", pa.int64()), ("v", pa.int64()), ("note", pa.string())])

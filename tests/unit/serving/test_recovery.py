@@ -13,7 +13,7 @@ import pytest
 from trade_rows import TRADES, commit, trades
 
 from refusals import refusal
-from velostream.disk import frames
+from velostream.disk import framing as frames
 from velostream.errors import DataDirError, LaggingReaderError
 from velostream.model.tables import TableSpec
 from velostream.serving.columns.values import KeyCodec

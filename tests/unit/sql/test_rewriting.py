@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from refusals import refusal
-from velostream.sql.text.rewriting import with_name, with_properties, with_table, written
+from velostream.sql.text.edits import with_name, with_properties, with_table, written
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from velostream.model.options import CommonOptions
 from velostream.model.statements import CreateTable, EmitMode, Query, SelectStatement, WindowKind
 from velostream.plan.planner import plan_query
 from velostream.plan.plans import GroupsPlan
-from velostream.plan.time.timing import timed
+from velostream.plan.time.event_times import timed
 from velostream.plan.time.windows import closing
 from velostream.sql import EmptyCatalog, check_script, generate
 

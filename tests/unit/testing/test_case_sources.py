@@ -13,7 +13,7 @@ from velostream.testing import Way, parse_cases
 from velostream.testing import cases as model
 from velostream.testing.cells import NOON, moment
 from velostream.testing.connector import CaseSink, CaseSource, written_files
-from velostream.testing.given import Entry, GivenLog, Layout
+from velostream.testing.given_log import Entry, GivenLog, Layout
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from velostream.cli.diagnostics import report, say, warn, whisper
 from velostream.cli.invocation import Invocation, common
-from velostream.cli.script import read_script
+from velostream.cli.statements_file import read_script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from velostream.config import Settings
     from velostream.errors import VelostreamError
-    from velostream.model.statements import Query, SourceRef, Statement
+    from velostream.model.statements import SourceRef, Statement
 
 
 @click.command("check")
@@ -33,9 +34,8 @@ def check_command(invocation: Invocation, file: str, connect: bool, verbose: boo
     """
     text, name = read_script(file)
     settings = invocation.settings()
-    statements, errors = _checked(text, name, settings)
-    if connect and not errors:
-        errors = [error for statement in statements for error in _reach(statement, settings)]
+    sources = Sources(settings) if connect else None
+    statements, errors = _checked(text, name, settings, sources)
     if verbose:
         _tell_plans(statements)
     report(errors, as_json=invocation.format == "json")
@@ -51,19 +51,20 @@ def check_command(invocation: Invocation, file: str, connect: bool, verbose: boo
 
 
 def _checked(
-    text: str, name: str, settings: Settings
+    text: str, name: str, settings: Settings, sources: Sources | None
 ) -> tuple[Sequence[Statement], Sequence[VelostreamError]]:
     from velostream.connectors.registry import default_registry
     from velostream.errors import VelostreamError
     from velostream.location import SourceText
     from velostream.runtime.catalog.catalog import remembered
-    from velostream.runtime.statements.earlier import findings
+    from velostream.runtime.statements.earlier import altered_in_file, findings
     from velostream.sql.check import check_script
     from velostream.sql.dependencies import dependency_order
 
     catalog = remembered(settings.data_dir)
-    checked = check_script(SourceText(text, name), catalog, default_registry(), environment=os.environ)
-    errors = list(checked.errors)
+    bind = partial(check_script, SourceText(text, name), catalog, default_registry(), environment=os.environ)
+    checked = bind()
+    errors = list(checked.errors) or list(filter(None, map(altered_in_file, checked.statements)))
     if not errors:
         try:
             # As `velo run` would find it.
@@ -71,7 +72,45 @@ def _checked(
             errors += filter(None, (finding.error for finding in findings(catalog, ordered)))
         except VelostreamError as error:
             errors.append(error)
-    return checked.statements, errors
+    if sources is None:
+        return checked.statements, errors
+    # Sources tell more of what is wrong about columns, and are asked whatever else is wrong.
+    connected = bind(discover=sources.columns)
+    if not checked.errors:
+        return connected.statements, [*errors, *connected.errors]
+    return connected.statements, connected.errors
+
+
+class Sources:
+    """What the sources of a file tell of themselves; each is asked once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._asked: dict[object, Sequence[str] | None] = {}
+
+    def columns(self, ref: SourceRef) -> Sequence[str] | None:
+        """The columns of a source; None while it holds no record to tell them from.
+
+        Raises why it cannot be reached, once for a source that was created under a name.
+        """
+        key = (ref.uri.text, ref.declared_in, tuple(sorted(ref.properties.items())))
+        if key not in self._asked:
+            if ref.declared_in is not None:
+                self._asked[key] = None
+            self._asked[key] = self._told(ref)
+        return self._asked[key]
+
+    def _told(self, ref: SourceRef) -> Sequence[str] | None:
+        from velostream.errors import SourceEmptyError
+
+        try:
+            columns = _columns(ref, self._settings)
+        except SourceEmptyError as empty:
+            place = f"{ref.location}: " if ref.location is not None else ""
+            warn(f"{place}{empty.message}; a job waits for its first record, which tells its columns")
+            return None
+        whisper(f"{ref.uri}: {', '.join(columns)}")
+        return columns
 
 
 def _later(statements: Sequence[Statement]) -> int:
@@ -86,7 +125,7 @@ def _later(statements: Sequence[Statement]) -> int:
 
 
 def _tell_plans(statements: Sequence[Statement]) -> None:
-    from velostream.runtime.statements.explain import explain
+    from velostream.runtime.answers.explain import explain
 
     for statement in statements:
         first = " ".join(statement.text.split())
@@ -95,32 +134,6 @@ def _tell_plans(statements: Sequence[Statement]) -> None:
         for line in explain(statement):
             click.echo(f"  {line}")
         click.echo()
-
-
-def _reach(statement: Statement, settings: Settings) -> Sequence[VelostreamError]:
-    """The errors of a statement's sources, and of the columns it uses of them."""
-    from velostream.errors import SourceEmptyError, VelostreamError
-    from velostream.runtime.statements.identity import quoted
-    from velostream.sql.check import queries_of
-    from velostream.sql.names.usage import column_errors
-
-    errors: list[VelostreamError] = []
-    for query in queries_of(statement):
-        columns = {}
-        for ref in query.sources:
-            try:
-                columns[ref.id] = _columns(ref, settings)
-            except SourceEmptyError as empty:
-                place = f"{ref.location}: " if ref.location is not None else ""
-                warn(f"{place}{empty.message}; a job waits for its first record, which tells its columns")
-            except VelostreamError as error:
-                errors.append(error.at(ref.location or statement.location))
-        if not errors and columns and len(columns) == len(query.sources):
-            errors += [error.at(statement.location) for error in column_errors(query, columns)]
-            _tell_columns(query, columns)
-            for told in quoted(statement, [name for names in columns.values() for name in names]):
-                warn(told)
-    return errors
 
 
 def _columns(ref: SourceRef, settings: Settings) -> Sequence[str]:
@@ -136,9 +149,3 @@ def _columns(ref: SourceRef, settings: Settings) -> Sequence[str]:
             return tuple(source.discover().names)
         finally:
             source.close()
-
-
-def _tell_columns(query: Query, columns: dict[str, Sequence[str]]) -> None:
-    for ref in query.sources:
-        if ref.id in columns:
-            whisper(f"{ref.uri}: {', '.join(columns[ref.id])}")

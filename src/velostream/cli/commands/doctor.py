@@ -52,6 +52,6 @@ def _print(check: Check, *, as_json: bool) -> None:
         return
     mark, style = ("✓", "32") if check.ok else ("✗", "31") if check.required else ("–", "33")
     mark = f"\x1b[{style}m{mark}\x1b[0m" if sys.stdout.isatty() else mark
-    click.echo(f"{mark} {check.name.ljust(15)} {check.detail}")
+    click.echo(f"{mark} {check.name.ljust(16)} {check.detail}")
     if check.hint:
-        click.echo(f"  {' ' * 15} {check.hint}")
+        click.echo(f"  {' ' * 16} {check.hint}")

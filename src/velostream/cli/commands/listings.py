@@ -100,7 +100,7 @@ def explain_command(invocation: Invocation, statement: str) -> None:
 
 def ask(invocation: Invocation, text: str) -> pa.Table:
     """The rows of one statement."""
-    from velostream.runtime.statements.events import Answer
+    from velostream.runtime.answers.events import Answer
 
     with Session(invocation.settings()) as session:
         (answer,) = session.answers(text, follow=False, stop=Event())

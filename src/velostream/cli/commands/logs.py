@@ -11,11 +11,11 @@ import click
 
 from velostream.cli.diagnostics import whisper
 from velostream.cli.invocation import Invocation, common
-from velostream.errors import ConfigError
+from velostream.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _COLOURS = {"debug": "2", "info": "36", "warning": "33", "error": "31", "critical": "31"}
@@ -33,19 +33,31 @@ def logs_command(invocation: Invocation, follow: bool, job: str | None, lines: i
     settings = invocation.settings()
     folder = settings.data_dir / "logs"
     path = folder / "velostream.log"
-    if not path.exists() and not follow:
-        if not settings.data_dir.is_dir():
-            raise ConfigError(f"data directory {settings.data_dir} does not exist", hint="give --data-dir")
-        whisper(f"nothing was logged in {settings.data_dir} yet")
-        return
+    if not settings.data_dir.is_dir() and not follow:
+        raise ConfigError(f"data directory {settings.data_dir} does not exist", hint="give --data-dir")
     as_json = invocation.output_format == "json"
-    written = [line for line in _written(folder) if _wanted(line, job)]
+    everything = list(_written(folder))
+    written = [line for line in everything if _wanted(line, job)]
+    if not written:
+        _tell_nothing(settings.data_dir, job, everything)
     for line in written if lines is None else written[len(written) - min(lines, len(written)) :]:
         _print(line, as_json)
     if follow:
         for line in appended(path):
             if _wanted(line, job):
                 _print(line, as_json)
+
+
+def _tell_nothing(data_dir: Path, job: str | None, lines: Iterable[str]) -> None:
+    """Say why there is nothing to show, also where it is waited for."""
+    if not data_dir.is_dir():
+        whisper(f"there is no data directory {data_dir} yet: this waits for one; --data-dir names another")
+    elif job is None:
+        whisper(f"nothing was logged in {data_dir} yet")
+    else:
+        known = {str(found) for found in (_parsed(line).get("job") for line in lines) if found}
+        near = did_you_mean(job, known)
+        whisper(f'nothing was logged about job "{job}" yet' + (f"; {near}" if near else ""))
 
 
 def _written(folder: Path) -> Iterator[str]:

@@ -11,7 +11,7 @@ import click
 from velostream.cli.diagnostics import report, say
 from velostream.cli.invocation import Invocation, common
 from velostream.cli.output import Output
-from velostream.cli.script import read_script
+from velostream.cli.statements_file import read_script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

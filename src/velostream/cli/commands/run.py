@@ -15,14 +15,17 @@ import click
 from velostream.cli.diagnostics import INTERRUPTED, Terminated, report, say, whisper
 from velostream.cli.durations import duration
 from velostream.cli.invocation import Invocation, common
+from velostream.cli.limit import Limit
 from velostream.cli.output import Output
-from velostream.cli.script import read_script
+from velostream.cli.statements_file import read_script
+from velostream.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from datetime import timedelta
 
     from velostream.cli.commands.board import Board
+    from velostream.config import Settings
     from velostream.errors import VelostreamError
     from velostream.model.statements import SelectStatement, Statement
     from velostream.runtime.instance import Instance
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@click.argument("file")
+@click.argument("file", required=False)
 @click.option("--once", is_flag=True, help="Process what is there, then exit.")
 @click.option(
     "--for", "for_", callback=duration, metavar="TIME", help="Stop after running for this long, such as 60s."
@@ -40,16 +43,16 @@ if TYPE_CHECKING:
 )
 @common
 def run_command(
-    invocation: Invocation, file: str, once: bool, for_: timedelta | None, keep_going: bool
+    invocation: Invocation, file: str | None, once: bool, for_: timedelta | None, keep_going: bool
 ) -> int:
-    """Run the statements of FILE and keep them running until Ctrl-C.
+    """Run the statements of FILE and keep them running until Ctrl-C; without FILE, what was made before.
 
     All of it is checked before anything starts. Run again on the same data directory, everything resumes
     where it was. A SELECT in the file prints its rows to stdout. --for counts from when all statements
     have started, or from when one of them begins to wait for its source; with what did not start by then,
     the exit code is not 0.
     """
-    text, name = read_script(file)
+    text, name = read_script(file) if file is not None else (None, "")
     with stopped_by_signals():
         return Run(invocation, once, for_, keep_going=keep_going).run(text, name)
 
@@ -71,44 +74,6 @@ def stopped_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class Limit:
-    """The time of `--for`, which begins once: when everything has started, or something waits."""
-
-    def __init__(self, lasts: timedelta | None) -> None:
-        self.lasts = lasts
-        self.over: Callable[[], None] = lambda: None
-        """Called when the time is over."""
-        self._timer: threading.Timer | None = None
-        self._began: float | None = None
-        self._lock = threading.Lock()
-
-    def begin(self) -> None:
-        """Begin to count, unless that has begun."""
-        with self._lock:
-            if self._began is not None:
-                return
-            self._began = time.monotonic()
-            if self.lasts is not None:
-                self._timer = threading.Timer(self.lasts.total_seconds(), self.over)
-                self._timer.daemon = True
-                self._timer.start()
-
-    @property
-    def passed(self) -> float:
-        """Seconds since it began."""
-        return 0.0 if self._began is None else time.monotonic() - self._began
-
-    @property
-    def left(self) -> float | None:
-        """Seconds that are left; None without a limit."""
-        return None if self.lasts is None else self.lasts.total_seconds() - self.passed
-
-    def end(self) -> None:
-        """Count no longer."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-
 class Run:
     """One run of one file."""
 
@@ -122,17 +87,19 @@ class Run:
         self._output = Output(invocation.output_format)
         self._stop = threading.Event()
         self._followers: list[threading.Thread] = []
-        self._unfollowed: dict[int, SelectStatement] = {}
-        """SELECTs that have not begun to follow their source yet."""
+        self._unfollowed: dict[int, tuple[SelectStatement, str]] = {}
+        """SELECTs that have not begun to follow their source yet, and what they wait for."""
         self._failures: list[BaseException] = []
 
-    def run(self, text: str, name: str) -> int:
-        """Start, watch, stop; the exit code."""
+    def run(self, text: str | None, name: str) -> int:
+        """Start, watch, stop; the exit code. Without a text, the statements of the data directory run."""
         from velostream.cli.commands.board import Board
         from velostream.runtime.instance import Instance, runnable
 
         board = Board()
         settings = self._invocation.settings()
+        if text is None:
+            _check_there_are_jobs(settings)
 
         def tell(reason: str) -> None:
             self._limit.begin()
@@ -142,17 +109,20 @@ class Run:
         self._limit.over = database.executor.stopping.set
         with closing(database, board):
             threading.Thread(target=_warm, args=(database,), name="spark", daemon=True).start()
-            checked = database.checked(text, name)
-            if checked.errors:
-                report(checked.errors, as_json=self._invocation.format == "json")
-                return 1
+            statements: tuple[Statement, ...] = tuple(entry.statement for entry in database.catalog)
+            if text is not None:
+                checked = database.checked(text, name)
+                if checked.errors:
+                    report(checked.errors, as_json=self._invocation.format == "json")
+                    return 1
+                statements = runnable(checked)
             if settings.metrics_port is not None:
                 from velostream.runtime.metrics import serve
 
                 whisper(f"metrics: {serve(database, settings.metrics_port)}")
             try:
                 with board.watching(database):
-                    return self._live(database, board, runnable(checked))
+                    return self._live(database, board, statements)
             finally:
                 self._limit.end()
 
@@ -167,7 +137,7 @@ class Run:
             for told in application.left_out():
                 board.warn(told)
             for statement in application.followed:
-                self._follow(database, statement)
+                self._follow(database, statement, board)
             board.started()
         self._limit.begin()
         self._wait(database)
@@ -207,17 +177,20 @@ class Run:
 
     # --- while it runs ------------------------------------------------------------------------------
 
-    def _follow(self, database: Instance, statement: SelectStatement) -> None:
+    def _follow(self, database: Instance, statement: SelectStatement, board: Board) -> None:
         from velostream.cli.prompt.live import rows_of
-        from velostream.runtime.statements.events import Changes, Following, followed
+        from velostream.runtime.answers.events import Awaiting, Changes, Following, followed
 
-        self._unfollowed[id(statement)] = statement
+        self._unfollowed[id(statement)] = statement, ""
 
         def follow() -> None:
             following: Following | None = None
             try:
                 for event in followed(database, statement, self._stop):
-                    if isinstance(event, Following):
+                    if isinstance(event, Awaiting):
+                        self._unfollowed[id(statement)] = statement, f": {event.reason}"
+                        board.tell(f"{headline(statement)} waits: {event.reason}")
+                    elif isinstance(event, Following):
                         following = event
                         del self._unfollowed[id(statement)]
                     elif isinstance(event, Changes) and following is not None:
@@ -267,10 +240,20 @@ class Run:
             if not begun:
                 reason = job.info.reason or "its sources were still being opened"
                 yield DeadlineError(f'job "{job.name}" did not start within the time: {reason}')
-        for statement in self._unfollowed.values():
+        for statement, why in self._unfollowed.values():
             yield DeadlineError(
-                f"{headline(statement)} did not start within the time", location=statement.location
+                f"{headline(statement)} did not start within the time{why}", location=statement.location
             )
+
+
+def _check_there_are_jobs(settings: Settings) -> None:
+    from velostream.runtime.catalog.catalog import remembered
+
+    if not any(entry.job is not None for entry in remembered(settings.data_dir)):
+        raise ConfigError(
+            f"nothing that was made in {settings.data_dir} is kept up to date",
+            hint="name a file of statements: velo run app.sql",
+        )
 
 
 @contextlib.contextmanager

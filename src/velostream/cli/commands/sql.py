@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import closing
 from decimal import Decimal
-from threading import Event, Timer
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,10 +15,11 @@ import click
 from velostream.cli.diagnostics import caution, say, whisper
 from velostream.cli.durations import duration
 from velostream.cli.invocation import Invocation, common
+from velostream.cli.limit import Limit
 from velostream.cli.output import Output
 from velostream.cli.prompt.target import Session
-from velostream.cli.script import read_stdin
-from velostream.errors import ConfigError
+from velostream.cli.statements_file import read_stdin
+from velostream.errors import ConfigError, DeadlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from velostream.runtime.statements.events import AnswerEvent
+    from velostream.runtime.answers.events import AnswerEvent
 
 
 @click.command("sql")
 @click.argument("statement", required=False)
-@click.option("--once", is_flag=True, help="Read what a source has now, and end.")
+@click.option(
+    "--once", is_flag=True, help="Read what a source has now, or write it with INSERT INTO, and end."
+)
 @click.option(
     "--for", "for_", callback=duration, metavar="TIME", help="Follow a source for this long, such as 30s."
 )
@@ -48,7 +51,8 @@ def sql_command(
 ) -> int | None:
     """Run STATEMENT and print its rows; without one, open a prompt.
 
-    A SELECT over a source runs until Ctrl-C, --for or --once ends it; one with LIMIT ends by itself. "-"
+    A SELECT over a source runs until Ctrl-C, --for or --once ends it; one with LIMIT ends by itself. --for
+    counts from when it reads its source, or begins to wait for it; if it never read, the exit code is 4. "-"
     reads statements from standard input. Tables of a directory that no process holds are read without
     starting Spark.
     """
@@ -61,13 +65,16 @@ def sql_command(
     text = _readable(read_stdin() if statement in (None, "-") else str(statement))
     values = parameters(params)
     output = Output(invocation.output_format)
-    stop = Event()
-    timer = Timer(for_.total_seconds(), stop.set) if for_ is not None else None
+    stop, limit = Event(), Limit(for_)
+    limit.over = stop.set
     with Session(invocation.settings(), tell=whisper) as session:
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
-        print_events(session.answers(text, values or None, follow=not once, stop=stop), output, stop)
+        events = session.answers(text, values or None, follow=not once, stop=stop, once=once)
+        print_events(events, output, stop, begin=limit.begin)
+        left = session.unfinished()
+        if left:
+            names = ", ".join(left)
+            whisper(f"nothing keeps {names} up to date from now on: velo run does, and a prompt (velo sql)")
+    limit.end()
     output.close()
     return None
 
@@ -119,26 +126,37 @@ def print_events(
     output: Output,
     stop: Event,
     shape: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+    begin: Callable[[], None] = lambda: None,
 ) -> None:
     """Write results as they arrive; a grouped SELECT over a source is drawn live on a terminal.
 
-    `shape` prepares results for people. However it ends, the work behind the events has been stopped when
-    this returns.
+    `shape` prepares results for people; `begin` is called when a SELECT begins to follow, or to wait for its
+    source. Raises DeadlineError when it still waited when `stop` was set. However it ends, the work behind
+    the events has been stopped when this returns.
     """
     with closing(events):
-        _print_all(events, output, stop, shape)
+        _print_all(events, output, stop, shape, begin)
 
 
 def _print_all(
-    events: Iterator[AnswerEvent], output: Output, stop: Event, shape: Callable[[pa.Table], pa.Table]
+    events: Iterator[AnswerEvent],
+    output: Output,
+    stop: Event,
+    shape: Callable[[pa.Table], pa.Table],
+    begin: Callable[[], None],
 ) -> None:
     from velostream.cli.prompt.live import patiently, show
-    from velostream.runtime.statements.events import Answer, Following
+    from velostream.runtime.answers.events import Answer, Awaiting, Following
 
-    started = time.monotonic()
+    started, waits = time.monotonic(), None
     patient = patiently(events)
     for event in patient:
+        if isinstance(event, Awaiting):
+            waits = event.reason
+            begin()
+            whisper(waits)
         if isinstance(event, Following):
+            begin()
             show(event, patient, output, stop)
             return
         if isinstance(event, Answer):
@@ -153,6 +171,8 @@ def _print_all(
                 if output.pretty:
                     whisper(count_text(result.table.num_rows, took))
         started = time.monotonic()
+    if waits is not None:
+        raise DeadlineError(f"the SELECT did not start within the time: {waits}")
 
 
 def count_text(rows: int, seconds: float) -> str:

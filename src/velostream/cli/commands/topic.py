@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from velostream.connectors.kafka.client.cluster import Cluster
     from velostream.connectors.kafka.options import KafkaOptions
     from velostream.connectors.kafka.read.browsing import Browser
-    from velostream.formats.lines import Line
+    from velostream.formats.text_lines import Line
 
 _SCHEME = "kafka://"
 _NEWEST = 10
 """How many records `--from end` shows unless it is told."""
 _POLL_SECONDS = 0.2
+_QUIET_SECONDS = 1.0
+"""A pause of the input after which CSV that has come is sent."""
 _WAITING = 10_000
 """The most lines that wait to be sent."""
 
@@ -168,12 +170,13 @@ def produce_command(
 
     JSON objects are written as they are, rows of CSV as JSON objects, and lines of text as they are. Records
     are sent as lines arrive, so that a command may be followed: tail -f app.log | velo topic produce logs
-    --format text.
+    --format text. Which columns of CSV are numbers is told by the rows that come before the first pause of a
+    second, 1,000 at most.
     """
     from velostream.cli.commands.run import stopped_by_signals
     from velostream.connectors.kafka.write.sink import await_topic
     from velostream.connectors.waiting import Waiting
-    from velostream.formats.lines import READERS
+    from velostream.formats.text_lines import READERS
 
     options = _options(invocation, topic, bootstrap, properties)
     more = [(name, value.encode()) for name, value in pairs(headers, "--header", "source=test").items()]
@@ -185,7 +188,8 @@ def produce_command(
             await_topic(options, Waiting(threading.Event(), whisper))
     if sys.stdin.isatty():
         whisper("a record per line; Ctrl-D ends")
-    lines = READERS[invocation.format or "json"](_utf8(sys.stdin), key)
+    incoming = _Incoming(_utf8(sys.stdin))
+    lines = READERS[invocation.format or "json"](incoming, key, incoming.quiet)
     sent = _Sent(options, name, more)
     with stopped_by_signals():
         try:
@@ -321,6 +325,41 @@ class _Sent:
         self._producer.close()
 
 
+class _Incoming:
+    """Lines as they arrive, read by a thread, so that a pause between them is noticed."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._read: queue.Queue[str | BaseException | None] = queue.Queue(_WAITING)
+        self._ahead: list[str | BaseException | None] = []
+        threading.Thread(target=self._fill, args=(lines,), name="stdin", daemon=True).start()
+
+    def _fill(self, lines: Iterator[str]) -> None:
+        try:
+            for line in lines:
+                self._read.put(line)
+            self._read.put(None)
+        except BaseException as exc:
+            self._read.put(exc)
+
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            line = self._ahead.pop() if self._ahead else self._read.get()
+            if line is None:
+                return
+            if isinstance(line, BaseException):
+                raise line
+            yield line
+
+    def quiet(self) -> bool:
+        """Whether no line comes for a second."""
+        if not self._ahead:
+            try:
+                self._ahead.append(self._read.get(timeout=_QUIET_SECONDS))
+            except queue.Empty:
+                return True
+        return False
+
+
 def _arrived(lines: Iterator[Line]) -> Iterator[list[Line]]:
     """All lines, each time those that have arrived since the last; raises what reading them raised."""
     arrived: queue.Queue[Line | BaseException | None] = queue.Queue(_WAITING)
@@ -333,7 +372,7 @@ def _arrived(lines: Iterator[Line]) -> Iterator[list[Line]]:
         except BaseException as exc:
             arrived.put(exc)
 
-    threading.Thread(target=read, name="stdin", daemon=True).start()
+    threading.Thread(target=read, name="lines", daemon=True).start()
     while True:
         batch: list[Line] = []
         found = arrived.get()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from datetime import datetime
 from pathlib import Path
 from threading import Event
@@ -27,6 +28,7 @@ from velostream.cli.prompt.target import Session, changes
 from velostream.disk.private import make_folder
 from velostream.errors import ConfigError, did_you_mean
 from velostream.secrets import redact_draft
+from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyPressEvent
@@ -41,7 +43,7 @@ Statements end with a semicolon; Tab completes, arrow keys find earlier ones.
   EXPLAIN …;                how a statement would be maintained
   SHOW TABLES;  SHOW JOBS;  SHOW FUNCTIONS;  SHOW PROPERTIES FOR file;
 Commands need no semicolon.
-  \\d  tables   \\d NAME  columns   \\j  jobs   \\x  rows as blocks of lines, or as a table again
+  \\d  tables   \\d NAME  columns   \\j  jobs   \\x [on|off]  rows as blocks of lines, or as a table again
   \\watch [SECONDS]  the last statement again every 2 seconds, until Ctrl-C
   \\help  this text   \\q  quit (or Ctrl-D)"""
 
@@ -134,9 +136,10 @@ class Repl:
         if name == "\\j":
             return "SHOW JOBS"
         if name in {"\\d", "\\dt"}:
-            return f"DESCRIBE {argument}" if argument else "SHOW TABLES"
+            named = argument if argument.startswith("`") else quote(argument)
+            return f"DESCRIBE {named}" if argument else "SHOW TABLES"
         if name == "\\x":
-            self._output.expanded = not self._output.expanded
+            self._expand(argument.lower())
             whisper(f"rows are shown as {'blocks of lines' if self._output.expanded else 'a table'}")
         elif name == "\\watch":
             self._watch(argument, stop)
@@ -148,6 +151,12 @@ class Repl:
             )
         return None
 
+    def _expand(self, argument: str) -> None:
+        """Show rows as blocks, as a table, or, without an argument, as they were not shown until now."""
+        if argument not in ("", "on", "off"):
+            raise ConfigError(f'"{argument}" is neither on nor off', hint="\\x, \\x on or \\x off")
+        self._output.expanded = argument == "on" or (not argument and not self._output.expanded)
+
     def _watch(self, argument: str, stop: Event) -> None:
         """Run the last statement again and again, until Ctrl-C."""
         if self._last is None:
@@ -158,7 +167,7 @@ class Repl:
             seconds = float(argument or WATCH_SECONDS)
         except ValueError:
             seconds = 0.0
-        if seconds <= 0:
+        if not 0 < seconds < threading.TIMEOUT_MAX:
             raise ConfigError(f'"{argument}" is not a number of seconds', hint="\\watch 5")
         while not stop.is_set():
             if self._output.pretty:

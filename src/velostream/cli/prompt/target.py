@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velostream.errors import DataDirError, VelostreamError
+from velostream.errors import DataDirError, UnknownNameError, VelostreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from velostream.config import Settings
     from velostream.model.statements import Statement
+    from velostream.runtime.answers.events import AnswerEvent
     from velostream.runtime.instance import Instance
     from velostream.runtime.socket.client import Client
     from velostream.runtime.statements.dml import Params
-    from velostream.runtime.statements.events import AnswerEvent
     from velostream.serving.durable.verification import TableReport
 
 
@@ -36,31 +36,43 @@ class Session:
         self._database: Instance | None = None
 
     def answers(
-        self, text: str, params: Params = None, *, follow: bool, stop: Event
+        self, text: str, params: Params = None, *, follow: bool, stop: Event, once: bool = False
     ) -> Generator[AnswerEvent]:
-        """The results of the statements, one event after the other."""
+        """The results of the statements, one event after the other; see `events.answers`."""
         changing = changes(text)
         client = self._client()
         if client is not None:
-            yield from client.answers(text, params, follow=follow, stop=stop)
+            yield from client.answers(text, params, follow=follow, stop=stop, once=once)
             return
         from velostream.sql.check import in_turn
 
         for part in in_turn(text) if params is None else [text]:
-            yield from self._answers(part, params, changing=changing, follow=follow, stop=stop)
+            yield from self._answers(part, params, changing=changing, follow=follow, stop=stop, once=once)
 
     def _answers(
-        self, text: str, params: Params, *, changing: bool, follow: bool, stop: Event
+        self, text: str, params: Params, *, changing: bool, follow: bool, stop: Event, once: bool
     ) -> Generator[AnswerEvent]:
-        from velostream.runtime.statements.events import run_all
+        from velostream.runtime.answers.events import run_all
 
         database = self._open(changing=changing)
-        statements = database.check(text, params=params)
+        try:
+            statements = database.check(text, params=params)
+        except UnknownNameError as error:
+            if error.hint is None and not database.directory.exists():
+                where = self._settings.data_dir
+                error.hint = f"there is no data directory {where}: go to its folder, or give --data-dir"
+            raise
         if follow and database.read_only and any(map(_watches_tables, statements)):
             # Tables change only while somebody holds the directory and runs their jobs.
             self._resume = True
             database = self._open(changing=True)
-        yield from run_all(database, statements, params, follow=follow, stop=stop)
+        yield from run_all(database, statements, params, follow=follow, stop=stop, once=once)
+
+    def unfinished(self) -> list[str]:
+        """The jobs that run here and have not ended: nobody runs them once this is closed."""
+        if self._database is None:
+            return []
+        return [job.name for job in self._database.jobs_by_name if job.state.alive]
 
     def relations(self) -> dict[str, list[str]]:
         """Every name that can be used in FROM, with its known columns."""

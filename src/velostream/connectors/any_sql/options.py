@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from velostream.connectors.databases.options import DatabaseOptions
+from velostream.connectors.databases.options import OF_LOGS, DatabaseOptions
 
 if TYPE_CHECKING:
     from velostream.model.uri import Uri
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 class SqlOptions(DatabaseOptions):
     """The properties of all databases; `driver` and `connection` select the database."""
+
+    of_others: ClassVar[tuple[str, ...]] = OF_LOGS
 
     key: str | None = Field(None, description="columns that identify a row, separated by commas")
 

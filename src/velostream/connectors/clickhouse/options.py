@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from velostream.connectors.addresses import parse_address
-from velostream.connectors.databases.options import DatabaseOptions
+from velostream.connectors.databases.options import OF_LOGS, DatabaseOptions
 
 if TYPE_CHECKING:
     from velostream.model.uri import Uri
@@ -18,6 +18,8 @@ _TLS_PORTS = (_TLS_PORT, 443)
 
 class ClickHouseOptions(DatabaseOptions):
     """The properties of all databases."""
+
+    of_others: ClassVar[tuple[str, ...]] = OF_LOGS
 
     key: str | None = Field(
         None, description="columns that identify a row, separated by commas; ClickHouse itself knows none"

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.sealed import sync_folder
-from velostream.disk.frames import FrameFile, encode, write_parts
+from velostream.connectors.durable.sealed_json import sync_folder
+from velostream.disk.framing import FrameFile, encode, write_parts
+from velostream.disk.full_disk import storing
 from velostream.disk.private import FILE
-from velostream.disk.storage import storing
 from velostream.errors import CorruptDataError, LaggingReaderError
 
 if TYPE_CHECKING:
@@ -199,16 +199,22 @@ class ChangeLog:
             return
         self._close_file()
         kept = self._frames[-1].path if self._frames else None
-        for path in dict.fromkeys(each.path for each in gone):
+        # From the last: a crash in between leaves files that continue each other.
+        for path in reversed(dict.fromkeys(each.path for each in gone)):
             with storing(path):
                 if path == kept:
                     os.truncate(path, next(each.offset for each in gone if each.path == path))
                 else:
                     path.unlink(missing_ok=True)
+                    sync_folder(self._folder)
         self._base = self._frames[-1].base if self._frames else 0
 
     def _open_file(self) -> int:
         if self._size > FILE_BYTES:
+            if self._descriptor is not None:
+                # The end of its transaction is in a later file, and is all that is synced then.
+                with storing(self._path):
+                    os.fdatasync(self._descriptor)
             self._close_file()
         if self._descriptor is not None:
             return self._descriptor
@@ -301,7 +307,8 @@ class ChangeLog:
             before = len(self._frames)
             self._frames = [each for each in self._frames if each.path not in gone]
             self._whole -= before - len(self._frames)
-        for path in gone:
+        # From the first: a crash in between leaves files that continue each other.
+        for path in sorted(gone):
             path.unlink(missing_ok=True)
 
     def _readable(self) -> list[Written]:

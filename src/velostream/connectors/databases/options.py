@@ -18,6 +18,11 @@ _LOOK_EVERY = timedelta(milliseconds=500)
 """The delay between two looks at the log of changes, where the thread that fills it has told of none."""
 
 
+OF_LOGS = ("slot_name", "publication_name", "binlog_file", "binlog_position")
+"""Properties of the logs of changes of single databases."""
+_WITH_CDC = ("cdc_format", "cdc_start", "cdc_start_position", "initial_load", *OF_LOGS)
+
+
 class DatabaseOptions(Options):
     """Connection, query, change capture and speed of a database source or sink."""
 
@@ -74,7 +79,7 @@ class DatabaseOptions(Options):
     cdc_format: Literal["native", "debezium"] = Field(
         "native",
         alias="cdc.format",
-        description="form of the change events; the table has the same rows either way",
+        description="taken over from Debezium's configuration: rows are the same either way",
     )
     cdc_start: str | None = Field(
         None,
@@ -123,6 +128,8 @@ class DatabaseOptions(Options):
 
     names_a_relation: ClassVar[bool] = True
     """Whether the address has to name a table or a query."""
+    of_others: ClassVar[tuple[str, ...]] = ()
+    """Properties of other databases, which mean nothing to this one."""
 
     @property
     def start(self) -> str | None:
@@ -133,6 +140,17 @@ class DatabaseOptions(Options):
     def readers(self) -> int:
         """Connections that share the first load."""
         return self.parallel_readers or min(self.connection_pool_size or self.pool_size, _READERS)
+
+    @model_validator(mode="after")
+    def _means_something(self) -> Self:
+        fields = type(self).model_fields
+        for name in self.model_fields_set:
+            told = f'"{fields[name].alias or name}"'
+            if name in self.of_others:
+                raise ValueError(f"{told} is a property of another database")
+            if name in _WITH_CDC and not self.cdc:
+                raise ValueError(f'{told} is about changes that are followed: it needs "cdc" = "true"')
+        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

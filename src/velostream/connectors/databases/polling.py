@@ -23,8 +23,8 @@ from velostream.connectors.databases.parallel import released
 from velostream.connectors.databases.rows import log_rows, no_rows, same_moment
 from velostream.connectors.databases.source import Described, Reader, stopped
 from velostream.connectors.databases.text_rows import Bad, Decoded, key_text
-from velostream.connectors.sealed import replace_file
-from velostream.disk.storage import storing
+from velostream.connectors.durable.sealed_json import replace_file
+from velostream.disk.full_disk import storing
 from velostream.model.columns import KEY
 
 if TYPE_CHECKING:
@@ -57,6 +57,9 @@ class Asked(ABC):
     def rows(self, after: str | None) -> Iterator[Decoded]:
         """Its rows, some at a time; those after a value of the column that grows, if one is given."""
 
+    def interrupt(self) -> None:  # noqa: B027
+        """See `Reader`."""
+
     def close(self) -> None:  # noqa: B027
         """Close connections."""
 
@@ -80,6 +83,10 @@ class Polling(Reader):
     def narrow(self, narrowing: Narrowing) -> None:
         """See `Reader`."""
         self._asked.narrow(narrowing)
+
+    def interrupt(self) -> None:
+        """See `Reader`."""
+        self._asked.interrupt()
 
     def close(self) -> None:
         """See `Reader`."""

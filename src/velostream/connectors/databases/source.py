@@ -6,6 +6,7 @@ A thread reads it into a durable log, of which the job reads ranges.
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("velostream.connectors")
 
+_SOON = 60.0
+_LONGEST_PAUSE = 60.0
+"""Seconds. Where changes are lost again so soon after everything was read, the next load waits, longer each
+time."""
+_FIRST_LOOK = 0.5
+"""Seconds that the job's thread waits for the first load, before it asks again: it may have to stop."""
 ONLY = "changes"
 """The name of the one partition."""
 
@@ -85,6 +92,9 @@ class Reader(ABC):
     def release(self) -> None:  # noqa: B027
         """Remove what was made on the server for the statement, which is dropped."""
 
+    def interrupt(self) -> None:  # noqa: B027
+        """End queries that `load` and `follow` wait for: `stop` is set. Called by another thread."""
+
     def close(self) -> None:  # noqa: B027
         """Close connections; `load` and `follow` have returned."""
 
@@ -104,6 +114,8 @@ class DatabaseSource(Source, Announcing, Narrowed, Counted, BadRecords, Widening
         self._loaded = threading.Event()
         self._failure: BaseException | None = None
         self._news = threading.Event()
+        self._loaded_at: float | None = None
+        self._pause = 0.0
 
     # --- the contract -------------------------------------------------------------------------------------
 
@@ -126,9 +138,9 @@ class DatabaseSource(Source, Announcing, Narrowed, Counted, BadRecords, Widening
         """See `Source`: what the thread has written, up to the end of a transaction."""
         have = int(after[ONLY]) if after else 0
         self._start(have)
-        while not self._loaded.wait(0.1):
-            if self._stop.is_set():
-                break
+        while not self._loaded.wait(_FIRST_LOOK):
+            if not self._context.once:
+                return after or {ONLY: 0}
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -221,6 +233,7 @@ class DatabaseSource(Source, Announcing, Narrowed, Counted, BadRecords, Widening
         """See `Source`."""
         self._stop.set()
         if self._thread is not None:
+            self._reader.interrupt()
             self._thread.join()
         self._reader.close()
         self._log.close()
@@ -274,8 +287,12 @@ class DatabaseSource(Source, Announcing, Narrowed, Counted, BadRecords, Widening
                 f"changes of {self._reader.name} were lost: {reason}",
                 hint='"on.gap" = "reload" reads everything again, and applies the difference',
             )
-        log.warning("everything is read again", source=self._reader.name, reason=reason)
-        self._load(self._log.end)
+        soon = self._loaded_at is not None and time.monotonic() - self._loaded_at < _SOON
+        self._pause = min(max(1.0, 2 * self._pause), _LONGEST_PAUSE) if soon else 0.0
+        log.warning("everything is read again", source=self._reader.name, reason=reason, after=self._pause)
+        if not self._stop.wait(self._pause):
+            self._load(self._log.end)
+            self._loaded_at = time.monotonic()
 
 
 def stopped(stop: threading.Event) -> None:

@@ -3,47 +3,23 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
+from velostream.connectors.files.options import FilesOptions
 from velostream.model.durations import Duration
-from velostream.model.options import FILE, Options
+from velostream.model.options import FILE
 
 if TYPE_CHECKING:
     from velostream.model.uri import Uri
 
-FileFormat = Literal["csv", "tsv", "json", "jsonl", "parquet", "avro", "orc"]
 
-
-class FileOptions(Options):
+class FileOptions(FilesOptions):
     """Which files, how they are read or written, and how they are watched."""
 
     path: str | None = Field(
         None, description="file, folder or pattern (*, ?, **, {a,b})", json_schema_extra=FILE
-    )
-    format: FileFormat | None = Field(
-        None, description="form of the content", json_schema_extra={"default_text": "by name"}
-    )
-    header: bool = Field(True, description="whether CSV files begin with column names")
-    delimiter: str | None = Field(
-        None,
-        min_length=1,
-        max_length=1,
-        description="field separator of CSV",
-        json_schema_extra={"default_text": "a comma; a tab in .tsv"},
-    )
-    quote: str = Field(
-        '"', min_length=1, max_length=1, description="quote of CSV, doubled inside a quoted field"
-    )
-    null: str = Field("", description="text that means NULL in CSV, besides an empty field")
-    buffer_size: int = Field(
-        16 * 1024 * 1024, alias="buffer.size", ge=4096, description="bytes read and kept at a time"
-    )
-    watch: bool | None = Field(
-        None,
-        description="keep watching for files that are appended to, added, replaced and edited",
-        json_schema_extra={"default_text": "true"},
     )
     file_poll_interval: Duration = Field(
         timedelta(milliseconds=100), alias="file.poll.interval", description="time between looks at the files"
@@ -65,15 +41,15 @@ class FileOptions(Options):
         False, alias="file.create.empty", description="create the file, empty, when it is missing"
     )
 
-    @field_validator("format", mode="before")
-    @classmethod
-    def _folded(cls, value: object) -> object:
-        return value.strip().lower() if isinstance(value, str) else value
+    @property
+    def debounce(self) -> timedelta:
+        """See `FilesOptions`."""
+        return self.file_debounce
 
-    @field_validator("delimiter", mode="before")
-    @classmethod
-    def _named_delimiter(cls, value: object) -> object:
-        return "\t" if value in ("\\t", "tab") else value
+    @property
+    def retry_interval(self) -> timedelta:
+        """See `FilesOptions`."""
+        return self.file_retry_interval
 
 
 def parse_file(uri: Uri) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -11,15 +10,13 @@ from typing import IO, TYPE_CHECKING, Any
 from zlib import crc32
 
 from velostream.connectors.base import Sink, SinkContext
-from velostream.connectors.file.watch.layout import format_of
-from velostream.connectors.record import Record
-from velostream.connectors.sealed import sync_folder
-from velostream.disk.private import make_folder, open_file
-from velostream.disk.storage import reason, remedy, storing
+from velostream.connectors.durable.sealed_json import sync_folder
+from velostream.connectors.files.encoder import Encoder
+from velostream.connectors.files.parts import PartsSink, Shelf, remember, written_format
+from velostream.connectors.files.watch.layout import format_of
+from velostream.disk.full_disk import reason, remedy
+from velostream.disk.private import open_file
 from velostream.errors import SinkChangedError, SinkError, SourceConfigError, UnsupportedError
-from velostream.formats.csv.text import CsvDialect
-from velostream.formats.csv.writer import csv_header, csv_lines
-from velostream.formats.json.writer import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 
     from velostream.connectors.file.options import FileOptions
 
-_WRITABLE = ("csv", "tsv", "json", "jsonl", "parquet")
+_PARTIAL = ".partial"
 
 
 def open_sink(options: FileOptions, context: SinkContext) -> Sink:
@@ -36,16 +33,11 @@ def open_sink(options: FileOptions, context: SinkContext) -> Sink:
     if not options.path:
         raise SourceConfigError("a file sink needs a path", hint="write file:///folder/name.csv")
     form = options.format or format_of(options.path) or ("jsonl" if options.path.endswith("/") else None)
-    if form is None:
-        hint = 'say it: WITH ("format" = "csv")'
-        raise SourceConfigError(f'the format of "{options.path}" is not told by its name', hint=hint)
-    if form not in _WRITABLE:
-        raise UnsupportedError(f"writing {form} files is not in this version yet")
-    encoder = Encoder(form, options, context)
+    encoder = Encoder(written_format(form, options.path), options, context.decimal_format)
     path = Path(options.path).expanduser().absolute()
     parts = _in_parts(options.path, form)
     _check_place(path, path if parts else path.parent)
-    return PartsSink(path, encoder, context) if parts else GrowingSink(path, encoder, context)
+    return PartsSink(FolderShelf(path), encoder, context) if parts else GrowingSink(path, encoder, context)
 
 
 def _in_parts(path: str, form: str | None) -> bool:
@@ -82,33 +74,6 @@ def _cannot_write(path: Path, exc: OSError) -> SinkError:
     return SinkError(f'file "{path}" cannot be written: {reason(exc)}', hint=remedy(exc) or None)
 
 
-class Encoder:
-    """Encodes rows in the format of the file."""
-
-    def __init__(self, form: str, options: FileOptions, context: SinkContext) -> None:
-        self.form = "jsonl" if form == "json" else form
-        self._text = context.decimal_format == "string"
-        delimiter = options.delimiter or ("\t" if form == "tsv" else ",")
-        self._dialect = CsvDialect(delimiter, options.quote, options.null, options.header)
-
-    def header(self, schema: pa.Schema) -> bytes:
-        """The bytes at the beginning of a file."""
-        if self.form in ("csv", "tsv") and self._dialect.header:
-            return csv_header(schema.names, self._dialect).encode()
-        return b""
-
-    def write(self, rows: pa.Table, out: IO[bytes]) -> None:
-        """Append rows; Parquet is a whole file."""
-        if self.form == "parquet":
-            import pyarrow.parquet as pq
-
-            pq.write_table(rows, out)
-        elif self.form == "jsonl":
-            out.writelines(line + b"\n" for line in json_bytes(rows, self._text))
-        else:
-            out.writelines(line.encode() for line in csv_lines(rows, self._dialect))
-
-
 class GrowingSink(Sink):
     """Appends rows to one file, exactly once.
 
@@ -123,7 +88,7 @@ class GrowingSink(Sink):
         self._schema = context.schema
         self._intent = Intent(context.state / "intent")
         header = encoder.header(context.schema)
-        begin = _remember(
+        begin = remember(
             context, lambda: {"length": _appendable(path, header), "columns": self._schema.names}
         )
         if header and begin["columns"] != context.schema.names:
@@ -250,80 +215,45 @@ def _appendable(path: Path, header: bytes) -> int:
     return size
 
 
-class PartsSink(Sink):
-    """Writes a folder of files, one per batch, each of which appears atomically.
+class FolderShelf(Shelf):
+    """See `Shelf`: a file gets its name when it is whole and synced."""
 
-    File names carry an id of this sink, so that several jobs may share a folder.
-    """
-
-    def __init__(self, folder: Path, encoder: Encoder, context: SinkContext) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._encoder = encoder
-        self._schema = context.schema
-        types = {field.name: str(field.type) for field in context.schema}
-        begin = _remember(context, lambda: {"id": uuid.uuid4().hex[:8], "columns": types})
-        self._id = begin["id"]
-        for name, kind in begin["columns"].items():
-            if encoder.form == "parquet" and types.get(name, kind) != kind:
-                raise UnsupportedError(
-                    f'column "{name}" is {kind} in the files of "{folder}", and {types[name]} now',
-                    hint=f"cast it in the SELECT: CAST({name} AS DECIMAL(38, 10))",
-                )
 
-    def write(self, batch: int, rows: pa.Table) -> Mapping[str, Any]:
-        """See `Sink`; a batch without rows writes no file."""
-        if rows.num_rows:
-            target = self._folder / f"part-{self._id}-{batch:010d}.{self._encoder.form}"
-            partial = self._folder / f".{target.name}.partial"
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                with partial.open("wb") as out:
-                    out.write(self._encoder.header(self._schema))
-                    self._encoder.write(rows, out)
-                    out.flush()
-                    os.fsync(out.fileno())
-                partial.replace(target)
-                sync_folder(self._folder)
-            except OSError as exc:
-                with suppress(OSError):
-                    partial.unlink(missing_ok=True)
-                raise _cannot_write(target, exc) from exc
-        return {"batch": batch}
+    @property
+    def name(self) -> str:
+        """See `Shelf`."""
+        return str(self._folder)
 
-    def recover(self, recorded: Mapping[str, Any] | None) -> None:
-        """See `Sink`."""
-        last = int(recorded["batch"]) if recorded else -1
+    def put(self, name: str, write: Callable[[IO[bytes]], None]) -> None:
+        """See `Shelf`."""
+        target, partial = self._folder / name, self._folder / f".{name}{_PARTIAL}"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as out:
+                write(out)
+                out.flush()
+                os.fsync(out.fileno())
+            partial.replace(target)
+            sync_folder(self._folder)
+        except OSError as exc:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise _cannot_write(target, exc) from exc
+
+    def names(self, prefix: str) -> Iterator[str]:
+        """See `Shelf`; what a crash left unfinished is deleted on the way."""
         if not self._folder.is_dir():
             return
-        for path in self._folder.glob(f".part-{self._id}-*.partial"):
+        for path in self._folder.glob(f".{prefix}*{_PARTIAL}"):
             path.unlink(missing_ok=True)
-        found = ((p.name.removeprefix(f"part-{self._id}-").partition(".")[0], p) for p in self._parts())
-        unrecorded = {int(number): path for number, path in found if number.isdigit() and int(number) > last}
-        steps = max(unrecorded, default=last) + 1
-        if steps > last + 2:
-            raise SinkChangedError(
-                f'"{self._folder}" holds {steps} steps of this job, and {last + 1} are known here',
-                detail="what the job recorded is older than what it wrote",
-                hint="put the data directory back as it was, or begin anew with CREATE OR REPLACE",
-            )
-        for path in unrecorded.values():
-            path.unlink(missing_ok=True)
+        yield from (path.name for path in self._folder.glob(f"{prefix}*"))
 
-    def _parts(self) -> Iterator[Path]:
-        return self._folder.glob(f"part-{self._id}-*")
+    def remove(self, name: str) -> None:
+        """See `Shelf`."""
+        (self._folder / name).unlink(missing_ok=True)
 
 
 def _size(path: Path) -> int | None:
     return path.stat().st_size if path.exists() else None
-
-
-def _remember(context: SinkContext, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The value of the first call, made durable."""
-    record = Record(context.state / "begin.json", f"{context.job} begin", required=context.resumed)
-    found = record.load()
-    if found is None:
-        found = make()
-        with storing(context.state):
-            make_folder(context.state)
-        record.save(found)
-    return found

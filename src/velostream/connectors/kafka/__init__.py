@@ -63,6 +63,20 @@ class KafkaConnector(Connector):
         assert isinstance(options, KafkaOptions)
         return KafkaSink(options, context)
 
+    def why_not_read(self, options: AnyOptions) -> str | None:
+        """See `RealtimeConnector`."""
+        from velostream.connectors.kafka.realtime import why_not_read
+
+        assert isinstance(options, KafkaOptions)
+        return why_not_read(options)
+
+    def why_not_written(self, options: AnyOptions) -> str | None:
+        """See `RealtimeConnector`."""
+        from velostream.connectors.kafka.realtime import why_not_written
+
+        assert isinstance(options, KafkaOptions)
+        return why_not_written(options)
+
     def realtime_target(self, uri: Uri, options: AnyOptions, context: SinkContext) -> RealtimeTarget:
         """See `RealtimeConnector`."""
         from velostream.connectors.kafka.write.realtime import realtime_target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import model_validator
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 class MySqlOptions(DatabaseOptions):
     """The properties of all databases."""
+
+    of_others: ClassVar[tuple[str, ...]] = ("slot_name", "publication_name")
 
     @property
     def start(self) -> str:

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from velostream.connectors.base import Connector, Sink, SinkContext, Source, SourceContext
-from velostream.connectors.databases.asked import asked_text
 from velostream.connectors.databases.options import database_traits
+from velostream.connectors.databases.query_text import asked_text
 from velostream.connectors.postgres.options import PostgresOptions, parse_postgres
 from velostream.errors import ConfigError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import model_validator
 
@@ -18,6 +18,8 @@ _START = re.compile(r"latest|earliest|[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 
 class PostgresOptions(DatabaseOptions):
     """The properties of all databases."""
+
+    of_others: ClassVar[tuple[str, ...]] = ("binlog_file", "binlog_position")
 
     @model_validator(mode="after")
     def _known_start(self) -> Self:

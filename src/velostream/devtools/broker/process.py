@@ -22,7 +22,7 @@ from velostream.devtools.broker.folder import STOP_SECONDS, running
 from velostream.devtools.broker.java_options import class_archive, java_command
 from velostream.disk.private import OTHERS, make_folder, open_file
 from velostream.errors import ConfigError, DeadlineError, JavaError
-from velostream.spark.jars import broker_jars, fetched
+from velostream.spark.jars.maven import broker_jars, fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

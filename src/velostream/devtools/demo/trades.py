@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from velostream.connectors.kafka.write.feed import Feed
+    from velostream.connectors.kafka.write.generated import Feed
 
 TOPIC = "trades-topic"
 PARTITIONS = 2
@@ -28,7 +28,7 @@ _USERS = 100
 def traded(folder: Path, tell: Callable[[str], None]) -> Iterator[str]:
     """The URI of a topic into which trades are written while the block runs."""
     from velostream.connectors.kafka.options import KafkaOptions
-    from velostream.connectors.kafka.write.feed import Feed
+    from velostream.connectors.kafka.write.generated import Feed
     from velostream.devtools.broker.process import VERSION, BrokerProcess, cluster, free_port
 
     broker = BrokerProcess(folder / "broker", free_port(), say=tell)

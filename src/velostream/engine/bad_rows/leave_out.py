@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from velostream.engine.inputs.derived import When
+    from velostream.engine.inputs.evaluation import When
     from velostream.plan.derived.nodes import Each, Keyed, Side
 
 _APART = "\x1f"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.errors import UnknownNameError
+from velostream.model import columns
 from velostream.model.changes import Commit
 from velostream.model.tables import DEAD_LETTERS, TableSpec
 
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from velostream.serving.contract.table import Table
     from velostream.serving.table.store import TableStore
-    from velostream.serving.table.table import Table
 
 NAME = DEAD_LETTERS
 KEY = "letter"
-EDITION, INPUT, POSITION, ROW, BATCH = "__job", "__input", "__position", "__row", "__batch"
+EDITION, INPUT, POSITION = columns.LETTER_JOB, columns.LETTER_INPUT, columns.LETTER_POSITION
+ROW, BATCH = columns.LETTER_ROW, columns.LETTER_BATCH
 SCHEMA = pa.schema(
     [
         (KEY, pa.int64()),
@@ -35,14 +37,10 @@ SCHEMA = pa.schema(
         ("raw", pa.binary()),
         ("event_time", pa.timestamp("us", tz="UTC")),
         ("at", pa.timestamp("us", tz="UTC")),
-        # The id of the job, which a statement that takes the place of another does not share.
         (EDITION, pa.string()),
-        # How the record is read again: the job's input, and the record's position in it.
         (INPUT, pa.string()),
         (POSITION, pa.string()),
-        # What a sink refused, as it would be written again.
         (ROW, pa.binary()),
-        # Which batch, and which stage of it.
         (BATCH, pa.int64()),
     ]
 )

@@ -6,8 +6,8 @@ import logging
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from velostream.connectors.sealed import checksum
-from velostream.engine.delta.state import POSITION
+from velostream.connectors.durable.sealed_json import checksum
+from velostream.engine.delta.commit_metadata import POSITION
 from velostream.errors import CorruptDataError
 from velostream.serving.durable import description
 from velostream.serving.durable.damage import corrupt
@@ -15,8 +15,8 @@ from velostream.serving.durable.damage import corrupt
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from velostream.engine.delta.commit_metadata import State
     from velostream.engine.delta.log import DeltaLog
-    from velostream.engine.delta.state import State
     from velostream.serving.durable.description import Description
 
 log = logging.getLogger("velostream.delta")

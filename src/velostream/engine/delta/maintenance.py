@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.disk.private import make_folder
-from velostream.engine.delta import state
+from velostream.engine.delta import commit_metadata as state
 from velostream.errors import CorruptDataError, DataDirError
 from velostream.serving.durable import description
 from velostream.serving.durable.verification import FileReport, FileState, TableReport
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from velostream.engine.delta.commit_metadata import State
     from velostream.engine.delta.log import DeltaLog
-    from velostream.engine.delta.state import State
 
 EVERY = 50
 """Commits between two compactions."""

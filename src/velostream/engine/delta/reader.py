@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.engine.delta import closed_state, state
+from velostream.engine.delta import closed_state
+from velostream.engine.delta import commit_metadata as state
 from velostream.engine.delta.log import DeltaLog
 from velostream.engine.delta.maintenance import Maintenance
 from velostream.engine.delta.version import DeltaVersion
@@ -22,10 +23,10 @@ from velostream.errors import (
 from velostream.model.columns import KEY, MESSAGE_KEY, SHOWN, WEIGHT
 from velostream.model.tables import TableSpec
 from velostream.serving.columns.values import KeyCodec, to_python
+from velostream.serving.contract.readable import FOUND
 from velostream.serving.durable import description
 from velostream.serving.sql.cache import one_value
-from velostream.serving.table.published import BATCH_ROWS, PublishedTable
-from velostream.serving.table.readable import FOUND
+from velostream.serving.table.publication import BATCH_ROWS, PublishedTable
 from velostream.serving.table.record import Row, row_class
 from velostream.serving.table.rows import to_table
 from velostream.serving.table.schemas import align
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from velostream.engine.delta.commit_metadata import State
     from velostream.engine.delta.staging import Stage
-    from velostream.engine.delta.state import State
     from velostream.model.changes import Commit
     from velostream.serving.sql.questions import Questions
     from velostream.spark.delta import DeltaEngine

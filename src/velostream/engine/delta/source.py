@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from velostream.connectors.capabilities import SparkReader
 from velostream.engine.inputs.tables import PARTITION, TableSource
-from velostream.engine.inputs.widened import ColumnsWidenedError
+from velostream.engine.inputs.widening import ColumnsWidenedError
 from velostream.model.columns import POSITION, WEIGHT
 from velostream.spark.dataframes import empty_frame
 from velostream.sql.types import quote

@@ -25,7 +25,7 @@ from velostream.sql.types import quote, spark_ddl
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from velostream.engine.delta.state import State
+    from velostream.engine.delta.commit_metadata import State
     from velostream.engine.delta.version import DeltaVersion
     from velostream.model.changes import Commit
     from velostream.model.tables import TableSpec

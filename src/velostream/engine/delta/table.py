@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from velostream.connectors.sealed import sync_folder
-from velostream.engine.delta import closed_state, state
+from velostream.connectors.durable.sealed_json import sync_folder
+from velostream.engine.delta import closed_state
+from velostream.engine.delta import commit_metadata as state
 from velostream.engine.delta.reader import STAGING, DeltaReader
 from velostream.engine.delta.runner import DeltaRunner
 from velostream.engine.delta.source import DeltaTableSource
@@ -22,13 +23,13 @@ from velostream.model.columns import DELTA_ROW
 from velostream.model.lifetime import Ended
 from velostream.serving.columns.segments import make_views
 from velostream.serving.columns.values import KeyCodec
+from velostream.serving.contract.readable import FOUND
 from velostream.serving.durable import description
 from velostream.serving.index.keys import KeyIndex, Link
 from velostream.serving.index.made_rows import ReadyRows
 from velostream.serving.memory import changes
 from velostream.serving.memory.version import MemoryVersion
-from velostream.serving.table.ending import End
-from velostream.serving.table.readable import FOUND
+from velostream.serving.table.end import End
 from velostream.serving.table.schemas import align, check_evolution, to_batches
 from velostream.spark import delta
 from velostream.sql.types import quote, spark_ddl

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from velostream.engine.delta.state import State
+    from velostream.engine.delta.commit_metadata import State
     from velostream.model.tables import TableSpec
     from velostream.spark.delta import DeltaEngine
 

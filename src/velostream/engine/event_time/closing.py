@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.engine.event_time.watermark import FOREVER
-from velostream.engine.rows.groups import micros_of
+from velostream.engine.rows.group_keys import micros_of
 
 if TYPE_CHECKING:
     from velostream.engine.event_time.clock import EventClock

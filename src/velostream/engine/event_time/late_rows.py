@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.engine.bad_rows.located import refused
+from velostream.engine.bad_rows.places import refused
 from velostream.engine.event_time.clock import TIMELESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from velostream.engine.bad_rows.located import Row
+    from velostream.engine.bad_rows.places import Row
     from velostream.engine.event_time.clock import EventClock
     from velostream.engine.inputs.inputs import Input
     from velostream.model.changes import SourceOffsets

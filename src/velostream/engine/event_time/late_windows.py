@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.engine.bad_rows.located import refused, rows_found
+from velostream.engine.bad_rows.places import refused, rows_found
 from velostream.engine.event_time.clock import TIMELESS
 from velostream.engine.event_time.session_windows import continued
 from velostream.engine.inputs.inputs import Halves
-from velostream.engine.rows.groups import row_count
+from velostream.engine.rows.group_keys import row_count
 from velostream.engine.rows.multisets import codes
 from velostream.model.columns import POSITION
 from velostream.plan.derived.nodes import Both, Each, Keyed, Scan, walk
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from velostream.engine.bad_rows.located import Row
+    from velostream.engine.bad_rows.places import Row
     from velostream.engine.event_time.clock import EventClock
     from velostream.engine.event_time.closing import Closing
     from velostream.engine.event_time.origin import Origin
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from velostream.engine.inputs.inputs import Inputs
     from velostream.model.changes import BadRow, SourceOffsets
     from velostream.plan.plans import GroupsPlan
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 
 class LateWindows:

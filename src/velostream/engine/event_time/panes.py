@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.engine.rows.groups import micros_of
+from velostream.engine.rows.group_keys import micros_of
 from velostream.engine.rows.multisets import codes
 from velostream.plan.groups import merge as merging
 

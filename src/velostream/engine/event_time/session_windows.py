@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.engine.rows.groups import distinct_keys, micros_of
+from velostream.engine.rows.group_keys import distinct_keys, micros_of
 from velostream.engine.rows.multisets import by_nulls, codes
 from velostream.plan.groups import merge as merging
 
 if TYPE_CHECKING:
     from velostream.model.windows import Windowing
     from velostream.plan.plans import GroupsPlan
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 
 def joined_sessions(

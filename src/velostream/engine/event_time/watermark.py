@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.capabilities import Partitioned
-from velostream.engine.inputs.observed import MOST_NAMED
+from velostream.engine.inputs.event_times import MOST_NAMED
 from velostream.model.moments import micros
 
 if TYPE_CHECKING:

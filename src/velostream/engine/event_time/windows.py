@@ -21,7 +21,7 @@ from velostream.engine.kinds.finish import Finisher
 from velostream.engine.kinds.groups import LOST, GroupsPipeline
 from velostream.engine.kinds.runner import Progress, Runner
 from velostream.engine.rows.due import DueRows, forget
-from velostream.engine.rows.groups import absent, any_rows, distinct_keys, micros_of, row_count
+from velostream.engine.rows.group_keys import absent, any_rows, distinct_keys, micros_of, row_count
 from velostream.model.columns import HAVING, SHOWN
 from velostream.plan.time.panes import pane_sql
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.engine.bad_rows.leave_out import Tolerance, apart, contents, key_of, key_texts, letter
-from velostream.engine.inputs.derived import Evaluation, Restriction
+from velostream.engine.inputs.evaluation import Evaluation, Restriction
 from velostream.engine.inputs.inputs import Halves, without
 from velostream.model.columns import POSITION
 from velostream.plan.derived.nodes import Each, Keyed, Node, walk

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.connectors.capabilities import Partitioned, Replayable, SparkReader
-from velostream.engine.inputs.observed import Seen
+from velostream.engine.inputs.event_times import Seen
 from velostream.engine.inputs.tables import TableSource
-from velostream.engine.inputs.widened import ColumnsWidenedError
+from velostream.engine.inputs.widening import ColumnsWidenedError
 from velostream.errors import TypeMismatchError, UnsupportedError
 from velostream.formats.columns.dataframes import rows_at
 from velostream.model.columns import BAD, ENTERED, EVENT_TIME, PARTITION, POSITION, WEIGHT, arrow_types
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from velostream.connectors.base import Source
     from velostream.model.changes import BadRow, Offset, SourceOffsets
-    from velostream.plan.time.timing import Timing
+    from velostream.plan.time.event_times import Timing
 
 _MOST_EXCLUDED = 10_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velostream.connectors.capabilities import Counted
-from velostream.engine.inputs.derived import Evaluation, Restriction, keys_of
+from velostream.engine.inputs.evaluation import Evaluation, Restriction, keys_of
 from velostream.engine.inputs.feed import DerivedFeed
 from velostream.engine.inputs.inputs import Halves
 from velostream.engine.rows.multisets import among, distinct, split_nulls

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from velostream.model.changes import Offset
     from velostream.model.tables import TableSpec
-    from velostream.serving.table.table import Table
-    from velostream.serving.table.version import TableVersion
+    from velostream.serving.contract.table import Table
+    from velostream.serving.contract.version import TableVersion
 
 PARTITION = VERSION
 _REMEMBERED = 8

@@ -22,10 +22,10 @@ from velostream.model.moments import micros
 
 if TYPE_CHECKING:
     from velostream.model.changes import Commit
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 
-def live_schema(schema: pa.Schema, *, leaves: bool = False) -> pa.Schema:
+def kept_schema(schema: pa.Schema, *, leaves: bool = False) -> pa.Schema:
     """The stored schema: the rows' own, with the hidden columns that their moments need."""
     if leaves and LEAVES not in schema.names:
         schema = schema.append(pa.field(LEAVES, pa.int64()))

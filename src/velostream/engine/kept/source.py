@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from velostream.model.changes import Offset
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 
 class KeptSource(TableSource, Ordered):

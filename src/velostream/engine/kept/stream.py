@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.engine.bad_rows.located import rows_found
+from velostream.engine.bad_rows.places import rows_found
 from velostream.engine.event_time.late_rows import LateRows
 from velostream.engine.kinds.rows import RowsPipeline
 from velostream.engine.kinds.runner import Progress, Runner
-from velostream.model.columns import EVENT_TIME, POSITION, TIME, UNTIL
+from velostream.model.columns import EVENT_TIME, POSITION, POSITION_KEPT, ROW_AS_JSON, TIME, UNTIL
 from velostream.spark.failures import translated
 
 if TYPE_CHECKING:
-    from velostream.engine.bad_rows.located import Row
+    from velostream.engine.bad_rows.places import Row
     from velostream.engine.event_time.clock import EventClock
     from velostream.engine.inputs.inputs import Inputs
     from velostream.engine.kept.stream_rows import StreamRows
@@ -86,6 +86,7 @@ class StreamPipeline(RowsPipeline):
         (halves,) = self.inputs.changes(start, end, (POSITION, EVENT_TIME), careful=True).values()
         with translated():
             chosen = halves.plus.where(condition)
-            found = chosen.selectExpr(f"{POSITION} AS __position", "to_json(struct(*)) AS __row").toArrow()
+            columns = f"{POSITION} AS {POSITION_KEPT}", f"to_json(struct(*)) AS {ROW_AS_JSON}"
+            found = chosen.selectExpr(*columns).toArrow()
         self.clock.forget_observed()
         return rows_found(found)

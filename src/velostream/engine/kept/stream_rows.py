@@ -19,7 +19,7 @@ from velostream.engine.event_time.watermark import WATERMARK
 from velostream.engine.kept.table import KeptTable
 from velostream.engine.outputs.outputs import TableOutput
 from velostream.engine.rows.due import forget
-from velostream.engine.rows.groups import distinct_keys
+from velostream.engine.rows.group_keys import distinct_keys
 from velostream.engine.rows.multisets import codes
 from velostream.model.changes import FORGETS
 from velostream.model.columns import CLOSED, CLOSES, PASSES, TIME, UNTIL
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from velostream.model.changes import Commit
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 
 class StreamRows(KeptTable):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from velostream.model.changes import Commit
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 
 class KeptTable(TableOutput, ABC):

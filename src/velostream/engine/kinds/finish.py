@@ -12,15 +12,13 @@ from velostream.engine.bad_rows.search import Search
 from velostream.errors import InternalError
 from velostream.model.columns import GROUP_ROWS, POSITION, SHOWN
 from velostream.plan.groups import merge as merging
+from velostream.plan.plans import GROUPS_VIEW
 from velostream.spark.dataframes import arrow_frame, checked_cast
 
 if TYPE_CHECKING:
     from velostream.engine.kinds.runner import Runner
     from velostream.engine.rows.shape import ResultShape
     from velostream.plan.plans import GroupsPlan
-
-
-_GROUPS = "__groups"
 
 
 class Finisher:
@@ -67,7 +65,7 @@ class Finisher:
             return {}
         values = merging.values(plan, state.take(places), self._shape.values)
         numbered = values.append_column(POSITION, pa.array(places).cast(pa.string()))
-        search = Search(self._runner.spark, plan.finish_sql, _GROUPS, "the table itself")
+        search = Search(self._runner.spark, plan.finish_sql, GROUPS_VIEW, "the table itself")
         found = search.culprits(arrow_frame(self._runner.spark, numbered))
         return {int(culprit.position): culprit.row.reason for culprit in found}
 
@@ -80,7 +78,7 @@ class Finisher:
     def _finish_in_spark(self, plan: GroupsPlan, values: pa.Table) -> dict[str, pa.ChunkedArray]:
         # One partition keeps the rows in the order of `values`, so that columns line up again.
         groups = arrow_frame(self._runner.spark, values).coalesce(1)
-        rows = self._runner.run(plan.finish_sql or "", {_GROUPS: groups})
+        rows = self._runner.run(plan.finish_sql or "", {GROUPS_VIEW: groups})
         if rows.num_rows != values.num_rows:
             raise InternalError("finishing the groups changed their number")
         names = [output.name for output in plan.outputs] + ([SHOWN] if plan.having else [])

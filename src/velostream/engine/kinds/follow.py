@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from velostream.engine.kinds.pipeline import Pipeline
 from velostream.engine.kinds.runner import Progress
-from velostream.engine.rows.groups import absent, distinct_keys
+from velostream.engine.rows.group_keys import absent, distinct_keys
 
 if TYPE_CHECKING:
     from velostream.model.changes import Commit, SourceOffsets

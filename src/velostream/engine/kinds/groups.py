@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from velostream.engine.kinds.finish import Finisher
 from velostream.engine.kinds.pipeline import Pipeline
 from velostream.engine.kinds.runner import Progress, Runner
-from velostream.engine.rows.groups import (
+from velostream.engine.rows.group_keys import (
     absent,
     any_rows,
     distinct_keys,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from velostream.engine.rows.shape import ResultShape
     from velostream.model.changes import BadRow, Commit, SourceOffsets
     from velostream.plan.plans import Plan
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 
 class Pipeline(ABC):

@@ -11,8 +11,8 @@ from velostream.connectors.capabilities import Ordered
 from velostream.engine.kinds.pipeline import Pipeline
 from velostream.engine.kinds.runner import Progress
 from velostream.engine.outputs.outputs import table_output
-from velostream.engine.rows.groups import absent, distinct_keys, in_order, key_schema, last_of_each
-from velostream.model.columns import KEY, MESSAGE_KEY, NO_ROW, POSITION, TOMBSTONE
+from velostream.engine.rows.group_keys import absent, distinct_keys, in_order, key_schema, last_of_each
+from velostream.model.columns import KEY, MESSAGE_KEY, NO_ROW, POSITION, POSITION_KEPT, TOMBSTONE
 from velostream.spark.dataframes import checked_cast
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ class UpsertPipeline(Pipeline):
         """The rows in the order of their source, without their position."""
         sources = [item.source for item in self.inputs.all.values()]
         if len(sources) == 1:
-            place = rows.schema.get_field_index("__position")
+            place = rows.schema.get_field_index(POSITION_KEPT)
             rows = rows.set_column(
-                place, "__position", Ordered.of(sources[0]).order(rows.column("__position"))
+                place, POSITION_KEPT, Ordered.of(sources[0]).order(rows.column(POSITION_KEPT))
             )
         return in_order(rows)
 

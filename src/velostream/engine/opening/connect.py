@@ -14,8 +14,8 @@ from velostream.connectors.capabilities import Awaited, Provisioned
 from velostream.connectors.properties import build_options, check_reach
 from velostream.connectors.realtime import RealtimeConnector
 from velostream.connectors.registry import connector_for, said_of
+from velostream.disk.full_disk import storing
 from velostream.disk.private import make_folder
-from velostream.disk.storage import storing
 from velostream.engine.inputs.tables import loaded
 from velostream.errors import (
     JobError,
@@ -26,7 +26,8 @@ from velostream.errors import (
     VelostreamError,
 )
 from velostream.model.options import common_options
-from velostream.spark.class_path import load_jars
+from velostream.plan.sinks import of_sink
+from velostream.spark.jars.class_path import load_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from velostream.model.options import CommonOptions, Options
     from velostream.model.statements import Properties, SourceRef
     from velostream.model.uri import Uri
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 log = structlog.get_logger("velostream.job")
 
@@ -51,7 +52,10 @@ def _options(connector: Registered, uri: Uri, properties: Properties, settings: 
     written = {**connector.parse(uri), **properties}
     # Places named in the configuration are the operator's choice, and so allowed.
     check_reach(connector.options, {key: said[key] for key in written if key in said}, settings.reach)
-    return build_options(connector.options, said, connector.name)
+    options = build_options(connector.options, said, connector.name)
+    for address in connector.connector.leads_to(options):
+        settings.reach.check_addresses(address)
+    return options
 
 
 def open_source(
@@ -96,8 +100,12 @@ def open_source(
     return source
 
 
-def release_sources(refs: Iterable[SourceRef], settings: Settings, folder: Path, owner: str) -> None:
-    """Remove what the sources of a dropped statement made outside; what cannot be removed is logged."""
+def release_sources(refs: Iterable[SourceRef], settings: Settings, folder: Path, owner: str) -> bool:
+    """Remove what the sources of a dropped statement made outside; what cannot be removed is logged.
+
+    Returns whether all of it is removed.
+    """
+    whole = True
     for ref in refs:
         spool = folder / "sources" / ref.id
         if not connector_for(ref.uri).connector.provisions or not spool.exists():
@@ -112,6 +120,8 @@ def release_sources(refs: Iterable[SourceRef], settings: Settings, folder: Path,
                 source.close()
         except VelostreamError as exc:
             log.warning("left behind", source=str(ref.uri), reason=exc.message)
+            whole = False
+    return whole
 
 
 def load_needed(spark: SparkSession, sources: Iterable[Source]) -> None:
@@ -172,11 +182,7 @@ def await_sink(uri: Uri, properties: Properties, settings: Settings, waiting: Wa
 
 
 def _sink_options(connector: Registered, uri: Uri, properties: Properties, settings: Settings) -> Options:
-    """The options of the sink; `sink.` before a property selects it where a source has the same property."""
-    own = {
-        name.removeprefix("sink."): value for name, value in properties.items() if name.startswith("sink.")
-    }
-    return _options(connector, uri, {**properties, **own}, settings)
+    return _options(connector, uri, of_sink(properties), settings)
 
 
 def sole_place(uri: Uri, properties: Properties, settings: Settings) -> str | None:

@@ -1,4 +1,4 @@
-"""Opening a statement: its sources are opened, its strategy decided, its plan typed by Spark.
+"""Opening a statement: its sources are opened, its strategy decided, its parts typed by Spark.
 
 `plan.strategy` decides how the statement is run; this module carries it out. Two facts are known only on the
 way: the columns of a source, once it is open, and Spark's types. Either may change the decision, which is
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from sqlglot import exp
 
 from velostream.connectors.capabilities import Narrowed, Ordered
 from velostream.engine.inputs.inputs import Input, tell_times
@@ -20,39 +19,47 @@ from velostream.engine.kept.source import KeptSource
 from velostream.engine.on_spark import SparkTable
 from velostream.engine.opening.connect import open_source, wait_for, wait_for_columns, wait_for_tables
 from velostream.engine.opening.exactness import refuse_cut_digits
-from velostream.engine.opening.kept import KeptInput, open_kept_input, open_or_make
-from velostream.engine.opening.opened import Opened, described, planned, schemas_of, with_system_columns
-from velostream.engine.opening.over import open_over
+from velostream.engine.opening.kept_inputs import KeptInput, open_kept_input, open_or_make
+from velostream.engine.opening.opened_query import (
+    Opened,
+    described,
+    opened_part,
+    schemas_of,
+    with_system_columns,
+)
+from velostream.engine.opening.over import with_kept_rows
 from velostream.engine.opening.retention import retention_of, stored, untouched
 from velostream.errors import SqlError, UnsupportedError
-from velostream.model.columns import OUTGOING_HEADERS, POSITION, SYSTEM_TYPES, reserved
+from velostream.model.columns import OUTGOING_HEADERS, reserved
 from velostream.model.moments import micros
 from velostream.model.options import common_options
 from velostream.model.statements import CreateTable, Query, SelectStatement
-from velostream.plan.over.clauses import tree_around
 from velostream.plan.planner import NeedsColumns
-from velostream.plan.plans import GroupsPlan, Kind
+from velostream.plan.plans import GroupsPlan, OverPlan
 from velostream.plan.query.narrowing import narrowing
-from velostream.plan.spreading import check_strategy, spread_of
-from velostream.plan.strategy import decide, forgetful
-from velostream.plan.time.clock_filters import RESULT
-from velostream.plan.time.windows import inner_select
+from velostream.plan.spreading import check_strategy
+from velostream.plan.strategy import decide
 from velostream.serving.table.store import TableStore
 from velostream.spark.dataframes import private_session
-from velostream.sql.names.usage import column_usage
 from velostream.sql.types import ddl_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
     from velostream.connectors.base import Source
     from velostream.connectors.waiting import Waiting
+    from velostream.engine.rows.shape import ResultShape
     from velostream.engine.site import Site
     from velostream.model.options import CommonOptions
     from velostream.model.statements import Statement
     from velostream.model.tables import Retention
+    from velostream.plan.part import Part
     from velostream.plan.strategy import Known, Strategy
+    from velostream.plan.time.event_times import Timing
+    from velostream.plan.time.kept_rows import Kept
 
 
 def open_statement(
@@ -99,17 +106,12 @@ class _Opening:
     sources: dict[str, Source] = field(default_factory=dict)
     store: TableStore | None = None
     """The store of the job's own tables, where it has state."""
+    decision: tuple[Known, Strategy] | None = None
+    """The newest decision, and what it was made from."""
 
     @property
     def options(self) -> CommonOptions:
         return common_options(getattr(self.statement, "properties", {}))
-
-    @property
-    def declared(self) -> tuple[tuple[str, pa.DataType], ...]:
-        """The columns that CREATE TABLE names."""
-        if not isinstance(self.statement, CreateTable):
-            return ()
-        return tuple((column.name, column.type) for column in self.statement.columns)
 
     def run(self) -> Opened:
         wait_for_columns(self.site.table, self.query.tables, self.waiting)
@@ -120,15 +122,15 @@ class _Opening:
             self._open_sources(retracts=strategy.retracts)
             strategy = self._decide()
         opened = self._by(strategy)
-        reads = opened.below or opened
-        if isinstance(reads.plan, GroupsPlan) and not reads.shape.merges:
-            again = self._decide(merges=False)
-            if again.outline() != strategy.outline():
-                strategy = again
-                opened = self._by(strategy)
+        told = _told_by(opened)
+        if told is not None:
+            again = self._decide(merges=told.merges, inexact=told.inexact)
+            if (again.kept is None) != (strategy.kept is None):
+                opened = self._by(again)
+            strategy = again
         self._spread(strategy, opened)
         self._narrow(strategy, opened)
-        return replace(self._with_result_beside(strategy, opened), strategy=strategy)
+        return replace(self._with_result_beside(strategy, opened), strategy=_executed(strategy, opened))
 
     def close(self) -> None:
         """Close everything that was opened."""
@@ -144,7 +146,7 @@ class _Opening:
         if isinstance(self.statement, CreateTable | SelectStatement):
             return True
         try:
-            return decide(self.statement, self._facts(self.known)).retracts
+            return self._decided(self._facts(self.known)).retracts
         except (NeedsColumns, UnsupportedError):
             # Errors are reported by the decision that knows all columns.
             return False
@@ -180,11 +182,11 @@ class _Opening:
 
     # --- the decision -------------------------------------------------------------------------------------
 
-    def _decide(self, *, merges: bool = True) -> Strategy:
+    def _decide(self, *, merges: bool = True, inexact: tuple[str, ...] = ()) -> Strategy:
         """How the statement is run, now that the columns of its sources are known."""
         schemas = self._schemas()
         try:
-            strategy = decide(self.statement, replace(self._facts(schemas), merges=merges))
+            strategy = self._decided(replace(self._facts(schemas), merges=merges, inexact=inexact))
         except NeedsColumns as exc:
             raise UnsupportedError(
                 "the columns of * over a subquery are not known here",
@@ -194,10 +196,19 @@ class _Opening:
         _refuse_ours(strategy.query, {name: schema.names for name, schema in schemas.items()})
         return strategy
 
+    def _decided(self, known: Known) -> Strategy:
+        """The strategy; it is decided again only when more is known."""
+        if self.decision is None or self.decision[0] != known:
+            self.decision = (known, decide(self.statement, known))
+        return self.decision[1]
+
     def _facts(self, schemas: Mapping[str, pa.Schema]) -> Known:
         found = self.site.known(self.query.tables, schemas)
-        own = {ref.id: self.sources[ref.id].key for ref in self.query.sources if ref.id in self.sources}
-        return replace(found, types=ddl_types(schemas), once=self.site.once, keys={**found.keys, **own})
+        own = {ref.id: key for ref in self.query.sources if (key := self._own_key(ref.id))}
+        return replace(found, types=ddl_types(schemas), keys={**found.keys, **own})
+
+    def _own_key(self, source: str) -> tuple[str, ...]:
+        return self.sources[source].key if source in self.sources else ()
 
     def _schemas(self) -> dict[str, pa.Schema]:
         return schemas_of(self.sources, self.known)
@@ -206,36 +217,25 @@ class _Opening:
 
     def _by(self, strategy: Strategy) -> Opened:
         """Open the parts of the strategy, with Spark's types."""
-        timing = strategy.timing
-        if timing.over is not None:
-            return open_over(
-                self.site.spark(),
-                strategy.query,
-                timing,
-                strategy.key,
-                self.sources,
-                self.known,
-                self.declared,
-                self._beside(),
-                self.reader,
-            )
-        if timing.inner is not None:
-            return self._around_windows(strategy)
-        if strategy.aged is not None:
-            return self._over_kept_rows(strategy, strategy.query, strategy.key, self.declared)
-        where = strategy.elsewhere
-        session = self.site.spark() if where is None else self.site.storages[where.name].session()
-        return planned(
-            session,
-            strategy.query,
-            strategy.key,
-            self.sources,
-            self.known,
-            self.declared,
-            table=strategy.retracts,
-            messages=strategy.messages,
-            timing=timing,
-        )
+        first, *later = strategy.parts
+        if strategy.kept is not None:
+            opened = self._over_kept_rows(strategy, strategy.kept, first)
+        else:
+            where = strategy.elsewhere
+            session = self.site.spark() if where is None else self.site.storages[where.name].session()
+            opened = self._part(session, first, self.sources, strategy.timing)
+        if isinstance(first.plan, OverPlan):
+            opened = with_kept_rows(opened, self._beside(), self.reader)
+        for part in later:
+            opened = self._after(opened, part)
+        return opened
+
+    def _part(
+        self, session: SparkSession, part: Part, sources: Mapping[str, Source], timing: Timing | None = None
+    ) -> Opened:
+        declared = self.statement.columns if isinstance(self.statement, CreateTable) else ()
+        types = tuple(column.type for column in declared)
+        return opened_part(session, part, sources, self.known, declared=types, timing=timing)
 
     def _beside(self) -> TableStore:
         """The store of the job's own tables; a resumed job has all of them already."""
@@ -244,79 +244,43 @@ class _Opening:
             self.store.budget = self.site.store.budget
         return self.store
 
-    def _around_windows(self, strategy: Strategy) -> Opened:
-        """Windows over a source, kept beside the job, and the rest of the query over them."""
-        inner, core = strategy.timing.inner, inner_select(strategy.query)
-        assert inner is not None
-        assert core is not None
-        if strategy.aged is not None:
-            below = self._over_kept_rows(strategy, inner, (), ())
-        else:
-            below = planned(
-                self.site.spark(), inner, (), self.sources, self.known, (), table=True, timing=strategy.timing
-            )
-        outer = Query(tree_around(strategy.query.tree, core, RESULT), tables=(RESULT,))
-        return self._followed(below, None, table=True, outer=(outer, strategy.key, self.declared))
-
-    def _over_kept_rows(
-        self,
-        strategy: Strategy,
-        query: Query,
-        key: tuple[str, ...],
-        declared: tuple[tuple[str, pa.DataType], ...],
-    ) -> Opened:
-        """The rest of the query, planned over the tables of its kept rows."""
-        aged, site = strategy.aged, self.site
-        assert aged is not None
+    def _over_kept_rows(self, strategy: Strategy, over: Kept, part: Part) -> Opened:
+        """The first part, over the tables of the rows that are kept for it."""
+        site, query = self.site, strategy.query
         schemas, store = self._schemas(), self._beside()
-        named = {column.name for column in aged.query.tree.find_all(exp.Column)}
-        system = sorted(named & SYSTEM_TYPES.keys())
-        names = {each.id: [*schemas[each.relation].names, *system] for each in aged.live}
-        usage = column_usage(aged.query, {**{n: s.names for n, s in schemas.items()}, **names})
         session = private_session(site.spark())
         refuse_cut_digits(session, query.tree, {n: with_system_columns(s) for n, s in schemas.items()})
-        live: list[KeptInput] = []
+        kept: list[KeptInput] = []
         now = micros(site.clock())
-        rest = {name: self.sources[name] for name in aged.query.tables if name in self.sources}
-        if aged.forgets:
+        rest = {name: self.sources[name] for name in over.query.tables if name in self.sources}
+        if over.forgets:
             rest = {
                 name: LookedUpSource(site.table(name), self.reader, columns=self.narrowed.get(name))
                 for name in rest
             }
-        for number, each in enumerate(aged.live, start=1):
+        for number, each in enumerate(over.rows, start=1):
             source, schema = self.sources[each.relation], schemas[each.relation]
             if isinstance(source, TableSource):
                 reader, columns = f"{self.reader}#{number}", self.narrowed.get(each.relation)
                 source = TableSource(site.table(each.relation), reader, columns=columns)
-            position = bool(key) and source.traits.positioned
-            columns = _stored_columns(usage.get(each.id), schema, position=position)
-            asked = frozenset({*each.used, *columns})
-            # With `*`, a column that appears later is wanted too; system columns have to be named.
-            everything = usage.get(each.id) is None and not asked & SYSTEM_TYPES.keys()
-            used = None if everything else asked
+            asked = frozenset({*each.used, *each.columns})
+            used = None if each.whole else asked
             item = Input(each.relation, source, schema, used, *described(query, each.relation))
             tell_times(strategy.timing, {each.relation: item})
             item.watched = item.watched or each.timed
             views = {each.relation: _with_named(schema, asked)}
-            kept = open_kept_input(site.spark(), each, item, views, columns, store, self.reader, now)
-            live.append(kept)
+            kept.append(open_kept_input(site.spark(), each, item, views, store, self.reader, now))
             rest[each.id] = KeptSource(
-                kept.output.table,
+                kept[-1].output.table,
                 self.reader,
                 source.key,
                 Ordered.of(source).order,
-                forgotten=not aged.forgets,
+                forgotten=not over.forgets,
             )
-        opened = planned(
-            site.spark(), aged.query, key, rest, {}, declared, table=True, timing=strategy.timing
-        )
-        for each in aged.live:
+        opened = self._part(site.spark(), part, rest, strategy.timing)
+        for each in over.rows:
             opened.inputs.all[each.id].description = described(query, each.relation)[0]
-        plan, shape = opened.plan, opened.shape
-        if aged.forgets:
-            traits = [item.source.traits for kept in live for item in kept.inputs.all.values()]
-            plan = forgetful(plan, aged, query, traits, merges=shape.merges, inexact=shape.inexact)
-        return replace(opened, plan=plan, live=tuple(live), store=store)
+        return replace(opened, kept=tuple(kept), store=store)
 
     # --- results that are kept beside the job -------------------------------------------------------------
 
@@ -328,30 +292,22 @@ class _Opening:
         table = isinstance(self.statement, CreateTable)
         if table and self.options.retention is not None:
             retention_of(self.options, opened.shape.visible)
-        return self._followed(opened, forgets, table=table) if strategy.beside else opened
+        if strategy.follower is None:
+            return opened
+        return replace(self._after(opened, strategy.follower, forgets), follows=True)
 
-    def _followed(
-        self,
-        below: Opened,
-        forgets: Retention | None,
-        *,
-        table: bool,
-        outer: tuple[Query, tuple[str, ...], tuple[tuple[str, pa.DataType], ...]] | None = None,
-    ) -> Opened:
-        """The part that follows a kept result: the same rows, or `outer`, with its key and declared columns.
+    def _after(self, below: Opened, part: Part, forgets: Retention | None = None) -> Opened:
+        """A part that reads the result of another, which is kept.
 
-        `forgets`: how the kept result forgets rows; followers skip those commits.
+        `forgets`: how the kept result forgets rows; the part skips those commits.
         """
-        name = RESULT if below.below is None else f"{RESULT}_2"
+        (name,) = part.query.tables
         store = self._beside()
         spec = below.shape.spec(name, forgets.options() if forgets is not None else {}, "table", self.reader)
-        kept = open_or_make(store, replace(spec, schema=stored(spec.schema, forgets)))
-        key = below.shape.key if set(below.shape.key) <= set(kept.spec.visible) else ()
-        same = Query(exp.select("*").from_(exp.to_table(name)), tables=(name,))
-        query, own, declared = outer or (same, key if table else (), ())
-        sources: dict[str, Source] = {name: KeptSource(kept, self.reader, key, forgotten=False)}
-        made = planned(self.site.spark(), query, own, sources, {}, declared, table=table)
-        return replace(made, below=below, table=kept, live=below.live, store=store, follows=outer is None)
+        table = open_or_make(store, replace(spec, schema=stored(spec.schema, forgets)))
+        source = KeptSource(table, self.reader, below.part.result_key, forgotten=False)
+        made = self._part(self.site.spark(), part, {name: source})
+        return replace(made, below=below, table=table, kept=below.kept, store=store)
 
     # --- what is asked of sources -------------------------------------------------------------------------
 
@@ -368,19 +324,29 @@ class _Opening:
 
     def _spread(self, strategy: Strategy, opened: Opened) -> None:
         """Partition the rows of sources over tasks as the statement says."""
-        key = () if strategy.timing.over is not None or strategy.timing.inner is not None else strategy.key
         for ref in strategy.query.sources:
             item = opened.read[ref.id]
-            options = common_options(ref.properties)
-            messages = item.source.traits.messages if opened.plan.kind is Kind.MESSAGES else None
-            spread = spread_of(
-                strategy.query,
-                key,
-                options.partition_strategy,
-                options.partitions,
-                message_key=messages.key if messages is not None else None,
-            )
-            item.spread = self.site.strategies.spreading(spread, item.source)
+            item.spread = self.site.strategies.spreading(strategy.spread(ref), item.source)
+
+
+def _told_by(opened: Opened) -> ResultShape | None:
+    """What Spark's types tell of accumulators, where that may change the decision."""
+    first = opened
+    while first.below is not None:
+        first = first.below
+    shape = first.shape
+    if isinstance(first.plan, GroupsPlan) and (not shape.merges or (first.plan.forgetful and shape.inexact)):
+        return shape
+    return None
+
+
+def _executed(strategy: Strategy, opened: Opened) -> Strategy:
+    """The strategy with the plans that Spark's types allow."""
+    parts, each = [opened.part], opened
+    while each.below is not None:
+        each = each.below
+        parts = [each.part, *parts]
+    return replace(strategy, parts=tuple(parts))
 
 
 def _refuse_ours(query: Query, columns: Mapping[str, Sequence[str]]) -> None:
@@ -398,14 +364,6 @@ def _refuse_ours(query: Query, columns: Mapping[str, Sequence[str]]) -> None:
             hint="name the columns, and give this one another name with AS",
             location=query.location,
         )
-
-
-def _stored_columns(used: frozenset[str] | None, schema: pa.Schema, *, position: bool) -> list[str]:
-    """The columns of kept rows: those that the query uses, at least one."""
-    folded = {name.casefold() for name in (schema.names if used is None else used)}
-    plain = [name for name in schema.names if name.casefold() in folded]
-    system = [name for name in sorted(used or ()) if name in SYSTEM_TYPES and name not in plain]
-    return [*(plain or schema.names[:1]), *system, *([POSITION] if position else [])]
 
 
 def _with_named(schema: pa.Schema, named: frozenset[str]) -> pa.Schema:

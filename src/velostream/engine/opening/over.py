@@ -1,78 +1,33 @@
-"""Opens a statement with OVER over a source: the table of its kept rows, and the rest of the query."""
+"""Opens the state of a part with OVER over a source: the table of its kept rows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from sqlglot import exp
-
-from velostream.engine.kept.source import KeptSource
-from velostream.engine.opening.kept import open_or_make
-from velostream.engine.opening.opened import planned, with_system_columns
-from velostream.engine.over.state import state_schema
+from velostream.engine.opening.kept_inputs import open_or_make
+from velostream.engine.opening.opened_query import with_system_columns
+from velostream.engine.over.kept_rows import state_schema
 from velostream.errors import InternalError
-from velostream.model.columns import CHUNK, POSITION
-from velostream.model.statements import Query
+from velostream.model.columns import CHUNK
 from velostream.model.tables import TableSpec
-from velostream.plan.over.clauses import outer_tree
 from velostream.plan.over.running_sums import summed, with_running_sums
 from velostream.plan.plans import OverPlan
-from velostream.plan.time.clock_filters import RESULT
 from velostream.spark.dataframes import query_schema, show_empty
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
-
-    from velostream.connectors.base import Source
-    from velostream.engine.opening.opened import Opened
-    from velostream.plan.time.timing import Timing
+    from velostream.engine.opening.opened_query import Opened
+    from velostream.serving.contract.table import Table
     from velostream.serving.table.store import TableStore
-    from velostream.serving.table.table import Table
 
 KEPT = "__kept"
 """Name of the table of rows that are kept for OVER."""
 
 
-def open_over(
-    spark: SparkSession,
-    query: Query,
-    timing: Timing,
-    key: tuple[str, ...],
-    sources: Mapping[str, Source],
-    known: Mapping[str, pa.Schema],
-    declared: tuple[tuple[str, pa.DataType], ...],
-    store: TableStore,
-    owner: str,
-) -> Opened:
-    """Plan the OVER and open the table of its rows; the rest of the query, if any, reads its result."""
-    assert timing.over is not None
-    inner = timing.over.inner
-    given, left = (declared, ()) if inner is None else ((), declared)
-    opened = planned(spark, inner or query, (), sources, known, given, table=False, timing=timing)
-    opened = _summing(replace(opened, state=_kept_rows(opened, store, owner)))
-    if inner is None and not key:
-        return replace(opened, store=store)
-    if key:
-        opened = _positioned(opened)
-    result = open_or_make(store, opened.shape.spec(RESULT, {}, "table", owner))
-    tree = outer_tree(query, RESULT) if inner is not None else exp.select("*").from_(exp.to_table(RESULT))
-    outer = Query(tree, tables=(RESULT,))
-    made = planned(spark, outer, key, {RESULT: KeptSource(result, owner, ())}, {}, left, table=True)
-    return replace(made, below=opened, table=result, store=store)
-
-
-def _positioned(opened: Opened) -> Opened:
-    """With positions in the result, by which an upsert finds the later of two rows of a key."""
-    assert isinstance(opened.plan, OverPlan)
-    place = pa.field(POSITION, pa.string())
-    shape = opened.shape
-    shape = replace(shape, visible=shape.visible.append(place), physical=shape.physical.append(place))
-    return replace(opened, plan=replace(opened.plan, positioned=True), shape=shape)
+def with_kept_rows(opened: Opened, store: TableStore, owner: str) -> Opened:
+    """The part with OVER and the table of its rows; its sums are running sums, where types allow."""
+    return _summing(replace(opened, state=_kept_rows(opened, store, owner), store=store))
 
 
 def _summing(opened: Opened) -> Opened:
@@ -87,7 +42,8 @@ def _summing(opened: Opened) -> Opened:
     items = ", ".join(f"{text} AS a{number}" for number, text in enumerate(arguments))
     found = query_schema(opened.spark, f"SELECT {items} FROM {quote(name)} AS {quote(alias)}")
     types = dict(zip(arguments, found.types, strict=True))
-    return replace(opened, plan=replace(plan, over_sql=with_running_sums(plan.over_sql, types)))
+    summing = replace(plan, over_sql=with_running_sums(plan.over_sql, types))
+    return replace(opened, part=replace(opened.part, plan=summing))
 
 
 def _kept_rows(opened: Opened, store: TableStore, owner: str) -> Table:

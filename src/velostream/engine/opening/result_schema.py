@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from velostream.engine.rows.shape import ResultShape
 from velostream.errors import DuplicateNameError
-from velostream.model.columns import HAVING, MESSAGE_KEY, POSITION_KEPT, SHOWN
+from velostream.model.columns import HAVING, SHOWN
 from velostream.plan.derived.nodes import Both, Each, Keyed, Node, Scan, walk
 from velostream.plan.groups.aggregates import Merge
 from velostream.plan.groups.sums import with_integer_sums
-from velostream.plan.plans import GroupsPlan, Output, Plan, RowsPlan, UpsertPlan
+from velostream.plan.plans import GroupsPlan, Output, Plan
 from velostream.plan.query.select_names import NoKeysError
 from velostream.spark.dataframes import collation, query_schema, show_empty
 from velostream.sql.types import quote
@@ -46,13 +46,8 @@ def shape_of(
         shape = _groups_shape(spark, plan, visible)
         types = {f.name: f.type for f in shape.state}
         return replace(plan, partial_sql=with_integer_sums(plan.partial_sql, types)), shape
-    declared = plan.key if isinstance(plan, UpsertPlan | RowsPlan) and plan.key else key
-    physical = visible
-    if isinstance(plan, RowsPlan) and plan.positioned:
-        physical = visible.append(pa.field(POSITION_KEPT, pa.string()))
-    if isinstance(plan, UpsertPlan) and MESSAGE_KEY in plan.key:
-        physical = visible.append(pa.field(MESSAGE_KEY, pa.string()))
-    return plan, ResultShape(visible, physical, declared)
+    physical = pa.schema([*visible, *((name, pa.string()) for name in plan.hidden)])
+    return plan, ResultShape(visible, physical, plan.result_key or key)
 
 
 def show_nodes(

@@ -12,10 +12,9 @@ from velostream.errors import PropertyError, did_you_mean
 from velostream.model.columns import EXPIRES
 from velostream.model.durations import format_duration
 from velostream.model.tables import Retention
-from velostream.plan.plans import GroupsPlan, UpsertPlan
 
 if TYPE_CHECKING:
-    from velostream.engine.opening.opened import Opened
+    from velostream.engine.opening.opened_query import Opened
     from velostream.model.options import CommonOptions
 
 _EPOCHS = {"epoch_seconds": 1_000_000, "epoch_millis": 1000}
@@ -64,15 +63,14 @@ def untouched(options: CommonOptions, opened: Opened) -> Retention | None:
     if length <= 0:
         raise PropertyError("state.ttl must be longer than nothing", hint='write it like "1h" or "7d"')
     plan = opened.plan
-    if isinstance(plan, GroupsPlan) and plan.windowing is not None and plan.windowing.bounded:
+    if plan.closes:
         return None
-    held = isinstance(plan, UpsertPlan) or (isinstance(plan, GroupsPlan) and plan.grouped)
-    if not held or opened.below is not None:
+    if not plan.by_key or opened.below is not None:
         raise PropertyError(
             "state.ttl has nothing to forget: neither groups of a source nor last rows of its keys are kept",
             hint="leave it out; retention lets rows leave a table",
         )
-    joined = any(isinstance(each.output, StreamRows) for each in opened.live)
+    joined = any(isinstance(each.output, StreamRows) for each in opened.kept)
     if not opened.only_grows or (joined and not plan.appends):
         read = ", ".join(item.description for item in opened.read.values())
         raise PropertyError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.connectors.base import SinkContext
-from velostream.connectors.journal import Journal
+from velostream.connectors.durable.journal import Journal
 from velostream.engine.bad_rows.dead_letters import Refused
 from velostream.engine.opening.connect import open_sink
 from velostream.engine.outputs.outputs import SinkOutput
@@ -16,14 +16,14 @@ from velostream.errors import UnsupportedError
 from velostream.model.columns import OUTGOING_HEADERS
 from velostream.model.options import common_options, key_of
 from velostream.plan.plans import OverPlan
-from velostream.plan.sinks import only_added, target
+from velostream.plan.sinks import target
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from velostream.config import Settings
     from velostream.engine.bad_rows.dead_letters import DeadLetters
-    from velostream.engine.opening.opened import Opened
+    from velostream.engine.opening.opened_query import Opened
     from velostream.plan.sinks import Writing
 
 
@@ -47,7 +47,7 @@ def sink_output(
     uri, properties = target(statement)
     key = key_of(properties, ()) or opened.row_key
     changing = opened if isinstance(opened.plan, OverPlan) else opened.below
-    if changing is not None and not key and not only_added(changing.plan):
+    if changing is not None and not key and not changing.plan.only_added:
         raise UnsupportedError(
             f"rows of this query are updated later, and have no key by which {uri.scheme}:// knows them",
             hint='name the columns that tell rows apart: WITH ("key" = "column")',

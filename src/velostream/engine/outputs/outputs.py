@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from velostream.connectors.base import Sink
-    from velostream.connectors.journal import Journal
+    from velostream.connectors.durable.journal import Journal
     from velostream.engine.bad_rows.dead_letters import Refused
     from velostream.model.changes import BadRow, Commit, SourceOffsets
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 
 REPLAY = "replay"

@@ -17,31 +17,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.connectors.capabilities import Ordered
-from velostream.engine.bad_rows.located import rows_found
+from velostream.engine.bad_rows.places import rows_found
 from velostream.engine.event_time.late_rows import LateRows
 from velostream.engine.event_time.watermark import FOREVER
 from velostream.engine.kinds.pipeline import Pipeline
 from velostream.engine.kinds.runner import Progress, Runner
+from velostream.engine.over.kept_rows import NEVER, KeptRows, group_numbers, micros
 from velostream.engine.over.results import Horizons, OverResults
-from velostream.engine.over.state import NEVER, KeptRows, group_numbers, micros
 from velostream.engine.over.step_rows import StepRows, needed
-from velostream.engine.rows.groups import distinct_keys, micros_of
+from velostream.engine.rows.group_keys import distinct_keys, micros_of
 from velostream.engine.rows.multisets import codes
-from velostream.model.columns import EVENT_TIME, POSITION, RETRACTED_AT, SEQUENCE, TIME
+from velostream.model.columns import EVENT_TIME, POSITION, POSITION_KEPT, RETRACTED_AT, SEQUENCE, TIME
 from velostream.spark.dataframes import checked_cast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from velostream.engine.bad_rows.located import Row
+    from velostream.engine.bad_rows.places import Row
     from velostream.engine.event_time.clock import EventClock
     from velostream.engine.inputs.inputs import Inputs
     from velostream.engine.outputs.outputs import JobOutput
-    from velostream.engine.over.state import Flags, Kept, Numbers
+    from velostream.engine.over.kept_rows import Flags, Kept, Numbers
     from velostream.engine.rows.shape import ResultShape
     from velostream.model.changes import Commit, SourceOffsets
     from velostream.plan.plans import OverPlan
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 STEP = "__over"
 """Key beside the positions of the inputs: the number of the last step that the result contains."""
@@ -230,9 +230,9 @@ class OverPipeline(Pipeline):
 
     def _numbered(self, plus: pa.Table) -> pa.Table:
         """The new rows in the schema of kept ones, in order of arrival, with their sequence numbers."""
-        if "__position" in plus.schema.names:
+        if POSITION_KEPT in plus.schema.names:
             (item,) = self.inputs.all.values()
-            plus = plus.take(pc.sort_indices(Ordered.of(item.source).order(plus.column("__position"))))
+            plus = plus.take(pc.sort_indices(Ordered.of(item.source).order(plus.column(POSITION_KEPT))))
         rows = self._as_kept(plus)
         numbers = pa.array(np.arange(rows.num_rows) + self._step.next)
         return rows.set_column(rows.schema.get_field_index(SEQUENCE), SEQUENCE, numbers)

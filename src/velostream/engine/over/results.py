@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.engine.over.frames import framed
+from velostream.engine.over.window_frames import framed
 from velostream.engine.rows.multisets import net
 from velostream.model.columns import GROUP, ORDER, SEQUENCE
 from velostream.plan.over.plan import ROWS_VIEW
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from velostream.engine.over.state import Flags, Numbers
+    from velostream.engine.over.kept_rows import Flags, Numbers
     from velostream.engine.over.step_rows import Correction, StepRows
     from velostream.engine.rows.shape import ResultShape
     from velostream.plan.plans import OverPlan

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from velostream.engine.event_time.watermark import FOREVER
-from velostream.engine.over.state import in_order, micros
+from velostream.engine.over.kept_rows import in_order, micros
 from velostream.model.columns import SEQUENCE
 
 if TYPE_CHECKING:
-    from velostream.engine.over.state import Flags, Kept, Numbers
+    from velostream.engine.over.kept_rows import Flags, Kept, Numbers
     from velostream.plan.plans import OverPlan, Reach
 
 

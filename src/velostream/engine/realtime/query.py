@@ -20,7 +20,7 @@ from velostream.model.columns import BAD
 from velostream.plan.realtime import ROW
 from velostream.spark.dataframes import private_session
 from velostream.spark.failures import translated
-from velostream.spark.slots import give_back_slots, take_slots
+from velostream.spark.task_slots import give_back_slots, take_slots
 from velostream.spark.try_eval import SHARED, attempted
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from velostream.connectors.base import Source
+    from velostream.connectors.durable.record import Record
     from velostream.connectors.realtime import EndlessSource, RealtimeTarget
-    from velostream.connectors.record import Record
     from velostream.model.changes import Commit, Offset, SourceOffsets
     from velostream.plan.realtime import RowExpression
 

@@ -14,14 +14,14 @@ from sqlglot import exp
 
 from velostream.connectors.base import SinkContext
 from velostream.connectors.capabilities import BadRecords, Counted, SparkReader
-from velostream.connectors.record import Record
+from velostream.connectors.durable.record import Record
 from velostream.disk.private import make_folder
 from velostream.engine.bad_rows.dead_letters import keep_as_told
 from velostream.engine.bad_rows.failures import explained
-from velostream.engine.bad_rows.located import located
+from velostream.engine.bad_rows.places import located
 from velostream.engine.bad_rows.search import Search
 from velostream.engine.opening.connect import realtime_target
-from velostream.engine.opening.opened import with_system_columns
+from velostream.engine.opening.opened_query import with_system_columns
 from velostream.engine.opening.sink import shown
 from velostream.engine.realtime.query import (
     FAILED,
@@ -46,8 +46,7 @@ from velostream.model.columns import BAD, POSITION
 from velostream.model.jobs import BatchFigures
 from velostream.model.options import key_of
 from velostream.plan.query.stars import expand_stars
-from velostream.plan.realtime import row_expression
-from velostream.plan.realtime_rules import cadence
+from velostream.plan.realtime import cadence, row_expression
 from velostream.plan.sinks import target
 from velostream.spark.dataframes import empty_frame
 from velostream.spark.failures import translated
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
     from velostream.config import Settings
     from velostream.connectors.realtime import RealtimeTarget
     from velostream.engine.bad_rows.dead_letters import DeadLetters
-    from velostream.engine.opening.opened import Opened
+    from velostream.engine.opening.opened_query import Opened
     from velostream.model.changes import Offset, SourceOffsets
     from velostream.model.options import CommonOptions
     from velostream.plan.sinks import Writing

@@ -20,7 +20,7 @@ from velostream.engine.event_time.origin import Origin
 from velostream.engine.event_time.windows import WindowPipeline
 from velostream.engine.inputs.inputs import records_at
 from velostream.engine.outputs.outputs import REPLAY, SinkOutput, TableOutput
-from velostream.engine.replay.rewrite import to_write
+from velostream.engine.replay.sink_rows import to_write
 from velostream.engine.stage import Stage
 from velostream.engine.stages import Stages
 from velostream.errors import ReplayInterruptedError, UnsupportedError, VelostreamError

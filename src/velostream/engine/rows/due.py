@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from velostream.model.changes import Commit
-    from velostream.serving.table.table import Table
+    from velostream.serving.contract.table import Table
 
 
 class DueRows:

@@ -21,7 +21,7 @@ from velostream.plan.steps import Step, StepKind
 from velostream.sql.names.spelling import called, told
 from velostream.sql.text.spark_text import SPARK
 from velostream.sql.windows.bounds import micros, session_sql
-from velostream.sql.windows.groups import call_spec
+from velostream.sql.windows.window_groups import call_spec
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

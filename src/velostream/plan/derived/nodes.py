@@ -1,8 +1,8 @@
 """Nodes of a derived relation: SQL over the nodes below, and the keys by which it is maintained.
 
 The SQL of a node reads views named after its children, so that Spark runs the same text over a few rows or
-over all of them. `plan/derived/build.py` builds the tree without Spark, `engine/inputs/derived.py` evaluates
-it.
+over all of them. `plan/derived/build.py` builds the tree without Spark, and `engine/inputs/evaluation.py`
+evaluates it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from sqlglot import exp
 from velostream.errors import UnsupportedError
 from velostream.model.columns import EVERYTHING, GROUP_ROWS, HIDDEN, SHOWN
 from velostream.plan.groups.aggregates import Aggregate, Finish, Merge, decompose
-from velostream.plan.plans import GroupsPlan, Output
+from velostream.plan.plans import GROUPS_VIEW, GroupsPlan, Output
 from velostream.plan.query.functions import aggregates_in, generator_call, has_aggregates
 from velostream.plan.query.stateless import why_not_input
 from velostream.plan.steps import Step, StepKind
@@ -203,7 +203,7 @@ def _finish(
     if having is not None:
         condition = exp.Coalesce(this=_replace(having.this.copy(), replacements), expressions=[exp.false()])
         items.append(exp.alias_(condition, SHOWN))
-    tree = exp.Select(expressions=items).from_(exp.to_table("__groups"))
+    tree = exp.Select(expressions=items).from_(exp.to_table(GROUPS_VIEW))
     return tuple(outputs), tree.sql(dialect=SPARK)
 
 

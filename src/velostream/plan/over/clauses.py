@@ -13,10 +13,10 @@ from velostream.model.columns import EVENT_TIME
 from velostream.model.statements import EmitMode, WindowKind
 from velostream.model.windows import Windowing
 from velostream.plan.query.functions import call_name, generator_call, has_aggregates, volatile_calls
-from velostream.plan.time.clock import has_clock
+from velostream.plan.time.clock_bounds import has_clock
 from velostream.sql.parse.dialect import BUFFER
 from velostream.sql.text.spark_text import SPARK
-from velostream.sql.windows.groups import with_rows
+from velostream.sql.windows.window_groups import with_rows
 
 if TYPE_CHECKING:
     from velostream.model.options import CommonOptions

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.model.columns import EVENT_TIME, GROUP, NAMED_COLUMNS, ORDER, POSITION, TIME
+from velostream.model.columns import (
+    EVENT_TIME,
+    GROUP,
+    NAMED_COLUMNS,
+    ORDER,
+    POSITION,
+    POSITION_KEPT,
+    ROW_AS_JSON,
+    TIME,
+)
 from velostream.model.durations import format_duration
 from velostream.plan.groups.plan import NeedsColumns
 from velostream.plan.over.calls import plain_calls
@@ -312,7 +321,7 @@ def _rows_sql(tree: exp.Select, keys: Sequence[exp.Expr], names: Sequence[str], 
         exp.alias_(exp.column(EVENT_TIME, table=alias, quoted=True), TIME),
     ]
     if placed:
-        items.append(exp.alias_(exp.column(POSITION, table=alias, quoted=True), "__position"))
+        items.append(exp.alias_(exp.column(POSITION, table=alias, quoted=True), POSITION_KEPT))
     return str(select.select(*items).sql(dialect=SPARK))
 
 
@@ -325,8 +334,8 @@ def _detail_sql(tree: exp.Select, relation: str) -> str:
     return str(
         select.select(
             f"{quoted}.`{EVENT_TIME}` AS {TIME}",
-            f"{quoted}.`{POSITION}` AS __position",
-            f"to_json(struct({quoted}.*)) AS __row",
+            f"{quoted}.`{POSITION}` AS {POSITION_KEPT}",
+            f"to_json(struct({quoted}.*)) AS {ROW_AS_JSON}",
             dialect=SPARK,
         ).sql(dialect=SPARK)
     )

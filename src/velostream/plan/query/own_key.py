@@ -9,7 +9,15 @@ from sqlglot import exp
 from velostream.plan.query.stateless import one_row_each, plain_column
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from velostream.model.statements import Query
+
+
+def row_key(query: Query, keys: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The key of the only relation that the query reads, where each row of the result is one row of it."""
+    read = [*query.tables, *(ref.id for ref in query.sources)]
+    return own_key(query, read[0], keys.get(read[0], ())) if len(read) == 1 else ()
 
 
 def own_key(query: Query, name: str, key: tuple[str, ...]) -> tuple[str, ...]:

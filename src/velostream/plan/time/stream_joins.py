@@ -17,7 +17,7 @@ from velostream.model.columns import CLOSED, ENTERED, EVENT_TIME
 from velostream.plan.groups.plan import NeedsColumns
 from velostream.plan.query.select_names import conjuncts
 from velostream.plan.time.asof import asof_join, without_asof
-from velostream.plan.time.clock_filters import Ageing, kept
+from velostream.plan.time.kept_rows import Kept, kept
 from velostream.sql.names.spelling import relation_told
 from velostream.sql.parse.dialect import WITHIN
 from velostream.sql.windows.clauses import interval_duration
@@ -48,7 +48,7 @@ def stream_join(
     *,
     grace: int,
     final: bool,
-) -> Ageing:
+) -> Kept:
     """A join of streams as a query over the rows kept of each stream.
 
     `times` and `columns` are of each input, `grace` is in microseconds. With `final`, a row without a match
@@ -85,10 +85,10 @@ def stream_join(
     tree = _without_stars(_with_conditions(tree, streams), columns)
     reach = _reach(tree, streams, times, columns)
     _check_bounded(query, streams, reach)
-    aged = kept(replace(query, tree=tree), {})
+    found = kept(replace(query, tree=tree), {})
     final = outer and final
-    live = []
-    for each in aged.live:
+    rows = []
+    for each in found.rows:
         alias = each.alias.casefold()
         others = [other for other in streams if other != alias]
         forward = int(max(0, *(reach[alias, other] for other in others)))
@@ -97,9 +97,9 @@ def stream_join(
         # So the time to look back is added to the time to look forward.
         back = int(max(0, *(reach[other, alias] for other in others))) if outer else 0
         closes = forward + grace if final else None
-        live.append(replace(each, timed=True, keep=forward + back + grace, closes=closes))
-    rest = replace(aged.query, tree=_shown_when_closed(aged.query.tree, streams)) if final else aged.query
-    return Ageing(rest, tuple(live), forgets=True, appends=final or not outer)
+        rows.append(replace(each, timed=True, keep=forward + back + grace, closes=closes))
+    rest = replace(found.query, tree=_shown_when_closed(found.query.tree, streams)) if final else found.query
+    return Kept(rest, tuple(rows), forgets=True, appends=final or not outer)
 
 
 def _asof(
@@ -110,7 +110,7 @@ def _asof(
     *,
     grace: int,
     final: bool,
-) -> Ageing:
+) -> Kept:
     """Keeps left rows until the watermark passes them, and of passed right rows the last of each key."""
     if any(times.stream(column) is None for column in join.times):
         raise UnsupportedError(
@@ -123,15 +123,15 @@ def _asof(
     tree = without_asof(query.tree, join, columns, {CLOSED: "BOOLEAN"} if final else None)
     if final:
         tree = tree.where(exp.column(f"l_{CLOSED}", quoted=True), copy=False)
-    aged = kept(replace(query, tree=tree), {})
-    live = []
-    for each in aged.live:
+    found = kept(replace(query, tree=tree), {})
+    rows = []
+    for each in found.rows:
         if each.alias.casefold() == left:
-            live.append(replace(each, timed=True, keep=grace, closes=grace if final else None))
+            rows.append(replace(each, timed=True, keep=grace, closes=grace if final else None))
         else:
             last = tuple(pair[1].name for pair in join.keys)
-            live.append(replace(each, timed=True, last=last, grace=grace))
-    return Ageing(aged.query, tuple(live), forgets=True, appends=final)
+            rows.append(replace(each, timed=True, last=last, grace=grace))
+    return Kept(found.query, tuple(rows), forgets=True, appends=final)
 
 
 # --- how far event times are apart ------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp, parse_one
 
+from velostream.model.columns import POSITION_KEPT, ROW_AS_JSON, TIME
 from velostream.plan.query.select_names import conjuncts
 from velostream.sql.text.spark_text import SPARK
 from velostream.sql.windows.bounds import EACH
@@ -22,6 +23,6 @@ def detail_sql(tree: exp.Select, keys: Sequence[exp.Expr], time: str, position: 
         if not any(column.table == EACH for column in each.find_all(exp.Column)):
             select = select.where(each.copy(), copy=False)
     items = [exp.alias_(key.copy(), f"__k{number}") for number, key in enumerate(keys[:-2], start=1)]
-    for text, name in ((time, "__time"), (position, "__position"), (row, "__row")):
+    for text, name in ((time, TIME), (position, POSITION_KEPT), (row, ROW_AS_JSON)):
         items.append(exp.alias_(parse_one(text, dialect=SPARK), name))
     return str(select.select(*items).sql(dialect=SPARK))

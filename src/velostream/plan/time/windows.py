@@ -25,13 +25,13 @@ from velostream.plan.steps import Step, StepKind
 from velostream.plan.time.window_rows import detail_sql
 from velostream.sql.text.spark_text import SPARK
 from velostream.sql.windows.bounds import micros
-from velostream.sql.windows.groups import spec_of, window_called, with_called, with_window
+from velostream.sql.windows.window_groups import spec_of, window_called, with_called, with_window
 
 if TYPE_CHECKING:
     from velostream.model.options import CommonOptions
     from velostream.model.statements import Query
     from velostream.plan.plans import Plan
-    from velostream.sql.windows.groups import Called
+    from velostream.sql.windows.window_groups import Called
 
 
 def windowed(query: Query, options: CommonOptions) -> tuple[Query, Windowing | None]:

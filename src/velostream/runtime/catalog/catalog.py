@@ -26,8 +26,8 @@ from velostream.runtime.catalog.file import CatalogFile
 from velostream.runtime.catalog.secrets import KeptSecrets
 from velostream.runtime.datadir import DataDirectory
 from velostream.serving.durable.folders import folder_name
-from velostream.sql.catalog import Catalog as Relations
-from velostream.sql.catalog import Relation, RelationKind
+from velostream.sql.known_relations import Catalog as Relations
+from velostream.sql.known_relations import Relation, RelationKind
 from velostream.sql.types import parse_columns, schema_text
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class Catalog:
         self._making: set[str] = set()
         self.unfinished: frozenset[str] = frozenset()
         """Folders that belong to no entry (any more, or yet): leftovers of a crash, which may be deleted."""
+        self.others: Sequence[str] = ()
+        """Texts of others that refer to kept secrets."""
         self._lock = RLock()
 
     # --- keeping ------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ class Catalog:
             self._file.renew_copies()
         else:
             self._save()
-        self.secrets.forget_others(texts.values())
+        self.secrets.forget_others([*texts.values(), *self.others])
 
     def announce(self, entry: Entry) -> None:
         """Record the folders about to be created for an entry; until `put`, opening deletes them."""

@@ -14,8 +14,8 @@ from velostream.model.table_storage import MEMORY
 from velostream.runtime.catalog.catalog import Overlaid
 from velostream.runtime.changing.group import Group, Member, dependents, refuse_sink
 from velostream.runtime.changing.replacing import Built, column_field, stopped
+from velostream.sql.text.edits import with_name, with_properties, with_table, written
 from velostream.sql.text.generator import generate
-from velostream.sql.text.rewriting import with_name, with_properties, with_table, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from velostream.runtime.catalog.catalog import Catalog, Entry
     from velostream.runtime.changing.replacing import Replacing
     from velostream.runtime.jobs.job import Job
-    from velostream.runtime.jobs.registry import Jobs
+    from velostream.runtime.jobs.jobs import Jobs
     from velostream.serving.table.store import TableStore
 
 WHILE_RUNNING = frozenset(

@@ -107,7 +107,7 @@ class _Plan:
 
 
 def _kind(statement: model.Statement) -> str:
-    return "job" if isinstance(statement, model.InsertIntoSink) else kind_of(statement).lower()
+    return kind_of(statement).lower()
 
 
 def _from(statement: Made) -> str:

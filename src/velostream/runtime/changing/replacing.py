@@ -16,10 +16,10 @@ from velostream.model.options import common_options
 from velostream.model.statements import CreateTable
 from velostream.model.table_storage import STORAGES
 from velostream.model.tables import TableSpec, with_default
+from velostream.runtime.answers.explain import warned
 from velostream.runtime.catalog.catalog import Overlaid
 from velostream.runtime.changing.group import dependents, no_longer
 from velostream.runtime.statements.constants import constant_row
-from velostream.runtime.statements.explain import warned
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from velostream.runtime.catalog.catalog import Catalog, Entry
     from velostream.runtime.changing.group import Group, Member
     from velostream.runtime.jobs.job import Job
-    from velostream.runtime.jobs.registry import Jobs
+    from velostream.runtime.jobs.jobs import Jobs
     from velostream.serving.table.store import TableStore
 
 log = structlog.get_logger("velostream.jobs")

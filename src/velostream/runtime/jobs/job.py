@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from velostream.engine.inputs.widened import ColumnsWidenedError
+from velostream.engine.inputs.widening import ColumnsWidenedError
 from velostream.engine.realtime.work import RealtimeStream, RealtimeWork
 from velostream.errors import InternalError, SparkEndedError, VelostreamError
 from velostream.model.health import HEALTHY, WELL
 from velostream.model.jobs import BatchFigures, JobInfo, JobState, JobStats
 from velostream.model.lifetime import Lifetime, while_open
+from velostream.runtime.jobs.backoff import Backoff
 from velostream.runtime.jobs.loop import Stream
-from velostream.runtime.jobs.pacing import Backoff
 from velostream.runtime.jobs.requests import Questions
 from velostream.runtime.jobs.statistics import Statistics
 from velostream.secrets import redact

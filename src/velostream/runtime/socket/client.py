@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from velostream.errors import ConnectionFailedError, InternalError, VelostreamError
 from velostream.location import SourceText
+from velostream.runtime.answers.events import Answer, AnswerEvent, Awaiting, Changes, Following
+from velostream.runtime.answers.result import Result
 from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.socket.protocol import PROTOCOL, Frame, job_info, receive, row_of, send
 from velostream.runtime.socket.server import socket_path
-from velostream.runtime.statements.events import Answer, AnswerEvent, Changes, Following
-from velostream.runtime.statements.result import Result
 from velostream.serving.durable.verification import TableReport
 
 if TYPE_CHECKING:
@@ -45,10 +45,16 @@ class Client:
         return self._directory.holder()
 
     def answers(
-        self, text: str, params: Params = None, *, follow: bool = False, stop: threading.Event | None = None
+        self,
+        text: str,
+        params: Params = None,
+        *,
+        follow: bool = False,
+        stop: threading.Event | None = None,
+        once: bool = False,
     ) -> Generator[AnswerEvent]:
         """Run statements there; see `events.answers`. Closing the iterator ends a followed SELECT."""
-        return self._events("sql", text, params, stop, follow=follow)
+        return self._events("sql", text, params, stop, follow=follow, once=once)
 
     def stream(
         self, text: str, params: Params = None, *, once: bool = False, stop: threading.Event | None = None
@@ -197,6 +203,8 @@ def _event(reply: Mapping[str, Any], tables: Sequence[pa.Table]) -> AnswerEvent 
     if kind == "answer":
         told = tuple(map(str, reply.get("warnings", ())))
         return Answer(Result(tables[0], reply.get("message"), reply.get("engine") or "", told))
+    if kind == "awaiting":
+        return Awaiting(str(reply["reason"]))
     if kind == "following":
         order = tuple((str(name), bool(desc)) for name, desc in reply["order"])
         return Following(tables[0].schema, tuple(reply["key"]), bool(reply["retracts"]), order)

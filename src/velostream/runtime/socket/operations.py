@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from velostream.errors import ClosedError, TableError
+from velostream.runtime.answers.events import (
+    Answer,
+    AnswerEvent,
+    Awaiting,
+    Changes,
+    Following,
+    answers,
+    streamed,
+)
 from velostream.runtime.socket.protocol import Frame, Request, figures, keys_of, row_of, values_of
-from velostream.runtime.statements.events import Answer, AnswerEvent, Changes, Following, answers, streamed
-from velostream.serving.table.ending import End
+from velostream.serving.table.end import End
 
 if TYPE_CHECKING:
     from velostream.model.tables import TableSpec
     from velostream.runtime.instance import Instance
     from velostream.runtime.statements.dml import Params
+    from velostream.serving.contract.table import Table
     from velostream.serving.table.record import Row
-    from velostream.serving.table.table import Table
 
 Operation = Callable[["Instance", Request], Generator[Frame]]
 
@@ -34,6 +42,7 @@ def _sql(database: Instance, request: Request) -> Generator[Frame]:
         _params(request),
         follow=bool(request.header.get("follow")),
         stop=request.stop,
+        once=bool(request.header.get("once")),
         read_only=request.read_only,
     )
     with closing(events):
@@ -62,6 +71,8 @@ def _frame(event: AnswerEvent) -> Frame:
         result = event.result
         said = {"message": result.message, "engine": result.engine, "warnings": result.warnings}
         return {"event": "answer", **said}, [result.table]
+    if isinstance(event, Awaiting):
+        return {"event": "awaiting", "reason": event.reason}, []
     if isinstance(event, Following):
         told = {"key": event.key, "retracts": event.retracts, "order": event.order}
         return {"event": "following", **told}, [event.schema.empty_table()]

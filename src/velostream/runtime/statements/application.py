@@ -17,6 +17,7 @@ from velostream.errors import (
 from velostream.model import statements as model
 from velostream.model.jobs import JobState
 from velostream.plan.strategy import obstacle
+from velostream.runtime.answers.result import Result
 from velostream.runtime.statements.earlier import (
     MAKERS,
     altered_in_file,
@@ -27,7 +28,6 @@ from velostream.runtime.statements.earlier import (
 )
 from velostream.runtime.statements.executor import DONE_BEFORE, Executor
 from velostream.runtime.statements.identity import changes_once, identities
-from velostream.runtime.statements.result import Result
 from velostream.sql.dependencies import created_name, dependency_order, used_names
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from velostream.sql.text.spark_text import SPARK
 from velostream.sql.types import spark_ddl
 
 if TYPE_CHECKING:
-    from velostream.runtime.statements.query import AdHoc
+    from velostream.runtime.answers.query import AdHoc
+    from velostream.serving.contract.table import Table
     from velostream.serving.table.store import TableStore
-    from velostream.serving.table.table import Table
 
 Params = Mapping[str, Any] | tuple[Any, ...] | None
 
@@ -83,15 +83,22 @@ class Dml:
             )
         return _of_table(found.rename_columns(list(names)), table)
 
-    def outgoing(self, statement: InsertIntoSink, params: Params, names: Callable[[], list[str]]) -> pa.Table:
-        """The rows that INSERT INTO a URI writes; `names` tells their columns where the statement does not.
+    def outgoing(
+        self,
+        statement: InsertIntoSink,
+        params: Params,
+        names: Callable[[], list[str]],
+        answer: Callable[[Query], pa.Table],
+    ) -> pa.Table:
+        """The rows that INSERT INTO a URI writes, of which `answer` gives those of its SELECT.
 
+        `names` tells their columns where the statement does not.
         Headers of outgoing records are a column of their own, the last.
         """
         if statement.values:
             found = self._values(statement.values, statement.query, params)
         else:
-            found = self.adhoc.answer(outgoing(statement.query), params).arrow()
+            found = answer(outgoing(statement.query))
         given = [name for name in found.schema.names if name != OUTGOING_HEADERS]
         wanted = declared(statement)
         chosen = list(statement.columns)

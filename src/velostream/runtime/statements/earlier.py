@@ -12,7 +12,7 @@ from velostream.runtime.changing.group import group_of
 from velostream.runtime.statements.identity import difference, kind_of, made_name, same_but_replace
 from velostream.secrets import redact_statement
 from velostream.sql.dependencies import used_names
-from velostream.sql.types import quote
+from velostream.sql.text.edits import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -56,12 +56,26 @@ def made_before(
     if getattr(statement, "or_replace", False):
         check_replaceable(catalog, entry, statement, together)
         return None
-    raise ChangedStatementError(
-        f'"{name}" was created by another statement in this data directory',
+    raise changed(entry, statement)
+
+
+def changed(entry: Entry, statement: model.Statement) -> ChangedStatementError:
+    """The error of a statement whose name another one has."""
+    instead = "write CREATE OR REPLACE to build it anew, or "
+    if isinstance(entry.statement, model.InsertIntoSink):
+        instead = "what was written stays: "
+    return ChangedStatementError(
+        f'"{entry.name}" was created by another statement in this data directory',
         detail=difference(redact_statement(entry.text), redact_statement(statement.text)),
-        hint=f"write CREATE OR REPLACE to build it anew, or DROP {kind_of(entry.statement)} {name} first",
+        hint=f"{instead}{_dropping(entry)} first",
         location=statement.location,
     )
+
+
+def _dropping(entry: Entry) -> str:
+    """The statement that drops an entry."""
+    name = entry.job if isinstance(entry.statement, model.InsertIntoSink) else written(entry.name)
+    return f"DROP {kind_of(entry.statement)} {name}"
 
 
 @dataclass(frozen=True)
@@ -127,11 +141,8 @@ def left_out(catalog: Catalog, statements: Iterable[model.Statement]) -> list[tu
 
 def _left_out(entry: Entry) -> str:
     runs = "stays and runs on" if entry.job is not None and not entry.paused else "stays"
-    if isinstance(entry.statement, model.InsertIntoSink):
-        return f'job "{entry.name}" is not in this file, but {runs}; DROP JOB {entry.job} ends it'
-    kind = kind_of(entry.statement)
-    dropped = f"DROP {kind} {quote(entry.name)}"
-    return f'{kind.lower()} "{entry.name}" is not in this file, but {runs}; {dropped} ends it'
+    kind = kind_of(entry.statement).lower()
+    return f'{kind} "{entry.name}" is not in this file, but {runs}; {_dropping(entry)} ends it'
 
 
 def altered_in_file(statement: model.Statement) -> UnsupportedError | None:

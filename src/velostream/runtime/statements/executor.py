@@ -30,28 +30,29 @@ from velostream.model.jobs import JobState
 from velostream.model.lifetime import while_open
 from velostream.model.options import common_options
 from velostream.model.table_storage import STORAGES
-from velostream.plan.query.limited import few_at_a_time, limited
-from velostream.plan.realtime_rules import refusal
+from velostream.plan.query.limit import few_at_a_time, limited
+from velostream.plan.realtime import refusal
 from velostream.plan.sinks import target
+from velostream.runtime.answers import show as listing
+from velostream.runtime.answers.explain import explain, warned
+from velostream.runtime.answers.result import Result
 from velostream.runtime.catalog.catalog import Made
 from velostream.runtime.changing.altering import Altering
 from velostream.runtime.changing.claims import Claims
 from velostream.runtime.changing.group import dependents, group_of
 from velostream.runtime.changing.replacing import Replacing, loaded, make_by_hand
 from velostream.runtime.expiry_thread import LEAVING
-from velostream.runtime.statements import show as listing
 from velostream.runtime.statements.dml import Dml, Params
-from velostream.runtime.statements.earlier import MAKERS, check_replaceable, check_unused
-from velostream.runtime.statements.explain import explain, warned
+from velostream.runtime.statements.earlier import MAKERS, changed, check_replaceable, check_unused
 from velostream.runtime.statements.identity import (
     column_place,
     kind_of,
     made_name,
     quoted,
+    same_but_replace,
     sink_name,
 )
 from velostream.runtime.statements.live_select import LiveSelect
-from velostream.runtime.statements.result import Result
 from velostream.secrets import redact_statement, redact_uri
 from velostream.spark.failures import translated
 from velostream.sql.bind.parameters import with_values
@@ -61,11 +62,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from velostream.model.lifetime import Lifetime
+    from velostream.runtime.answers.query import AdHoc
     from velostream.runtime.catalog.catalog import Catalog, Entry
     from velostream.runtime.changing.group import Group
     from velostream.runtime.jobs.job import Job
-    from velostream.runtime.jobs.registry import Continuous, Draft, Jobs
-    from velostream.runtime.statements.query import AdHoc
+    from velostream.runtime.jobs.jobs import Continuous, Draft, Jobs
     from velostream.runtime.statements.replay import Replays
     from velostream.serving.table.store import TableStore
 
@@ -117,14 +118,19 @@ class Executor:
         *,
         identity: str | None = None,
         together: Mapping[str, Made] | None = None,
+        once: bool = False,
     ) -> Result:
         """The result of a statement. `identity` marks DML that runs once per data directory.
 
+        With `once`, INSERT INTO a URI writes what its sources have now, and no job goes on.
         `together`: statements that replace others at the same time, by folded name.
         """
         try:
             with translated():
-                result = self._run(statement, params, identity, together or {})
+                if once and isinstance(statement, model.InsertIntoSink):
+                    result = self._write_once(statement, params, identity)
+                else:
+                    result = self._run(statement, params, identity, together or {})
                 return replace(result, warnings=(*statement.warnings, *result.warnings))
         except UnknownNameError as error:
             # Some columns are known only after their source is opened.
@@ -179,6 +185,7 @@ class Executor:
         self._check_leaving(statement)
         for line in group.told(self._store) if group.dependents else ():
             log.info("replace", plan=line)
+            self._tell(line)
         warnings = self._replacing.replace(group, self.await_loaded)
         if warnings is None:
             late = f"{_what(statement)} stays as it was: the new one had not loaded before the end"
@@ -202,6 +209,7 @@ class Executor:
         running = job is not None and job.state.alive
         if job is not None and running:
             job.stop()
+        self._jobs.leave(old)
         try:
             yield
         except BaseException:
@@ -256,15 +264,19 @@ class Executor:
 
     @_do.register
     def _(self, statement: model.InsertIntoSink) -> Result:
-        name = sink_name(statement)
-        before = self._jobs.get(name)
-        if before is not None and before.state.alive:
-            raise DuplicateNameError(
-                f'job "{name}" writes to {statement.uri} already',
-                hint=f"stop it first: STOP JOB {before.id}",
-                location=statement.location,
-            )
-        return self._create_job(statement, name)
+        entry = self._catalog.get(sink_name(statement))
+        if entry is None:
+            made = self._create_job(statement, sink_name(statement))
+            made_job = self._catalog.require(sink_name(statement)).job
+            return replace(made, message=f"{made.message}; it writes what comes until DROP JOB {made_job}")
+        if not same_but_replace(entry.statement, statement):
+            raise changed(entry, statement)
+        job = self._jobs.get(entry.name) or self._jobs.resume(entry)
+        if not entry.paused:
+            job.start()
+            self.await_loaded(job)
+        state = f"is {job.state}: RESUME JOB {job.id}" if entry.paused else f"goes on until DROP JOB {job.id}"
+        return Result(message=f"{_what(statement)} was made before by this statement, and {state}")
 
     def _create_job(self, statement: Continuous, name: str) -> Result:
         old = self._catalog.get(name)
@@ -368,14 +380,23 @@ class Executor:
         waiting = Waiting(self.stopping, self._tell, partial(site.attempts.count, name), name)
         await_sink(*target(statement), site.settings, waiting)
         with self._jobs.writing(identity) as folder:
-            rows = self._dml.outgoing(statement, params, lambda: discovered(statement, site.settings, folder))
+            rows = self._dml.outgoing(
+                statement,
+                params,
+                lambda: discovered(statement, site.settings, folder),
+                lambda query: self._select(model.SelectStatement(query, text=statement.text), params).arrow(),
+            )
             written = write_once(statement, rows, site.known(statement.query.tables), site.settings, folder)
             if identity is not None:
                 self._catalog.mark_done(identity)
         if not written:
             return Result(message=DONE_BEFORE)
         count = f"{rows.num_rows:,} record{'' if rows.num_rows == 1 else 's'}"
-        more = "; EMIT CHANGES would go on with every change" if statement.query.tables else ""
+        more = (
+            "; EMIT CHANGES would go on with every change"
+            if statement.once and statement.query.tables
+            else ""
+        )
         return Result(message=f"{count} written to {redact_uri(str(uri))}{more}")
 
     # --- questions --------------------------------------------------------------------------------------
@@ -522,6 +543,7 @@ class Executor:
         entry = self._catalog.require(name)
         self._jobs.end(name)
         # Leftovers of a crash after this point are removed when the directory is opened again.
+        self._jobs.leave(entry)
         self._catalog.remove(name)
         self._jobs.remove(entry)
 

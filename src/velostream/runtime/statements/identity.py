@@ -38,7 +38,9 @@ def made_name(statement: model.Statement) -> str:
 
 
 def kind_of(statement: model.Statement) -> str:
-    """The keyword after CREATE."""
+    """The keyword after CREATE, and after DROP."""
+    if isinstance(statement, InsertIntoSink):
+        return "JOB"
     return type(statement).__name__.removeprefix("Create").upper()
 
 

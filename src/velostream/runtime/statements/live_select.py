@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.connectors.waiting import Waiting
+from velostream.disk.full_disk import storing
 from velostream.disk.private import make_folder
-from velostream.disk.storage import storing
 from velostream.engine.bad_rows.dead_letters import DeadLetters
 from velostream.engine.build import Building
 from velostream.engine.opening.connect import release_sources
@@ -25,16 +25,14 @@ from velostream.model.jobs import JobState
 from velostream.model.lifetime import Lifetime
 from velostream.model.options import common_options
 from velostream.model.tables import TableSpec
-from velostream.plan.plans import OverPlan, RowsPlan
-from velostream.plan.realtime_rules import refusal
-from velostream.plan.sinks import only_added
+from velostream.plan.realtime import refusal
 from velostream.runtime.jobs.job import Job
 from velostream.serving.table.schemas import align
 from velostream.serving.table.store import TableStore
 from velostream.sql.bind.parameters import with_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from threading import Event
     from types import TracebackType
 
@@ -42,8 +40,8 @@ if TYPE_CHECKING:
     from velostream.engine.work import Work
     from velostream.model.statements import SelectStatement
     from velostream.runtime.statements.dml import Params
-    from velostream.serving.table.table import Table
-    from velostream.serving.table.version import TableVersion
+    from velostream.serving.contract.table import Table
+    from velostream.serving.contract.version import TableVersion
 
 NAME = "select"
 FOLDER = "select-"
@@ -81,6 +79,7 @@ class LiveSelect:
         self._site = replace(site, once=once)
         self._statement = statement
         self.query = with_values(statement.query, params)
+        self._begun = False
         self._output: JobOutput | None = None
         self._known: dict[str, pa.Schema] = {}
         """Columns of sources that turned out wider than discovered."""
@@ -106,14 +105,17 @@ class LiveSelect:
             self._folder / "job",
             known=self._known,
             reader=self._reader,
-            waiting=Waiting(job.stopping, lambda reason: job.tell(JobState.WAITING, reason), name=NAME),
+            waiting=Waiting(
+                job.stopping,
+                lambda reason: job.tell(JobState.WAITING, reason),
+                name=NAME,
+                first_record=not self._site.once,
+            ),
         )
         self.schema = opened.shape.visible
         if self._output is None:
-            passes = isinstance(opened.plan, RowsPlan) and not opened.plan.positioned
             # A table may retract any row of the result, and then others of its key may replace it.
-            passes = passes and self.query.continuous
-            if passes or (isinstance(opened.plan, OverPlan) and only_added(opened.plan)):
+            if opened.plan.passing and self.query.continuous:
                 self._output = ReaderOutput()
             else:
                 self._output = TableOutput(
@@ -137,17 +139,44 @@ class LiveSelect:
         return self._output.table if isinstance(self._output, TableOutput) else None
 
     def __enter__(self) -> LiveSelect:
+        for _ in self.begin():
+            pass
+        return self
+
+    def begin(self) -> Generator[str]:
+        """Start, unless it has started; each reason for waiting, until its sources are there.
+
+        Ends also when the reader has left. What was started is stopped when it fails, or is closed before.
+        """
+        self.lifetime.check()
+        if self._begun:
+            return
         with self.lifetime.use():
+            self._begun = True
             self._site.selects.add(self)
             self.job.start()
         try:
-            self.job.wait(lambda job: job.state not in {JobState.STARTING, JobState.WAITING} or self._gone)
+            yield from self._reasons()
             self._raise_failure(self._left)
         except BaseException:
             # An interrupt does not wait until Spark has started: the job sees the stop when it has.
             self._end(timeout=1.0)
             raise
-        return self
+
+    def _reasons(self) -> Iterator[str]:
+        told: str | None = None
+
+        def news(job: Job) -> bool:
+            waits = job.state in {JobState.STARTING, JobState.WAITING}
+            return not waits or self._gone or job.info.reason not in (None, told)
+
+        while True:
+            self.job.wait(news)
+            if self.job.state is not JobState.WAITING or self._gone:
+                return
+            told = self.job.info.reason
+            if told is not None:
+                yield told
 
     @property
     def _gone(self) -> bool:

@@ -14,16 +14,16 @@ from velostream.engine.replay.step import Outcome, replay
 from velostream.errors import JobError, ReplayError, VelostreamError
 from velostream.model.jobs import JobState
 from velostream.model.statements import Query
-from velostream.runtime.statements.result import Result
+from velostream.runtime.answers.result import Result
 
 if TYPE_CHECKING:
     from velostream.engine.bad_rows.dead_letters import DeadLetters
     from velostream.model.statements import ReplayDeadLetters
+    from velostream.runtime.answers.query import AdHoc
     from velostream.runtime.catalog.catalog import Catalog
     from velostream.runtime.jobs.job import Job
-    from velostream.runtime.jobs.registry import Jobs
+    from velostream.runtime.jobs.jobs import Jobs
     from velostream.runtime.statements.dml import Params
-    from velostream.runtime.statements.query import AdHoc
 
 _SCHEMA = pa.schema(
     [

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from threading import RLock
 
-    from velostream.serving.durable.journal import Cut, Journal
+    from velostream.serving.durable.table_files import Cut, Journal
     from velostream.serving.memory.version import MemoryVersion
 
 log = logging.getLogger("velostream.serving")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velostream.disk.frames import FrameFile
+from velostream.disk.framing import FrameFile
 from velostream.errors import CorruptDataError
 
 if TYPE_CHECKING:

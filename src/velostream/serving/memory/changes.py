@@ -14,7 +14,7 @@ from velostream.errors import InternalError
 from velostream.serving.columns.dictionaries import comparable
 from velostream.serving.columns.hashing import Hashes, hash_rows
 from velostream.serving.columns.values import KeyCodec, canonical
-from velostream.serving.durable.journal import Change
+from velostream.serving.durable.table_files import Change
 from velostream.serving.index.keys import numbered
 from velostream.serving.index.matching import ids_with_hashes
 

@@ -12,10 +12,10 @@ from velostream.model.columns import HIDDEN, SHOWN
 from velostream.model.lifetime import Ended
 from velostream.serving.columns.dictionaries import plain_column
 from velostream.serving.columns.values import to_python
+from velostream.serving.contract.readable import FOUND
 from velostream.serving.memory.budget import memory_of
 from velostream.serving.sql.cache import Asker
-from velostream.serving.table.published import BATCH_ROWS, PublishedTable
-from velostream.serving.table.readable import FOUND
+from velostream.serving.table.publication import BATCH_ROWS, PublishedTable
 from velostream.serving.table.schemas import align
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from velostream.model.tables import TableSpec
     from velostream.serving.columns.values import KeyCodec
-    from velostream.serving.durable.journal import Journal
+    from velostream.serving.contract.version import TableVersion
+    from velostream.serving.durable.table_files import Journal
     from velostream.serving.index.keys import Link
     from velostream.serving.memory.version import MemoryVersion
     from velostream.serving.sql.questions import Questions
     from velostream.serving.table.record import Row
     from velostream.serving.table.stats import MemoryUse
-    from velostream.serving.table.version import TableVersion
 
 _BURST = 16
 _COURTESY = 0.0001

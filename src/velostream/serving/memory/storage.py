@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from velostream.model.table_storage import MEMORY
-from velostream.serving.durable.journal import Journal
+from velostream.serving.durable.table_files import Journal
 from velostream.serving.durable.verification import TableReport, verify
 from velostream.serving.memory.budget import MemoryBudget
 from velostream.serving.memory.table import MemoryTable

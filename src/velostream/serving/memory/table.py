@@ -14,12 +14,12 @@ from velostream.model.changes import FORGETS, Commit
 from velostream.model.moments import micros
 from velostream.serving.memory.reader import MemoryReader, encoded_key, key_columns
 from velostream.serving.memory.writer import Writer
-from velostream.serving.table.ending import End
+from velostream.serving.table.end import End
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
-    from velostream.serving.durable.journal import Journal
+    from velostream.serving.durable.table_files import Journal
     from velostream.serving.durable.verification import TableReport
     from velostream.serving.memory.budget import MemoryBudget
     from velostream.serving.sql.questions import Questions

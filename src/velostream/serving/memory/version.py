@@ -14,9 +14,9 @@ from velostream.model.columns import SHOWN
 from velostream.serving.columns.dictionaries import plain, together
 from velostream.serving.columns.segments import Counts, Ids, Views, counts_of, take
 from velostream.serving.columns.values import to_python
+from velostream.serving.contract.version import Columnar
 from velostream.serving.index.matching import matching_ids
 from velostream.serving.table.record import Row, row_class
-from velostream.serving.table.version import Columnar
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence

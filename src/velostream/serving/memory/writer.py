@@ -17,7 +17,7 @@ from velostream.serving.columns.segments import Counts, Views, index_by, make_vi
 from velostream.serving.columns.turns import short_turns
 from velostream.serving.columns.values import KeyCodec
 from velostream.serving.durable.compaction import Compaction
-from velostream.serving.durable.journal import Change, Journal, with_schema
+from velostream.serving.durable.table_files import Change, Journal, with_schema
 from velostream.serving.durable.verification import TableReport, verify
 from velostream.serving.index.keys import KeyIndex, Link
 from velostream.serving.index.made_rows import ReadyRows

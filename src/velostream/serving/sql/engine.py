@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from velostream.serving.contract.version import Columnar
 from velostream.serving.sql.duckdb.translation import Translation, Translator
-from velostream.serving.sql.duckdb.typed import NeedsSpark, parameter_kind
-from velostream.serving.table.version import Columnar
+from velostream.serving.sql.duckdb.types import NeedsSpark, parameter_kind
 from velostream.sql.names.usage import resolved
 from velostream.sql.parse.dialect import Velostream
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from velostream.model.statements import Query
-    from velostream.serving.table.version import TableVersion
+    from velostream.serving.contract.version import TableVersion
 
 __all__ = ["NeedsSpark", "QueryEngine"]
 

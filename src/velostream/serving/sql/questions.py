@@ -12,15 +12,15 @@ from sqlglot import exp
 from velostream.errors import SqlSyntaxError, UnsupportedError
 from velostream.model.statements import Query, SelectStatement
 from velostream.serving.sql.engine import NeedsSpark, QueryEngine
-from velostream.sql.catalog import Relation, RelationKind
 from velostream.sql.check import bind_one
+from velostream.sql.known_relations import Relation, RelationKind
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from velostream.model.tables import TableSpec
-    from velostream.serving.table.version import TableVersion
+    from velostream.serving.contract.version import TableVersion
 
 _TEXTS = 4096
 

@@ -18,7 +18,7 @@ from sqlglot import exp
 from velostream.model.columns import SHOWN
 from velostream.serving.columns.hashing import hash_rows
 from velostream.serving.columns.values import EXACT
-from velostream.serving.sql.duckdb.typed import is_decimal, is_int
+from velostream.serving.sql.duckdb.types import is_decimal, is_int
 from velostream.sql.parse.dialect import Velostream
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pyarrow as pa
 from velostream.errors import TableError
 from velostream.model.changes import Commit
 from velostream.serving.columns.values import KeyCodec
+from velostream.serving.contract.writable import WritableTable
 from velostream.serving.table.rows import key_exists, to_table
-from velostream.serving.table.writable import WritableTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,9 +11,9 @@ from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from velostream.connectors.sealed import sync_folder
+from velostream.connectors.durable.sealed_json import sync_folder
+from velostream.disk.full_disk import storing
 from velostream.disk.private import make_folder
-from velostream.disk.storage import storing
 from velostream.errors import (
     ClosedError,
     DataDirError,
@@ -31,18 +31,18 @@ from velostream.serving.durable.damage import corrupt
 from velostream.serving.durable.folders import ASIDE, folder_name, name_and_edition
 from velostream.serving.memory.storage import MemoryStorage
 from velostream.serving.sql.questions import Questions
-from velostream.serving.table.ending import End
+from velostream.serving.table.end import End
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from velostream.serving.contract.storage import Storage
+    from velostream.serving.contract.table import Table
+    from velostream.serving.contract.version import TableVersion
     from velostream.serving.durable.verification import TableReport
     from velostream.serving.memory.budget import MemoryBudget
     from velostream.serving.table.stats import TableStats
-    from velostream.serving.table.storage import Storage
-    from velostream.serving.table.table import Table
-    from velostream.serving.table.version import TableVersion
 
 
 class TableStore:

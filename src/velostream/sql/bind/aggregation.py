@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from velostream.errors import SqlSyntaxError
+from velostream.errors import SqlSyntaxError, did_you_mean
 from velostream.model.statements import WindowKind, WindowSpec
 from velostream.sql.functions import GROUP_WINDOWS, TIME_WINDOWS, WINDOW_BOUNDS, is_aggregate
 from velostream.sql.names.relation_columns import WINDOW_COLUMNS
@@ -56,14 +56,17 @@ def has_aggregates(select: exp.Select) -> bool:
     return any(True for part in parts if part is not None for _ in aggregates(part))
 
 
-def check(tree: exp.Expr, window: WindowSpec | None, context: Context) -> None:
-    """Report misplaced aggregates and ungrouped columns of every SELECT in the tree."""
+def check(tree: exp.Expr, window: WindowSpec | None, context: Context, *, guess: bool = False) -> None:
+    """Report misplaced aggregates and ungrouped columns of every SELECT in the tree.
+
+    `guess`: some columns are not known, so that an ungrouped one may be a misspelled key.
+    """
     top = tree
     while isinstance(top, exp.Subquery):
         top = top.this
     for select in tree.find_all(exp.Select):
         _check_where(select, context)
-        _check_grouping(select, window if select is top else None, context)
+        _check_grouping(select, window if select is top else None, context, guess=guess)
     if window is not None:
         _check_window(top, window, context)
 
@@ -87,7 +90,7 @@ def _check_where(select: exp.Select, context: Context) -> None:
         context.report(SqlSyntaxError("an aggregate is not allowed in WHERE", hint="use HAVING"), call)
 
 
-def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Context) -> None:
+def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Context, *, guess: bool) -> None:
     if not has_aggregates(select):
         return
     grouped = _grouping(select)
@@ -105,8 +108,14 @@ def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Cont
                 continue
             name = column.sql(SPARK)
             hint = f"GROUP BY {name}, or take max({name})"
+            names = [key.name for key in keys if isinstance(key, exp.Column)]
+            near = did_you_mean(column.name, names) if guess else None
             context.report(
-                SqlSyntaxError(f'column "{name}" must be grouped or inside an aggregate', hint=hint), column
+                SqlSyntaxError(
+                    f'column "{name}" must be grouped or inside an aggregate',
+                    hint=f"{near} If not, {hint}" if near else hint,
+                ),
+                column,
             )
         if isinstance(item, exp.Star) and not keys:
             context.report(SqlSyntaxError("* cannot stand beside an aggregate", hint="name the columns"))

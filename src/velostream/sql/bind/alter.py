@@ -16,7 +16,7 @@ from velostream.sql.bind import properties as props
 from velostream.sql.bind.create import CreateBinder
 from velostream.sql.bind.parts import Result
 from velostream.sql.bind.relations import BUILT_IN
-from velostream.sql.catalog import Relation, RelationKind
+from velostream.sql.known_relations import Relation, RelationKind
 
 if TYPE_CHECKING:
     from velostream.sql.parse import syntax as raw

@@ -10,7 +10,7 @@ from velostream.sql.bind.alter import AlterBinder
 from velostream.sql.bind.create import CreateBinder
 from velostream.sql.bind.dml import ChangeBinder
 from velostream.sql.bind.parts import Result, StatementBinder
-from velostream.sql.catalog import Relation, RelationKind
+from velostream.sql.known_relations import Relation, RelationKind
 from velostream.sql.parse import syntax as raw
 
 if TYPE_CHECKING:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from velostream.errors import VelostreamError
+from velostream.sql.known_relations import unasked
 from velostream.sql.text.node_locations import locate
 
 if TYPE_CHECKING:
@@ -12,9 +14,9 @@ if TYPE_CHECKING:
 
     from sqlglot import exp
 
-    from velostream.errors import VelostreamError
     from velostream.location import Location, SourceText
-    from velostream.sql.catalog import Connectors, Relation
+    from velostream.model.statements import SourceRef
+    from velostream.sql.known_relations import Connectors, Discover, Relation
     from velostream.sql.text.script import Piece
 
 
@@ -29,6 +31,7 @@ class Context:
     names: Callable[[], Iterable[str]]
     connectors: Connectors
     udfs: frozenset[str]
+    discover: Discover = unasked
     errors: list[VelostreamError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
@@ -51,6 +54,20 @@ class Context:
         """Whether an error was reported at a node."""
         place = self.place(node)
         return place is not None and any(_start(known) == place.start for known in self.errors)
+
+    def discovered(self, ref: SourceRef) -> tuple[str, ...] | None:
+        """The columns that a source tells of itself; that it cannot be reached is reported.
+
+        None where they are not known, and where something about the statement is wrong already.
+        """
+        if self.errors:
+            return None
+        try:
+            found = self.discover(ref)
+        except VelostreamError as error:
+            self.report(error.at(ref.location))
+            return None
+        return tuple(found) if found is not None else None
 
     def place(self, node: exp.Expr) -> Location | None:
         """The location of a node in the text."""

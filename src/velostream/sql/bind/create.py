@@ -23,7 +23,7 @@ from velostream.sql.bind import properties as props
 from velostream.sql.bind.parts import Result, StatementBinder
 from velostream.sql.bind.queries import check_source, check_time_column
 from velostream.sql.bind.relations import connector_of, take_with, uri_properties
-from velostream.sql.catalog import ConnectorInfo, Relation, RelationKind
+from velostream.sql.known_relations import ConnectorInfo, Relation, RelationKind
 from velostream.sql.parse.dialect import WITH
 from velostream.sql.text.node_locations import anchor
 from velostream.sql.types import arrow_type, parse_columns
@@ -210,6 +210,7 @@ class CreateBinder(StatementBinder):
             inherited = uri_properties(self.context, uri, connector, relation)
             check_source(connector, {**written, **inherited}, checked, self.context, None, None)
         declared = columns or self._schema_property(written, connector)
+        found = self._discovered(node, uri, connector, written, declared)
         if declared:
             check_time_column(written, declared, checked, self.context)
         key = self._key(key, written, tuple(column.name for column in declared) or None, node.name)
@@ -217,7 +218,26 @@ class CreateBinder(StatementBinder):
             node.name.text, uri, declared, key, self._watermark(node.schema, declared), written, **options
         )
         return Result(
-            statement, Relation(RelationKind.SOURCE, node.name.text, declared or None, key, source=statement)
+            statement,
+            Relation(
+                RelationKind.SOURCE, node.name.text, declared or None, key, source=statement, names=found
+            ),
+        )
+
+    def _discovered(
+        self,
+        node: raw.RawCreate,
+        uri: Uri,
+        connector: ConnectorInfo | None,
+        written: dict[str, str],
+        declared: tuple[model.ColumnDef, ...],
+    ) -> tuple[str, ...] | None:
+        if connector is None:
+            return None
+        given = {**written, **connector.parse(uri)} if not self.context.errors else written
+        at = node.name.location
+        return self.context.discovered(
+            model.SourceRef("", uri, given, declared, declared_in=node.name.text, location=at)
         )
 
     def _schema_property(

@@ -22,7 +22,7 @@ from velostream.sql.bind.parts import Result, StatementBinder
 from velostream.sql.bind.queries import check_source
 from velostream.sql.bind.relations import BUILT_IN, take_with, uri_properties
 from velostream.sql.bind.row_queries import rows_query
-from velostream.sql.catalog import Relation, RelationKind
+from velostream.sql.known_relations import Relation, RelationKind
 from velostream.sql.parse import syntax as raw
 from velostream.sql.text.node_locations import anchor
 from velostream.sql.text.script import URI_MARK

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from velostream.model import statements as model
     from velostream.sql.bind.context import Context
-    from velostream.sql.catalog import ConnectorInfo, Relation
+    from velostream.sql.known_relations import ConnectorInfo, Relation
 
 
 @dataclass(frozen=True)

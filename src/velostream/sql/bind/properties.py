@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from velostream.location import Location
-    from velostream.sql.catalog import ConnectorInfo
+    from velostream.sql.known_relations import ConnectorInfo
     from velostream.sql.parse.syntax import RawWith
 
 _LATER = ("${env:", "${file:")

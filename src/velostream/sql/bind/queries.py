@@ -21,7 +21,7 @@ from velostream.sql.bind import aggregation
 from velostream.sql.bind import properties as props
 from velostream.sql.bind.parameters import names_of, placeholders
 from velostream.sql.bind.relations import Outside, Relations
-from velostream.sql.names.relation_columns import WINDOW_COLUMNS
+from velostream.sql.names.relation_columns import WINDOW_COLUMNS, source_shape
 from velostream.sql.names.resolution import Analysis
 from velostream.sql.parse import structure
 from velostream.sql.parse.dialect import EMIT, WINDOW, WITH
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from velostream.sql.bind.context import Context
-    from velostream.sql.catalog import ConnectorInfo
+    from velostream.sql.known_relations import ConnectorInfo
 
 
 @dataclass(frozen=True)
@@ -76,17 +76,22 @@ class QueryBinder:
         relations.resolve(tree)
         in_from = WindowRelations(context, relations, tree)
         in_from.find()
-        columns = [name for shape in relations.shapes.values() for name in shape.names or ()]
-        structure.warn_of_quotes(tree, columns, context)
         statement_with = self._statement_with(relations, with_)
         sources = self._distribute(relations.outside, statement_with)
+        for ref in sources:
+            names = context.discovered(ref)
+            if names is not None:
+                relations.shapes[ref.id] = source_shape(names, ref.id, ref.system_columns)
+        columns = [name for shape in relations.shapes.values() for name in shape.names or ()]
+        structure.warn_of_quotes(tree, columns, context)
         windows = self._table_windows(tree, relations, emit)
         asked = windows.asked(window)
         window = in_from.write(top, window, self._zone(relations), asked=asked)
         self._time_column += in_from.times
         structure.quote_names(tree)
         output = self._columns(tree, relations, window)
-        aggregation.check(tree, window, context)
+        unknown = any(shape.names is None for shape in relations.shapes.values())
+        aggregation.check(tree, window, context, guess=unknown)
         closes = windows.closing(top, window)
         emit = emit or Emit(EmitMode.FINAL if closes else EmitMode.CHANGES)
         tree, window = windows.written_out(tree, top, window, next(iter(self._time_column), None))

@@ -19,8 +19,8 @@ from velostream.errors import (
 from velostream.model.statements import Query, SourceRef
 from velostream.model.uri import Uri
 from velostream.sql.bind import properties as props
-from velostream.sql.catalog import ConnectorInfo, Relation, RelationKind
 from velostream.sql.functions import UNSAFE, table_functions
+from velostream.sql.known_relations import ConnectorInfo, Relation, RelationKind
 from velostream.sql.names.relation_columns import Shape, source_shape
 from velostream.sql.names.spelling import SOURCE
 from velostream.sql.parse.dialect import WITH

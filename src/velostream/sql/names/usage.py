@@ -69,11 +69,6 @@ def system_usage(
     return {name: frozenset(used) for name, used in found.items()}
 
 
-def column_errors(query: Query, columns: Mapping[str, Collection[str]]) -> list[SqlError]:
-    """The errors of the query once the columns of its sources are known (relation name to columns)."""
-    return _analysed(query, columns)[2]
-
-
 def _analysed(query: Query, columns: Mapping[str, Collection[str]]) -> tuple[Analysis, Query, list[SqlError]]:
     errors: list[SqlError] = []
 

@@ -14,7 +14,7 @@ from velostream.errors import SqlError, SqlSyntaxError, UnknownNameError, Velost
 from velostream.location import Location, SourceText
 from velostream.secrets import learn
 from velostream.sql.text.lexemes import Kind, Lexeme, scan
-from velostream.sql.text.rewritten_text import Rewriter, Rewritten
+from velostream.sql.text.origins import Rewriter, Rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

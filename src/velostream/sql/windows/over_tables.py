@@ -14,7 +14,7 @@ from sqlglot import exp
 from velostream.errors import SqlSyntaxError, UnsupportedError, VelostreamError
 from velostream.model.statements import EmitMode, WindowKind
 from velostream.sql.functions import GROUP_WINDOWS, TIME_WINDOWS, WINDOW_BOUNDS
-from velostream.sql.windows.groups import (
+from velostream.sql.windows.window_groups import (
     before,
     groups_by_window,
     only_timed,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from velostream.model.statements import Emit, WindowSpec
     from velostream.sql.bind.context import Context
     from velostream.sql.names.relation_columns import Shape
-    from velostream.sql.windows.groups import InputColumn
+    from velostream.sql.windows.window_groups import InputColumn
 
 TIME_COLUMNS = ("event.time.column", "watermark.column")
 ASKING = (

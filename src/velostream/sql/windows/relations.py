@@ -21,8 +21,8 @@ from velostream.sql.parse import structure
 from velostream.sql.parse.dialect import RELATION, Velostream
 from velostream.sql.text.node_locations import anchor
 from velostream.sql.windows.bounds import EACH, call, field_of, micros, session_sql, window_bounds
-from velostream.sql.windows.groups import MILLISECOND, before, written_keys
 from velostream.sql.windows.over_tables import relations_of, unbounded_names
+from velostream.sql.windows.window_groups import MILLISECOND, before, written_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable

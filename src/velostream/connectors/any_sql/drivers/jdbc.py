@@ -16,10 +16,10 @@ import pyarrow as pa
 from velostream.connectors.any_sql.drivers import spark_reader
 from velostream.connectors.any_sql.drivers.base import Address, Connection, Driver
 from velostream.connectors.any_sql.values import plain_type
-from velostream.connectors.databases.statements import split_marks
+from velostream.connectors.databases.marks import split_marks
 from velostream.connectors.databases.text_rows import TextColumn, decode
 from velostream.errors import SourceConfigError, did_you_mean
-from velostream.spark.jars import Jar
+from velostream.spark.jars.maven import Jar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from velostream.errors import SourceConfigError
-from velostream.spark.class_path import load_pinned
 from velostream.spark.failures import cause_of, error_text
+from velostream.spark.jars.class_path import load_pinned
 from velostream.spark.session import current_session
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from velostream.spark.jars import Jar
+    from velostream.spark.jars.maven import Jar
 
 
 _CAUSE = re.compile(r"Caused by: [\w.$]+: (.+)")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.any_sql.failures import translated
+from velostream.connectors.databases.marks import marked, parameter_values
 from velostream.connectors.databases.polling import Asked
 from velostream.connectors.databases.source import Described
-from velostream.connectors.databases.statements import marked, parameter_values
 from velostream.errors import SourceConfigError, SourceMissingError, SourceNetworkError, did_you_mean
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from velostream.connectors.clickhouse.client.types import literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from velostream.connectors.clickhouse.client.catalog import Table
     from velostream.connectors.clickhouse.client.connections import Client
+    from velostream.connectors.clickhouse.client.tables import Table
 
 LEAST_ROWS = 200_000
 """A range has at least this many rows: below, a second query does not pay."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.connectors.clickhouse.client.catalog import Table, columns_of, table_of
+from velostream.connectors.clickhouse.client.tables import Table, columns_of, table_of
 from velostream.connectors.clickhouse.client.types import INSTANT, quoted
 from velostream.connectors.clickhouse.read.parts import ranges_of, still_there
+from velostream.connectors.databases.marks import marked, parameter_values
 from velostream.connectors.databases.parallel import in_parallel
 from velostream.connectors.databases.polling import Asked
 from velostream.connectors.databases.source import Described
-from velostream.connectors.databases.statements import marked, parameter_values
 from velostream.connectors.databases.text_rows import decode
 from velostream.errors import SourceConfigError, did_you_mean
 

@@ -21,12 +21,12 @@ from velostream.connectors.clickhouse.client.types import quoted
 from velostream.connectors.clickhouse.write.columns import checked, halves
 from velostream.connectors.clickhouse.write.target import Target, target
 from velostream.connectors.databases.text_rows import decode
-from velostream.connectors.sealed import replace_file
+from velostream.connectors.durable.sealed_json import replace_file
 from velostream.connectors.sinks import as_sink_errors, identity
-from velostream.disk.storage import storing
+from velostream.disk.full_disk import storing
 from velostream.errors import SinkConfigError, SourceDataError, UnsupportedError
 from velostream.formats.json.writer import json_bytes
-from velostream.formats.packed import packed
+from velostream.formats.row_bytes import packed
 from velostream.model.changes import BadRow
 from velostream.model.columns import WEIGHT
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from velostream.connectors.clickhouse.client.catalog import OWN, Table, table_of
+from velostream.connectors.clickhouse.client.tables import OWN, Table, table_of
 from velostream.connectors.clickhouse.client.types import quoted
 from velostream.connectors.clickhouse.write.columns import type_name
-from velostream.connectors.databases.writing import MISSING_COLUMN
+from velostream.connectors.databases.sink import MISSING_COLUMN
 from velostream.errors import SourceConfigError, SourceMissingError
 
 if TYPE_CHECKING:

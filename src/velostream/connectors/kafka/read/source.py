@@ -28,7 +28,8 @@ from velostream.connectors.kafka.read.few_records import FewRecords
 from velostream.connectors.kafka.read.offsets import Positions
 from velostream.connectors.kafka.read.ordering import Ranges, place, runs, sequence
 from velostream.connectors.kafka.read.single import located, messages, records_at
-from velostream.connectors.realtime import READ_BY_SPARK, Endless
+from velostream.connectors.kafka.realtime import why_not_read
+from velostream.connectors.realtime import Endless
 from velostream.errors import (
     InternalError,
     SourceAuthError,
@@ -142,12 +143,11 @@ class KafkaSource(
 
     def endless(self, spark: SparkSession, start: Offset | None, columns: Sequence[str] | None) -> Endless:
         """See `EndlessSource`."""
-        for form in (self._options.format, self._options.key_format):
-            if form is not None and form not in READ_BY_SPARK:
-                raise UnsupportedError(
-                    f'"latency" = "realtime" is not possible here: "{form}" is decoded in Python',
-                    hint='leave out "latency"',
-                )
+        why = why_not_read(self._options)
+        if why is not None:
+            raise UnsupportedError(
+                f'"latency" = "realtime" is not possible here: {why}', hint='leave out "latency"'
+            )
         positions = self._positions.all_of(start)
         ranges = self._positions.ranges(positions, positions)
         # A query that begins at an expired offset waits forever;

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from velostream.connectors.kafka.client.cluster import Cluster
 from velostream.connectors.kafka.client.settings import java_settings
 from velostream.connectors.kafka.client.topics import Topics
+from velostream.connectors.kafka.realtime import why_not_written
 from velostream.connectors.kafka.write.encoder import key_columns
 from velostream.connectors.kafka.write.producer import OVERHEAD
-from velostream.connectors.realtime import WRITTEN_BY_SPARK, RealtimeTarget
+from velostream.connectors.realtime import RealtimeTarget
 from velostream.connectors.sinks import as_sink_errors
 from velostream.errors import UnsupportedError
 from velostream.formats.json.spark_writer import json_object, plain_text, small_letters
@@ -57,15 +58,9 @@ def realtime_target(options: KafkaOptions, context: SinkContext) -> RealtimeTarg
 
 def _check(options: KafkaOptions) -> None:
     """Raise UnsupportedError for properties that Spark's own sink cannot honour."""
-    for form, what in ((options.format, "format"), (options.key_format, "key.format")):
-        if form is not None and form not in WRITTEN_BY_SPARK:
-            raise _only(f'"{what}" = "{form}" is written by Python', f"write {' or '.join(WRITTEN_BY_SPARK)}")
-    if options.partitioner != "murmur2":
-        raise _only(f'"partitioner" = "{options.partitioner}" is not known to Spark', "leave it out")
-    if options.timestamp_column is not None:
-        raise _only(
-            '"timestamp.column" is not known to Spark, which gives records its own time', "leave it out"
-        )
+    why = why_not_written(options)
+    if why is not None:
+        raise _only(why, "leave the property out")
 
 
 def _only(why: str, hint: str) -> UnsupportedError:

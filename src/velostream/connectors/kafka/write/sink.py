@@ -21,7 +21,7 @@ from velostream.errors import (
     SourceMissingError,
 )
 from velostream.formats.json.writer import json_bytes
-from velostream.formats.packed import packed
+from velostream.formats.row_bytes import packed
 from velostream.model.changes import BadRow
 
 if TYPE_CHECKING:

@@ -134,9 +134,13 @@ def ended(packet: bytes) -> bool:
     return packet[0] == END and len(packet) < _SHORT_END
 
 
+ROOM = 32
+"""Bytes that may be read from any place on: no value of a fixed size takes more (DECIMAL(65,30) takes 30)."""
+
+
 def joined(packets: Sequence[bytes]) -> tuple[Bytes, Integers]:
-    """The bytes of packets in one array, which has room after its end, and where each begins."""
-    data = np.frombuffer(b"".join([*packets, bytes(16)]), dtype=np.uint8)
+    """The bytes of packets in one array, with `ROOM` after its end, and where each begins."""
+    data = np.frombuffer(b"".join([*packets, bytes(ROOM)]), dtype=np.uint8)
     lengths = np.fromiter(map(len, packets), dtype=np.int64, count=len(packets))
     starts = np.zeros(len(packets), dtype=np.int64)
     np.cumsum(lengths[:-1], out=starts[1:])

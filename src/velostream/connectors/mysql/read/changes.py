@@ -19,18 +19,18 @@ from velostream.connectors.databases.parallel import released
 from velostream.connectors.databases.rows import UTC_TIME, log_rows, no_rows, same_moment
 from velostream.connectors.databases.source import ChangesLostError, Described, Reader, stopped
 from velostream.connectors.databases.text_rows import Bad, Decoded, decode
-from velostream.connectors.databases.widening import type_written, wider
-from velostream.connectors.mysql.client.catalog import relation, text_column
+from velostream.connectors.databases.wider_types import type_written, wider
 from velostream.connectors.mysql.client.connections import dropped, run
 from velostream.connectors.mysql.client.failures import LOST_BINLOG, error_of, number_of, said, translated
+from velostream.connectors.mysql.client.tables import relation, text_column
 from velostream.connectors.mysql.read import server
-from velostream.connectors.mysql.read.binlog import Binlog, Position, here
-from velostream.connectors.mysql.read.filtering import Filter
-from velostream.connectors.mysql.read.following import Following
+from velostream.connectors.mysql.read.binlog.protocol import Binlog, Position, here
+from velostream.connectors.mysql.read.binlog.row_events import Places, read_images
+from velostream.connectors.mysql.read.binlog.texts import Texts
+from velostream.connectors.mysql.read.binlog.values import Values, arrow_type, read_values
 from velostream.connectors.mysql.read.load import parts_of, read_parts
-from velostream.connectors.mysql.read.row_events import Places, read_images
-from velostream.connectors.mysql.read.texts import Texts
-from velostream.connectors.mysql.read.values import Values, arrow_type, read_values
+from velostream.connectors.mysql.read.row_filter import Filter
+from velostream.connectors.mysql.read.transactions import Following
 from velostream.errors import SourceConfigError, SourceNetworkError
 from velostream.model.columns import ENTERED, KEY, TOMBSTONE
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from pymysql.connections import Connection
 
     from velostream.connectors.databases.change_log import ChangeLog, SetAside
-    from velostream.connectors.mysql.client.catalog import Relation
     from velostream.connectors.mysql.client.connections import Client
+    from velostream.connectors.mysql.client.tables import Relation
     from velostream.connectors.mysql.options import MySqlOptions
-    from velostream.connectors.mysql.read.row_events import Images
-    from velostream.connectors.mysql.read.table_maps import Stored, TableMap
+    from velostream.connectors.mysql.read.binlog.row_events import Images
+    from velostream.connectors.mysql.read.binlog.table_maps import Stored, TableMap
 
     Integers = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from pymysql.connections import Connection
 
-    from velostream.connectors.mysql.client.catalog import Column, Relation
     from velostream.connectors.mysql.client.connections import Client
+    from velostream.connectors.mysql.client.tables import Column, Relation
 
 _CHUNK = 4 << 20
 """Bytes of rows that are read into columns at a time."""

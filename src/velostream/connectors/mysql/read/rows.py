@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from velostream.connectors.databases.marks import parameter_values, percent_doubled, percent_marked
 from velostream.connectors.databases.polling import Asked
 from velostream.connectors.databases.source import Described
-from velostream.connectors.databases.statements import parameter_values, percent_doubled, percent_marked
 from velostream.connectors.databases.text_rows import decode
-from velostream.connectors.mysql.client.catalog import relation, result_column, text_column
 from velostream.connectors.mysql.client.connections import quoted
 from velostream.connectors.mysql.client.failures import translated
 from velostream.connectors.mysql.client.packets import fields_of
+from velostream.connectors.mysql.client.tables import relation, result_column, text_column
 from velostream.connectors.mysql.read.load import fetched, isolated, parts_of, read_parts
 from velostream.errors import SourceConfigError, did_you_mean
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pymysql.connections import Connection
 
     from velostream.connectors.databases.text_rows import Decoded
-    from velostream.connectors.mysql.client.catalog import Column, Relation
     from velostream.connectors.mysql.client.connections import Client
+    from velostream.connectors.mysql.client.tables import Column, Relation
     from velostream.connectors.mysql.options import MySqlOptions
 
 

@@ -10,7 +10,7 @@ import pymysql
 from velostream.connectors.base import log
 from velostream.connectors.mysql.client.connections import mariadb, run
 from velostream.connectors.mysql.client.failures import number_of, translated
-from velostream.connectors.mysql.read.binlog import FORMAT, Binlog, Position, earliest, here
+from velostream.connectors.mysql.read.binlog.protocol import FORMAT, Binlog, Position, earliest, here
 from velostream.errors import SourceConfigError
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from pymysql.connections import Connection
 
-    from velostream.connectors.mysql.client.catalog import Relation
     from velostream.connectors.mysql.client.connections import Client
+    from velostream.connectors.mysql.client.tables import Relation
 
 POLL = '"poll.interval" = "10s" in place of "cdc"'
 RIGHTS = "the user needs rights: GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO …"

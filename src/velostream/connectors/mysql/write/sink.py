@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
-from velostream.connectors.databases.writing import PROGRESS, TableSink
-from velostream.connectors.mysql.client.catalog import Relation, relation
+from velostream.connectors.databases.sink import PROGRESS, TableSink
 from velostream.connectors.mysql.client.connections import Client, dropped, quoted, run
 from velostream.connectors.mysql.client.failures import REFUSED_ROW, error_of, number_of, said
+from velostream.connectors.mysql.client.tables import Relation, relation
 from velostream.connectors.mysql.literals import tuples, type_name
 from velostream.connectors.sinks import as_sink_errors
 from velostream.errors import SourceConfigError, SourceMissingError

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import psycopg
+from psycopg import pq
 from psycopg.conninfo import make_conninfo
+from psycopg.errors import error_from_result
 
 from velostream.connectors.postgres.client.failures import translated
+from velostream.errors import SourceNetworkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +31,9 @@ _TEXT = {
     "lc_monetary": "C",
 }
 
+_KEEP_ALIVE_SECONDS = 20
+"""A peer that does not even answer TCP is given up after four times this; systems wait for hours."""
+
 
 class Client:
     """Connections to one database. Those that are not used are kept for the next use, as the options say."""
@@ -37,6 +43,8 @@ class Client:
         size = options.connection_pool_size or options.pool_size
         self._most_idle = size if options.pool_max_idle is None else options.pool_max_idle
         self._idle: deque[psycopg.Connection] = deque()
+        self._used: set[psycopg.Connection] = set()
+        self._interrupted = False
 
     @property
     def name(self) -> str:
@@ -57,11 +65,22 @@ class Client:
     def session(self) -> Iterator[psycopg.Connection]:
         """A connection for a few statements; what was not committed is undone."""
         connection = self._taken() or self.connect()
+        self._used.add(connection)
         try:
+            if self._interrupted:
+                raise SourceNetworkError("reading was stopped")
             with translated(f"{self.name} refuses"):
                 yield connection
         finally:
+            self._used.discard(connection)
             self._give_back(connection)
+
+    def interrupt(self) -> None:
+        """End what other threads wait for, now and later."""
+        self._interrupted = True
+        for connection in list(self._used):
+            with suppress(psycopg.Error):
+                connection.cancel()
 
     def close(self) -> None:
         """Close the connections that are kept."""
@@ -76,7 +95,7 @@ class Client:
             except IndexError:
                 return None
             try:
-                connection.execute(self._options.pool_validation_query or "SELECT 1")
+                _validate(connection, self._options.pool_validation_query or "SELECT 1")
             except psycopg.Error:
                 connection.close()
             else:
@@ -109,6 +128,9 @@ class Client:
             "sslkey": options.ssl_key,
             "connect_timeout": max(2, round(options.connect_timeout.total_seconds())),
             "application_name": "velostream",
+            "keepalives_idle": _KEEP_ALIVE_SECONDS,
+            "keepalives_interval": _KEEP_ALIVE_SECONDS,
+            "keepalives_count": 3,
             "tcp_user_timeout": _millis(options.socket_timeout)
             if options.socket_timeout is not None
             else None,
@@ -116,6 +138,13 @@ class Client:
             "replication": "database" if replication else None,
         }
         return make_conninfo("", **{name: value for name, value in parts.items() if value is not None})
+
+
+def _validate(connection: psycopg.Connection, query: str) -> None:
+    """Run a query of the user's: one statement, by the protocol that takes no more."""
+    result = connection.pgconn.exec_params(query.encode(), None)
+    if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+        raise error_from_result(result)
 
 
 def _millis(duration: timedelta) -> int:

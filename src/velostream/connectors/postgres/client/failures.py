@@ -19,14 +19,15 @@ from velostream.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GONE_SLOT = ("42704", "55000", "58P01")
+NOT_DEFINED = "42704"
+GONE_SLOT = (NOT_DEFINED, "55000", "58P01")
 """A slot that does not exist, one whose WAL the server has removed, a WAL file that is missing."""
 
 _KINDS: tuple[tuple[tuple[str, ...], type[SourceError]], ...] = (
     # Before the classes that they belong to.
     (("42501",), SourceAuthError),
     (("42P01", "3F000", "3D000"), SourceMissingError),
-    (("55006", "57014", "25006"), SourceNetworkError),
+    (("55006", "55P03", "57014", "25006"), SourceNetworkError),
     (("08", "53", "57", "58", "40", "XX"), SourceNetworkError),
     (("28",), SourceAuthError),
     (("22",), SourceDataError),
@@ -39,8 +40,23 @@ _NOT_ALLOWED = (
     "no pg_hba.conf entry",
     "permission denied",
     "must be superuser",
+    "valid client certificate",
 )
 """Words of refusals while connecting, which have no SQLSTATE."""
+_NO_REPLICATION = ("replication role", "WAL sender", "REPLICATION")
+REPLICATION = (
+    "the user needs the attribute REPLICATION: ALTER ROLE name REPLICATION; "
+    'or poll: "poll.interval" = "10s" in place of "cdc"'
+)
+"""What to do without the right to follow. Polling is not begun unasked: each poll costs the server a scan."""
+_NOT_TRUSTED = (
+    "certificate verify failed",
+    "does not match host name",
+    "certificate file",
+    "private key file",
+    "does not support SSL",
+)
+"""Words of libpq about TLS, which trying again does not change."""
 
 
 def error_of(exc: psycopg.Error, what: str, hint: str | None = None) -> SourceError:
@@ -53,13 +69,17 @@ def error_of(exc: psycopg.Error, what: str, hint: str | None = None) -> SourceEr
     else:
         kind = next((each for states, each in _KINDS if state.startswith(states)), kind)
     return kind(
-        f"{what}: {said}", detail=exc.diag.message_detail, hint=hint or exc.diag.message_hint or _hint(kind)
+        f"{what}: {said}",
+        detail=exc.diag.message_detail,
+        hint=hint or exc.diag.message_hint or _hint(kind, said),
     )
 
 
 def _unnumbered(exc: psycopg.Error, said: str) -> type[SourceError]:
     if any(words in said for words in _NOT_ALLOWED):
         return SourceAuthError
+    if any(words in said for words in _NOT_TRUSTED):
+        return SourceConfigError
     if "does not exist" in said:
         return SourceMissingError
     return SourceNetworkError if isinstance(exc, psycopg.OperationalError) else SourceConfigError
@@ -71,7 +91,9 @@ def _said(exc: psycopg.Error) -> str:
     return " ".join(text.split()).removeprefix("connection failed: ")
 
 
-def _hint(kind: type[SourceError]) -> str | None:
+def _hint(kind: type[SourceError], said: str) -> str | None:
+    if any(words in said for words in _NO_REPLICATION):
+        return REPLICATION
     if kind is SourceAuthError:
         return 'set "username" and "password", as ${env:NAME}, or in a connection of the configuration'
     return None

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Decode = Callable[[pa.Array], pa.Array]
 """From the text of values, null where they are null; raises ArrowInvalid or ValueError."""
@@ -133,6 +133,20 @@ def _quoted(literal: str, at: int) -> tuple[str, int]:
         parts.append(literal[at])
         at += 1
     return "".join(parts), at + 1
+
+
+def array_literal(values: Sequence[Any]) -> str:
+    """An array as PostgreSQL writes it."""
+    return "{" + ",".join(_element(value) for value in values) + "}"
+
+
+def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        value = "\\x" + value.hex()
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 _TYPES: dict[str, tuple[pa.DataType, Decode]] = {

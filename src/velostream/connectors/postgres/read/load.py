@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,9 +11,9 @@ from psycopg import OperationalError, pq, sql
 from psycopg.errors import error_from_result
 from pyarrow import csv
 
-from velostream.connectors.databases.parallel import in_parallel
+from velostream.connectors.databases.parallel import in_parallel, released
 from velostream.connectors.databases.text_rows import decode
-from velostream.connectors.postgres.client.catalog import leaves
+from velostream.connectors.postgres.client.tables import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     import psycopg
 
     from velostream.connectors.databases.text_rows import Decoded, TextColumn
-    from velostream.connectors.postgres.client.catalog import Relation
     from velostream.connectors.postgres.client.connections import Client
+    from velostream.connectors.postgres.client.tables import Relation
 
 _CHUNK = 4 << 20
 """Bytes of text that are read into columns at a time."""
-_LEAST_PAGES = 256
+_LASTING = (None, "repeatable_read", "serializable")
+"""Isolation under which all queries of a transaction see the same rows; None is the first of them."""
+LEAST_PAGES = 256
 """A part of a table has at least this many pages."""
 
 
@@ -40,15 +43,16 @@ def parts_of(
     names = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
     made = []
     for leaf, pages in leaves(connection, table):
-        size = max(_LEAST_PAGES, -(-pages // readers))
-        bounds = [*range(0, pages, size)][1:] if table.kind in "rp" else []
+        size = max(LEAST_PAGES, -(-pages // readers))
+        alone = table.kind in "rp" and not table.inherited
+        bounds = [*range(0, pages, size)][1:] if alone else []
         for low, high in zip([None, *bounds], [*bounds, None], strict=True):
             conditions = list(where)
             if low is not None:
                 conditions.append(sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({low},0)")))
             if high is not None:
                 conditions.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({high},0)")))
-            text = sql.SQL("SELECT {} FROM ONLY {}" if table.kind in "rp" else "SELECT {} FROM {}")
+            text = sql.SQL("SELECT {} FROM ONLY {}" if alone else "SELECT {} FROM {}")
             text = text.format(names, leaf)  # type: ignore[assignment]
             if conditions:
                 text = sql.SQL("{} WHERE {}").format(text, sql.SQL(" AND ").join(conditions))  # type: ignore[assignment]
@@ -66,16 +70,25 @@ def read_parts(
     ahead: int | None = None,
     isolation: str | None = None,
 ) -> Iterator[Decoded]:
-    """All rows, read and decoded by some connections at the same time at one snapshot."""
+    """All rows, read and decoded by some connections at the same time at one snapshot.
 
-    def read(left: Iterator[sql.Composed]) -> Iterator[Decoded]:
-        with client.session() as connection:
-            begin_at(connection, snapshot, isolation)
-            for part in left:
-                for texts in copied(connection, part, len(columns)):
-                    yield decode(columns, texts)
+    Without a `snapshot`, at one that is taken now, where the isolation lasts for a transaction.
+    """
+    with ExitStack() as stack:
+        if snapshot is None and len(parts) > 1 and isolation in _LASTING:
+            keeper = stack.enter_context(client.session())
+            begin_at(keeper, None, isolation)
+            (snapshot,) = keeper.execute("SELECT pg_export_snapshot()").fetchone() or (None,)
 
-    return in_parallel(read, parts, readers, ahead)
+        def read(left: Iterator[sql.Composed]) -> Iterator[Decoded]:
+            with client.session() as connection:
+                begin_at(connection, snapshot, isolation)
+                for part in left:
+                    for texts in copied(connection, part, len(columns)):
+                        yield decode(columns, texts)
+
+        with released(in_parallel(read, parts, readers, ahead)) as found:
+            yield from found
 
 
 def begin_at(connection: psycopg.Connection, snapshot: str | None, isolation: str | None = None) -> None:
@@ -107,7 +120,8 @@ def _copied(connection: psycopg.Connection, text: sql.Composed) -> Iterator[memo
     `select`, so that other threads go on.
     """
     raw = connection.pgconn
-    raw.send_query(text.as_bytes(connection))
+    # The protocol with parameters takes one statement only.
+    raw.send_query_params(text.as_bytes(connection), None)
     result = _result(raw)
     if result is None or result.status != pq.ExecStatus.COPY_OUT:
         _drained(raw)

@@ -77,6 +77,12 @@ def commit_message(message: bytes) -> tuple[int, int]:
     return lsn, end
 
 
+def truncated_oids(message: bytes) -> tuple[int, ...]:
+    """The tables that a message of kind T empties."""
+    (count,) = struct.unpack_from(">I", message, 1)
+    return struct.unpack_from(f">{count}I", message, 6)
+
+
 @dataclass(frozen=True)
 class Tuples:
     """The values of one column in many messages, as places in their bytes."""

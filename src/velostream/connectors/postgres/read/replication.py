@@ -11,14 +11,21 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.errors import error_from_result
 
+from velostream.connectors.databases.source import stopped
+
 if TYPE_CHECKING:
+    import threading
+
     from velostream.connectors.postgres.client.connections import Client
 
 _EPOCH = 946_684_800
 """2000-01-01 in seconds since 1970: times of the protocol are counted from there."""
 _DATA, _KEEPALIVE = b"wk"
 _HEADER = 25
+_WAIT = 0.2
 _STATUS = struct.Struct(">cQQQQ?")
+SILENCE_SECONDS = 60.0
+"""`wal_sender_timeout` where the server has none."""
 
 
 class Replication:
@@ -30,16 +37,29 @@ class Replication:
         self._acknowledged = 0
         self.server_end = 0
         """How far the server has read its WAL for us; changes before it have all been received."""
+        self._heard_at = self._asked_at = time.monotonic()
+        self._most_silence = 2 * SILENCE_SECONDS
 
-    def create_slot(self, name: str, *, temporary: bool = False) -> tuple[int, str]:
+    def create_slot(self, name: str, stop: threading.Event, *, temporary: bool = False) -> tuple[int, str]:
         """Create a slot; its first LSN, and the name of a snapshot of what was there before.
 
-        The snapshot can be used until the next command on this connection, with which a temporary slot ends.
+        The server waits for every transaction that is under way; `stop` ends the wait. The snapshot can be
+        used until the next command on this connection, with which a temporary slot ends.
         """
         text = sql.SQL("CREATE_REPLICATION_SLOT {} {} LOGICAL pgoutput EXPORT_SNAPSHOT").format(
             sql.Identifier(name), sql.SQL("TEMPORARY" if temporary else "")
         )
-        result = self._execute(text)
+        self._raw.send_query(text.as_bytes(self._connection))
+        while self._raw.is_busy():
+            stopped(stop)
+            if select.select([self._raw.socket], [], [], _WAIT)[0]:
+                self._raw.consume_input()
+        result = self._raw.get_result()
+        assert result is not None
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise error_from_result(result)
+        while self._raw.get_result() is not None:
+            pass
         place, snapshot = result.get_value(0, 1), result.get_value(0, 2)
         assert place is not None
         assert snapshot is not None
@@ -50,8 +70,12 @@ class Replication:
         text = sql.SQL(
             "START_REPLICATION SLOT {} LOGICAL {} (proto_version '1', publication_names {})"
         ).format(sql.Identifier(slot), sql.SQL(lsn_text(after)), sql.Literal(_quoted(publication)))
+        setting = "SELECT setting::bigint FROM pg_settings WHERE name = 'wal_sender_timeout'"
+        found = self._execute(sql.Composed([sql.SQL(setting)])).get_value(0, 0)
+        self._most_silence = 2 * (int(found or 0) / 1000 or SILENCE_SECONDS)
         self._execute(text, expected=pq.ExecStatus.COPY_BOTH)
         self._acknowledged = self.server_end = after
+        self._heard_at = self._asked_at = time.monotonic()
 
     def _execute(
         self, text: sql.Composed, expected: pq.ExecStatus = pq.ExecStatus.TUPLES_OK
@@ -62,10 +86,15 @@ class Replication:
         return result
 
     def receive(self, timeout: float) -> bytes | None:
-        """The next message of the plugin; None where none came within `timeout` seconds."""
+        """The next message of the plugin; None where none came within `timeout` seconds.
+
+        A server that stays silent for twice its `wal_sender_timeout` is given up: it sends something more
+        often than that, and answers when it is asked.
+        """
         while True:
             size, data = self._raw.get_copy_data(1)
             if size > 0:
+                self._heard_at = time.monotonic()
                 if data[0] == _DATA:
                     return bytes(data[_HEADER:])
                 if data[0] == _KEEPALIVE:
@@ -77,9 +106,19 @@ class Replication:
                 return None
             readable, _, _ = select.select([self._raw.socket], [], [], timeout)
             if not readable:
+                self._check_silence()
                 return None
             self._raw.consume_input()
             timeout = -1
+
+    def _check_silence(self) -> None:
+        now = time.monotonic()
+        silence = now - self._heard_at
+        if silence > self._most_silence:
+            raise psycopg.OperationalError(f"the server was silent for {silence:.0f} s")
+        if silence > self._most_silence / 2 and now - self._asked_at > self._most_silence / 8:
+            self._asked_at = now
+            self._send_status(answer=True)
 
     def _kept_alive(self, data: bytes) -> None:
         (end,) = struct.unpack_from(">Q", data, 1)
@@ -95,9 +134,13 @@ class Replication:
 
     def acknowledge(self, lsn: int) -> None:
         """Tell the server that everything before an LSN is durable here, so that it may forget it."""
-        self._acknowledged = lsn
+        self._acknowledged = max(lsn, self._acknowledged)
+        self._send_status(answer=False)
+
+    def _send_status(self, *, answer: bool) -> None:
+        lsn = self._acknowledged
         now = int((time.time() - _EPOCH) * 1_000_000)
-        self._raw.put_copy_data(_STATUS.pack(b"r", lsn, lsn, lsn, now, False))
+        self._raw.put_copy_data(_STATUS.pack(b"r", lsn, lsn, lsn, now, answer))
         self._raw.flush()
 
     def close(self) -> None:

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from psycopg import sql
 
+from velostream.connectors.databases.marks import parameter_values, percent_doubled, percent_marked
 from velostream.connectors.databases.polling import Asked
 from velostream.connectors.databases.source import Described
-from velostream.connectors.databases.statements import parameter_values, percent_doubled, percent_marked
 from velostream.connectors.databases.text_rows import decode, needed
-from velostream.connectors.postgres.client.catalog import relation, text_column, types_by_oid
 from velostream.connectors.postgres.client.failures import translated
+from velostream.connectors.postgres.client.tables import relation, text_column, types_by_oid
+from velostream.connectors.postgres.client.user_sql import (
+    check_condition,
+    check_order,
+    condition,
+    described_query,
+)
 from velostream.connectors.postgres.read.conditions import conditions
 from velostream.connectors.postgres.read.load import begin_at, parts_of, read_parts
 from velostream.errors import SourceConfigError, did_you_mean
@@ -24,8 +30,8 @@ if TYPE_CHECKING:
 
     from velostream.connectors.databases.text_rows import Decoded, TextColumn
     from velostream.connectors.narrowing import Narrowing
-    from velostream.connectors.postgres.client.catalog import Relation
     from velostream.connectors.postgres.client.connections import Client
+    from velostream.connectors.postgres.client.tables import Relation
     from velostream.connectors.postgres.options import PostgresOptions
 
 
@@ -87,6 +93,10 @@ class PostgresRows(Asked):
             text, values = self._query(table, columns, after)
             yield from self._fetched(text, values, columns)
 
+    def interrupt(self) -> None:
+        """See `Asked`."""
+        self._client.interrupt()
+
     def close(self) -> None:
         """See `Asked`."""
         self._client.close()
@@ -102,7 +112,7 @@ class PostgresRows(Asked):
         if table is None:
             assert options.query is not None
             values = parameters(options.query_params)
-            inner: sql.Composable = sql.SQL("SELECT {} FROM ({}) q").format(names, _marked(options.query))
+            inner: sql.Composable = sql.SQL("SELECT {} FROM ({}\n) q").format(names, _marked(options.query))
         else:
             inner = sql.SQL("SELECT {} FROM {}").format(names, table.identifier)
         where: list[sql.Composable] = list(self._where(marked=True))
@@ -125,7 +135,7 @@ class PostgresRows(Asked):
     def _where(self, *, marked: bool = False) -> list[sql.Composed]:
         """The conditions of the statement and of the user; `marked`: for a query with bound values."""
         own = self._options.where
-        given = [sql.SQL("({})").format(_plain(own) if marked else sql.SQL(own))] if own else []
+        given = [condition(percent_doubled(own) if marked else own)] if own else []
         if not marked:
             return [*given, *self._conditions]
         plain = [sql.Composed([_plain(each.as_string())]) for each in self._conditions]
@@ -153,23 +163,19 @@ class PostgresRows(Asked):
 
     def _looked_up(self, connection: psycopg.Connection) -> tuple[list[TextColumn], Relation | None]:
         options = self._options
+        if options.poll_query is not None:
+            described_query(connection, options.poll_query, "poll.query")
         if options.table is not None:
             table = relation(connection, options.database_schema, options.table)
+            if options.where is not None:
+                check_condition(connection, options.where, table.identifier)
+            if options.order_by is not None:
+                check_order(connection, options.order_by, table.identifier)
             return [text_column(column.name, column.type) for column in table.columns], table
         assert options.query is not None
-        text = sql.SQL("SELECT * FROM ({}) q LIMIT 0").format(_marked(options.query))
-        with connection.cursor() as cursor:
-            cursor.execute(text, parameters(options.query_params))
-            told = cursor.description or []
-            result = cursor.pgresult
-            assert result is not None
-            modifiers = [result.fmod(number) for number in range(len(told))]
-        types = types_by_oid(connection, [each.type_code for each in told])
-        columns = [
-            text_column(each.name, types[each.type_code](modifier))
-            for each, modifier in zip(told, modifiers, strict=True)
-        ]
-        return columns, None
+        told = described_query(connection, options.query, "query")
+        types = types_by_oid(connection, [oid for _, oid, _ in told])
+        return [text_column(name, types[oid](modifier)) for name, oid, modifier in told], None
 
 
 def parameters(text: str | None) -> list[Any]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import csv
 
+from velostream.connectors.postgres.client.types import array_literal
 from velostream.formats.json.writer import json_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _NAMES = {
     pa.bool_(): "boolean",
@@ -72,17 +70,3 @@ def _json(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(
         [[text if there else None for text, there in zip(texts, valid, strict=True)]], pa.string()
     )
-
-
-def array_literal(values: Sequence[Any]) -> str:
-    """An array as PostgreSQL writes it."""
-    return "{" + ",".join(_element(value) for value in values) + "}"
-
-
-def _element(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bytes):
-        value = "\\x" + value.hex()
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql
 
-from velostream.connectors.databases.writing import PROGRESS, TableSink
-from velostream.connectors.postgres.client.catalog import Relation, relation
+from velostream.connectors.databases.sink import PROGRESS, TableSink
 from velostream.connectors.postgres.client.connections import Client
 from velostream.connectors.postgres.client.failures import error_of
+from velostream.connectors.postgres.client.tables import KEY_COLUMNS, Relation, relation
 from velostream.connectors.postgres.write.literals import csv_of, type_name
 from velostream.connectors.sinks import as_sink_errors
 from velostream.errors import SourceMissingError
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from velostream.connectors.waiting import Waiting
 
 _STAGE = sql.Identifier("velostream_stage")
+_NO_STEP = -1
+_LOCKED_FOR = "60s"
+"""How long a step of an earlier connection is waited for, before it is an error, which is tried again."""
 
 
 def await_table(options: PostgresOptions, waiting: Waiting) -> None:
@@ -71,6 +74,13 @@ class PostgresSink(TableSink):
                     "CREATE TABLE IF NOT EXISTS {} "
                     "(job text PRIMARY KEY, step bigint NOT NULL, token text NOT NULL)"
                 ).format(self._progress(table))
+            )
+            # There to be locked by every step, so that a commit which is under way can be waited for.
+            connection.execute(
+                sql.SQL(
+                    "INSERT INTO {} (job, step, token) VALUES (%s, %s, '') ON CONFLICT (job) DO NOTHING"
+                ).format(self._progress(table)),
+                (self._name, _NO_STEP),
             )
         self._table = table
         return str(table)
@@ -174,24 +184,22 @@ class PostgresSink(TableSink):
         return sql.Identifier(table.schema, PROGRESS)
 
     def _written(self) -> tuple[int, str] | None:
-        """See `TableSink`."""
-        with self._told():
-            found = (
-                self._open()
-                .execute(
-                    sql.SQL("SELECT step, token FROM {} WHERE job = %s").format(self._progress(self._target)),
-                    (self._name,),
-                )
-                .fetchone()
-            )
-        return None if found is None else (int(found[0]), str(found[1]))
+        """See `TableSink`; a COMMIT of before that the server still has to read is waited for."""
+        query = sql.SQL("SELECT step, token FROM {} WHERE job = %s FOR UPDATE")
+        with self._told(), self._open().transaction():
+            self._open().execute("SELECT set_config('lock_timeout', %s, true)", (_LOCKED_FOR,))
+            asked = query.format(self._progress(self._target))
+            found = self._open().execute(asked, (self._name,)).fetchone()
+        return None if found is None or found[0] == _NO_STEP else (int(found[0]), str(found[1]))
 
     def _unique(self, connection: psycopg.Connection, table: Relation) -> bool:
         """Whether the server knows the key as unique, so that it can replace rows by itself."""
         found = connection.execute(
             "SELECT array_agg(a.attname ORDER BY a.attname) FROM pg_index i "
-            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey::int2[]) "
-            "WHERE i.indrelid = %s AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL "
+            "CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place) "
+            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum "
+            "WHERE i.indrelid = %s AND i.indisunique AND i.indimmediate AND i.indisvalid "
+            f"AND i.indpred IS NULL AND i.indexprs IS NULL AND k.place <= {KEY_COLUMNS} "
             "GROUP BY i.indexrelid",
             (table.oid,),
         ).fetchall()
@@ -212,7 +220,7 @@ def _target(
             ) from exc
     name = sql.Identifier(*filter(None, (options.database_schema, options.table)))
     if schema is None:
-        return Relation(0, options.database_schema or "public", options.table, "r", "d", 0, (), ())
+        return Relation(0, options.database_schema or "public", options.table, "r", "d", 0, (), (), False)
     columns = [sql.SQL("{} {}").format(sql.Identifier(f.name), sql.SQL(type_name(f.type))) for f in schema]
     if key:
         columns.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, key))))

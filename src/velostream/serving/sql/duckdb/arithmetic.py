@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from velostream.serving.sql.duckdb.division import divided
-from velostream.serving.sql.duckdb.typed import (
+from velostream.serving.sql.duckdb.types import (
     BIGINT,
     BOOLEAN,
     DATE,

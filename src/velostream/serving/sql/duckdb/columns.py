@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from velostream.serving.sql.duckdb.expressions import called
 from velostream.serving.sql.duckdb.functions import AGGREGATES
-from velostream.serving.sql.duckdb.typed import NeedsSpark, Typed
+from velostream.serving.sql.duckdb.types import NeedsSpark, Typed
 from velostream.sql.text.spark_text import SPARK
 
 if TYPE_CHECKING:

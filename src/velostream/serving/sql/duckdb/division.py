@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from velostream.serving.sql.duckdb.typed import NeedsSpark, Typed, as_decimal_type, cast, coerce, guard
+from velostream.serving.sql.duckdb.types import NeedsSpark, Typed, as_decimal_type, cast, coerce, guard
 from velostream.sql.types import spark_ddl
 
 _MOST = 38

@@ -13,7 +13,7 @@ from velostream.errors import TypeMismatchError
 from velostream.serving.sql.duckdb import arithmetic, functions
 from velostream.serving.sql.duckdb.rules import Call
 from velostream.serving.sql.duckdb.scopes import find
-from velostream.serving.sql.duckdb.typed import (
+from velostream.serving.sql.duckdb.types import (
     BOOLEAN,
     NULL,
     STRING,

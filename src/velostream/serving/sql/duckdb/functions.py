@@ -23,7 +23,7 @@ from velostream.serving.sql.duckdb.rules import (
     of_one_type,
     typed_as,
 )
-from velostream.serving.sql.duckdb.typed import (
+from velostream.serving.sql.duckdb.types import (
     BIGINT,
     BOOLEAN,
     DATE,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from velostream.serving.sql.duckdb.typed import (
+from velostream.serving.sql.duckdb.types import (
     NeedsSpark,
     Typed,
     coerce_all,

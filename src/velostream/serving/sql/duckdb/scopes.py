@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from velostream.serving.sql.duckdb.typed import NeedsSpark, Typed
+from velostream.serving.sql.duckdb.types import NeedsSpark, Typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

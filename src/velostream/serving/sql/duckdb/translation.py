@@ -15,7 +15,7 @@ from sqlglot import exp
 from velostream.serving.sql.duckdb.columns import Item, chosen, default_name, output_place
 from velostream.serving.sql.duckdb.expressions import Expressions, without_negative_zero
 from velostream.serving.sql.duckdb.scopes import OutputColumn, Relation, Scope, expand_star, find, renamed
-from velostream.serving.sql.duckdb.typed import NULL, NeedsSpark, scalar_type
+from velostream.serving.sql.duckdb.types import NULL, NeedsSpark, scalar_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

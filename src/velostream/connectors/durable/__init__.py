@@ -1,0 +1,1 @@
+"""Small durable files of a job's sources and sinks."""

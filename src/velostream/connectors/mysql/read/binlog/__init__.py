@@ -1,0 +1,1 @@
+"""The binlog's protocol and content: events as Arrow columns."""

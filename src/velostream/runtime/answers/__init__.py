@@ -1,0 +1,1 @@
+"""What statements answer: rows, plans, lists."""

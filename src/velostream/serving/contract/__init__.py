@@ -1,0 +1,1 @@
+"""The contracts of tables, their versions and storages."""

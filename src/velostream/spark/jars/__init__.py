@@ -1,0 +1,1 @@
+"""Jars: pinned, fetched, and added to Spark."""
