@@ -18,7 +18,7 @@ DOCS_READY := $(DOCS_VENV)/.ready
 # replace their process's Spark, and come last.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-all test-bad-rows test-cli test-cluster test-contract test-databases test-derived test-docs test-files test-formats test-kafka test-objects test-restart test-runtime test-sql test-tables test-trials test-windows check bench bench-tables bench-databases bench-pipelines soak docs setup prepare clean
+.PHONY: help demo test test-all test-bad-rows test-cli test-cluster test-contract test-databases test-derived test-docs test-files test-formats test-http test-kafka test-objects test-restart test-runtime test-sql test-tables test-trials test-windows check bench bench-tables bench-databases bench-pipelines soak docs setup prepare clean
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-16s %s\n' "$$name" "$$what"; done
@@ -65,6 +65,9 @@ test-files: prepare ## the file source and sink
 
 test-formats: prepare ## JSON, CSV, Avro, Protobuf, Debezium
 	$(AREA) tests/formats
+
+test-http: prepare ## resources, events and webhooks, on a real web server
+	$(AREA) tests/http
 
 test-kafka: prepare ## Kafka, on a real broker
 	$(AREA) tests/kafka

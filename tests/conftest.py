@@ -50,7 +50,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_configure() -> None:
     # Processes that a test starts draw from the same seed.
     os.environ[SEED_VARIABLE] = str(SEED)
-    # Worker processes are told the size of the terminal they were started from; those of tests have their own.
+    # Workers are told the size of the terminal they were started from; those of tests have their own.
     for name in ("LINES", "COLUMNS"):
         os.environ.pop(name, None)
     # Where the tests themselves are run in the background, Ctrl-C is ignored by all that they start.

@@ -46,6 +46,7 @@ class VelostreamError(Exception):
         detail: str | None = None,
         hint: str | None = None,
         location: Location | None = None,
+        retry_after: float | None = None,
     ) -> None:
         # The texts of an error are shown, logged and sent from here on, so secrets are removed once.
         self.message = redact(message)
@@ -53,6 +54,8 @@ class VelostreamError(Exception):
         self.detail = redact(detail) if detail else detail
         self.hint = redact(hint) if hint else hint
         self.location = location
+        self.retry_after = retry_after
+        """Seconds that a server asks to wait before the next attempt."""
 
     def at(self, location: Location | None) -> VelostreamError:
         """The same error with a location in the user's text, if it has none yet."""

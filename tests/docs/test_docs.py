@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -157,6 +158,26 @@ def objects(folder: Path) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def http(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """A web server where the page expects one: addresses of the page, and what stands in for them."""
+    from web_server import Events, as_json, running
+
+    with running() as web, socket.create_server(("127.0.0.1", 0)) as free:
+        items = [{"symbol": "A", "price": 12.50}, {"symbol": "B", "price": 250}]
+        web.serve("/prices", as_json({"data": {"items": items}}))
+        web.serve("/orders", as_json([{"id": 1, "amount": 12.50}]))
+        web.serve("/ticks", Events().reply)
+        web.serve("/in", as_json({}))
+        monkeypatch.setenv("HOOK_SECRET", "known-to-the-sender")
+        listening = free.getsockname()[1]
+        free.close()
+        yield {
+            "http://127.0.0.1:8000": web.uri(""),
+            "http://127.0.0.1:8088": f"http://127.0.0.1:{listening}",
+        }
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)])
 def test_page(page: str, folder: Path, request: pytest.FixtureRequest) -> None:
@@ -173,11 +194,16 @@ def test_page(page: str, folder: Path, request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("objects")
     if any("clickhouse://" in block.text for block in found):
         request.getfixturevalue("clickhouse")
+    places = {"/data/orders.csv": str(_SAMPLES / "orders.csv")}
+    if any("http://127.0.0.1:8000" in block.text for block in found):
+        places |= request.getfixturevalue("http")
     names: dict[str, Any] = {"__name__": "docs"}
     own = None
     try:
         for block in found:
-            text = block.text.replace("/data/orders.csv", str(_SAMPLES / "orders.csv"))
+            text = block.text
+            for place, instead in places.items():
+                text = text.replace(place, instead)
             if block.language == "velotest":
                 run_cases(folder / "orders.velotest", text)
             elif block.language == "python":

@@ -102,7 +102,6 @@ def test_a_failed_create_leaves_nothing(database, tmp_path, name):
             "INSERT INTO file://{out} SELECT symbol, COUNT(*) AS n FROM {f} GROUP BY symbol",
             "rows of this query are updated",
         ),
-        ("CREATE TABLE z AS SELECT * FROM https://host/topic", "https"),
     ],
 )
 def test_later_features_say_so(database, trades, tmp_path, sql, what):

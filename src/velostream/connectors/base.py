@@ -153,6 +153,8 @@ class SinkContext:
     """The job's id, for names in outside systems that a person may read."""
     resumed: bool = False
     """Whether the job was created at an earlier start, so that the sink's files in `state` must exist."""
+    reach: Reach = field(default_factory=Reach)
+    """Which files and addresses may be written to; only what the properties name was checked so far."""
     refuse: Callable[[list[BadRow]], None] = field(default=lambda rows: None)
     """Sets rows aside that can never be written; to be called before `write` makes the others durable.
 

@@ -38,7 +38,13 @@ def as_sink_errors() -> Iterator[None]:
         yield
     except SourceError as exc:
         kind = next((sink for source, sink in _KINDS if isinstance(exc, source)), SinkConfigError)
-        raise kind(exc.message, detail=exc.detail, hint=exc.hint, location=exc.location) from exc
+        raise kind(
+            exc.message,
+            detail=exc.detail,
+            hint=exc.hint,
+            location=exc.location,
+            retry_after=exc.retry_after,
+        ) from exc
 
 
 def identity(context: SinkContext) -> str:

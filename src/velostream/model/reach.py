@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from dataclasses import dataclass
@@ -51,6 +52,25 @@ class Reach:
                     f'"{address}" is none of the hosts that statements may reach',
                     hint=f"allowed.hosts has {', '.join(self.hosts) or 'no host'}",
                 )
+
+    def check_resolved(self, host: str, port: int, address: str) -> None:
+        """Raise UnsafeError where a host leads to a private address that `hosts` does not name itself.
+
+        A name that may be reached says nothing of where it leads: whoever owns it could point it, also only
+        for a moment, at a service that trusts its own network.
+        """
+        if self.hosts is None or host.strip("[]") in (address, "localhost"):
+            return
+        ip = ipaddress.ip_address(address.partition("%")[0])
+        ip = getattr(ip, "ipv4_mapped", None) or ip
+        if ip.is_global and not ip.is_multicast:
+            return
+        try:
+            self.check_addresses(f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}")
+        except UnsafeError as exc:
+            raise UnsafeError(
+                f'"{host}" leads to the private address {ip}, which statements may not reach', hint=exc.hint
+            ) from exc
 
 
 def _without_wildcards(path: Path) -> Path:

@@ -284,6 +284,17 @@ class ChangeLog:
                     yield number, batch
                 number += batch.num_rows
 
+    def kept(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All rows that are still here; with the number of rows before each batch."""
+        for each in self._readable():
+            if each.end > each.first:
+                rows = next(FrameFile(each.path, hint=_HINT).frames(each.offset)).rows()
+                assert rows is not None
+                number = each.first
+                for batch in rows.to_batches():
+                    yield number, batch
+                    number += batch.num_rows
+
     def aside(self, start: int | None, end: int) -> list[SetAside]:
         """Rows of a range that do not fit their columns."""
         found = [row for each in self._readable() if each.aside for row in each.aside]

@@ -74,6 +74,9 @@ class Reader(ABC):
     def narrow(self, narrowing: Narrowing) -> None:  # noqa: B027
         """Leave out what the statement does not need, where the database can; see `Narrowed`."""
 
+    def begin(self) -> None:  # noqa: B027
+        """Open what `follow` reads from, where it cannot be missed; called once, before `load`."""
+
     @abstractmethod
     def load(self, changes: ChangeLog, after: int, stop: threading.Event) -> None:
         """Write everything that is there into the log, as a load that begins after row `after`."""
@@ -263,8 +266,17 @@ class DatabaseSource(Source, Announcing, Narrowed, Counted, BadRecords, Widening
         )
         self._thread.start()
 
+    def _begin_again(self) -> None:
+        """After a failure: the next call of `latest` starts another thread."""
+        if self._thread is not None:
+            self._thread.join()
+        self._thread = None
+        self._loaded.clear()
+
     def _run(self, have: int) -> None:
         try:
+            if self._follows:
+                self._reader.begin()
             if self._log.position is None or have > self._log.end:
                 self._load(have)
             self._loaded.set()

@@ -15,7 +15,6 @@ FileFormat = Literal["csv", "tsv", "json", "jsonl", "parquet", "avro", "orc"]
 class FilesOptions(Options):
     """Which files, and how they are read or written."""
 
-    path: str | None = Field(None, description="file, folder or pattern (*, ?, **, {a,b})")
     format: FileFormat | None = Field(
         None, description="form of the content", json_schema_extra={"default_text": "by name"}
     )

@@ -154,7 +154,7 @@ def open_sink(uri: Uri, properties: Properties, settings: Settings, context: Sin
     sink = connector.connector.sink(
         uri,
         _sink_options(connector, uri, properties, settings),
-        replace(context, decimal_format=common.decimal_format, delivery=wanted),
+        replace(context, decimal_format=common.decimal_format, delivery=wanted, reach=settings.reach),
     )
     if wanted is Delivery.EXACTLY_ONCE and sink.delivery is not wanted:
         sink.close()

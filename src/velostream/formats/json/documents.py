@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _SPACE = re.compile(r"\s*")
 _LINE_ENDS = re.compile(r"[\r\n]+")
@@ -55,6 +59,58 @@ def split_document(content: bytes) -> tuple[list[bytes], list[int]] | None:
     return records, starts
 
 
+def records_at(content: bytes, path: Sequence[str]) -> list[bytes]:
+    """The records at a path of fields of a document, each on one line with its digits as written.
+
+    The elements of an array are the records; null is none; anything else is a single record. Raises
+    ValueError where the content is not JSON, and LookupError where it has no such field.
+    """
+    text = content.decode("utf-8", errors=_AS_IT_IS)
+    position = _along(text, path)
+    if text[position : position + 1] == "[":
+        spans = _elements(text, position, alone=not path)
+    else:
+        spans = [_value(text, position, alone=not path)]
+    found = [_bytes(_LINE_ENDS.sub(" ", text[first:last].rstrip())) for first, last in spans]
+    return [] if found == [b"null"] else found
+
+
+def value_at(content: bytes, path: Sequence[str]) -> Any:
+    """The value at a path of fields; None where there is none. Raises ValueError where it is not JSON."""
+    text = content.decode("utf-8", errors=_AS_IT_IS)
+    try:
+        return _DECODER.raw_decode(text, _along(text, path))[0]
+    except LookupError:
+        return None
+
+
+def _along(text: str, path: Sequence[str]) -> int:
+    """Where the value at a path of fields begins."""
+    _value(text, begin := _skip(text, 0))
+    for name in path:
+        begin = _field(text, begin, name)
+    return begin
+
+
+def _field(text: str, position: int, name: str) -> int:
+    """Where the value of a field of an object begins: of the last one of that name, as parsers have it."""
+    found = None
+    if text[position : position + 1] == "{":
+        position = _skip(text, position + 1)
+        while text[position : position + 1] == '"':
+            field, position = _DECODER.raw_decode(text, position)
+            position = _skip(text, _skip(text, position) + 1)
+            if field == name:
+                found = position
+            _, position = _DECODER.raw_decode(text, position)
+            position = _skip(text, position)
+            if text[position : position + 1] == ",":
+                position = _skip(text, position + 1)
+    if found is None:
+        raise LookupError(name)
+    return found
+
+
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", errors=_AS_IT_IS)
 
@@ -69,14 +125,14 @@ def _is_object(line: str) -> bool:
     return True
 
 
-def _value(text: str, position: int) -> tuple[int, int]:
+def _value(text: str, position: int, *, alone: bool = True) -> tuple[int, int]:
     _, end = _DECODER.raw_decode(text, position)
-    if text[_skip(text, end) :]:
+    if alone and text[_skip(text, end) :]:
         raise ValueError("text after the document")
     return position, end
 
 
-def _elements(text: str, position: int) -> list[tuple[int, int]]:
+def _elements(text: str, position: int, *, alone: bool = True) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     position = _skip(text, position + 1)
     while text[position : position + 1] != "]":
@@ -87,7 +143,7 @@ def _elements(text: str, position: int) -> list[tuple[int, int]]:
         _, end = _DECODER.raw_decode(text, position)
         spans.append((position, end))
         position = _skip(text, end)
-    if text[_skip(text, position + 1) :]:
+    if alone and text[_skip(text, position + 1) :]:
         raise ValueError("text after the array")
     return spans
 

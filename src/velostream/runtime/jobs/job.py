@@ -282,7 +282,7 @@ class Job:
             self.health = ("failed", error.message + tried)
             self._become(JobState.FAILED, error.message + tried)
             return False
-        delay = backoff.next()
+        delay = max(backoff.next(), error.retry_after or 0.0)
         self.health = (error.health, error.message)
         self._become(JobState.DEGRADED, f"{error.message}; trying again in {delay:.1f}s")
         self._stop.wait(delay)

@@ -79,7 +79,7 @@ _ARROW = {
 def read_values(data: Bytes, column: Stored, places: Places, texts: Texts, kind: str | None) -> Values:
     """The values of a column. `texts` knows the character sets."""
     code, starts, valid = column.code, places.starts, places.valid
-    # Where a value is null there are no bytes, and what stands there is read for nothing, perhaps after the last row.
+    # Where a value is null there are no bytes: what is read for it, perhaps after the last row, is ignored.
     starts = np.minimum(starts, len(data) - ROOM)
     if code in (t.BLOB_COMPRESSED, t.VARCHAR_COMPRESSED):
         raise SourceConfigError(

@@ -1,0 +1,1 @@
+"""Reading resources, streams of events, and what is posted to us."""

@@ -1,0 +1,1 @@
+"""Writing to servers that take rows over HTTP."""
