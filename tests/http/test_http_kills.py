@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -163,7 +163,7 @@ class World:
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 told = json.load(answer)
-        except (urllib.error.URLError, OSError, ValueError):
+        except (OSError, HTTPException, ValueError):
             return False
         assert told["accepted"] + told["duplicates"] == count - first
         self._taken = count
