@@ -137,6 +137,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     stop_session(session)
 
 
+@pytest.fixture(scope="session")
+def velostream_spark(spark: SparkSession) -> SparkSession:
+    """The plugin's, which the contract suite asks for, is the same."""
+    return spark
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_java_left() -> Iterator[None]:
     """Every JVM that the tests started in this process has ended with them."""

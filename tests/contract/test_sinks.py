@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from contract.sinks import COLUMNS, Place, Row, SinkContract
 from velostream.config import Settings
 from velostream.connectors.base import SinkContext
 from velostream.engine.opening.connect import open_sink
 from velostream.model.uri import Uri
 from velostream.testing.connector import CaseSink, written_files
+from velostream.testing.contract import COLUMNS, Place, Row, SinkContract
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 import pytest
 
-from contract.sources import Row, SourceContract, World
 from velostream.config import Settings
 from velostream.connectors.base import SourceContext
 from velostream.engine.inputs.tables import TableSource
@@ -18,6 +17,7 @@ from velostream.model.tables import TableSpec
 from velostream.model.uri import Uri
 from velostream.serving.table.store import TableStore
 from velostream.testing.connector import CaseConnector, CaseOptions, Stage
+from velostream.testing.contract import Row, SourceContract, World
 from velostream.testing.given_log import Entry, GivenLog, GivenRow, Layout
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.sinks import COLUMNS, Place, SinkContract, batch
-from contract.sources import Row, SourceContract, World
 from velostream.config import Settings
 from velostream.connectors.base import SinkContext
 from velostream.engine.opening.connect import open_sink, open_source
 from velostream.model.statements import SourceRef
 from velostream.model.uri import Uri
+from velostream.testing.contract import COLUMNS, Place, Row, SinkContract, SourceContract, World, batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from ways import way_to
 
-from contract.sinks import COLUMNS, batch
 from refusals import refusal
 from velostream.config import Settings
 from velostream.connectors.base import SinkContext
 from velostream.engine.opening.connect import open_sink
 from velostream.model.uri import Uri
+from velostream.testing.contract import COLUMNS, batch
 
 if TYPE_CHECKING:
     from pathlib import Path

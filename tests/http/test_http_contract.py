@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from contract.sinks import COLUMNS, Place, SinkContract
-from contract.sources import Row, SourceContract, World
 from velostream.config import Settings
 from velostream.connectors.base import SinkContext
 from velostream.engine.opening.connect import open_sink, open_source
 from velostream.model.statements import SourceRef
 from velostream.model.uri import Uri
+from velostream.testing.contract import COLUMNS, Place, Row, SinkContract, SourceContract, World
 from web_server import Events, Reply, Request, Web, as_json
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from velostream.errors import InternalError, UnsupportedError
+from velostream.model.options import BATCH_ROWS
 from velostream.model.reach import Reach
 from velostream.model.traits import SourceTraits
 from velostream.model.uri import Uri
@@ -58,7 +59,7 @@ class SourceContext:
     """Whether to begin with everything that is there, or at the end, where the statement does not say."""
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     most_rows: int | None = None
-    """`max.rows.per.batch`: how far one call of `latest` may advance."""
+    """`max.rows.per.batch`: how many rows one call of `latest` may advance by."""
     owner: str = ""
     """The job and its input; files in `spool` record it as their owner."""
     resumed: bool = False
@@ -87,6 +88,12 @@ class Source(ABC):
 
     Known once the columns are.
     """
+    batch_rows: int = BATCH_ROWS
+    """How many rows the engine takes at a time, however many `read` yields. Set on opening."""
+    most_rows: int | None = None
+    """`SourceContext.most_rows`; set by the caller that opens the source."""
+    beginning: Offset | None = None
+    """The position after which the statement begins to read; None: before the first row. Set like these."""
 
     @abstractmethod
     def discover(self) -> pa.Schema:

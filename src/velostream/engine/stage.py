@@ -108,7 +108,7 @@ class Stage:
         candidates = {
             key: item.source.candidates(_of(after, key))
             if isinstance(item.source, TableSource)
-            else [item.source.latest(_of(after, key))]
+            else [item.source.latest(item.since(_of(after, key)))]
             for key, item in self.inputs.all.items()
         }
         cut = newest_cut(candidates)
@@ -183,13 +183,14 @@ class Stage:
         # Sources count the records that they delivered; for tables only the rows that the query read are
         # known.
         counts = [
-            Counted.of(item.source).count(_of(start, key), end[key]) for key, item in self.inputs.all.items()
+            Counted.of(item.source).count(item.since(_of(start, key)), end[key])
+            for key, item in self.inputs.all.items()
         ]
         known = [count for count in counts if count is not None]
         rows_in = sum(known) if known else progress.rows_in
         by_partition: dict[str, int] = {}
         for key, item in self.inputs.all.items():
-            by_partition |= Counted.of(item.source).counts(_of(start, key), end[key])
+            by_partition |= Counted.of(item.source).counts(item.since(_of(start, key)), end[key])
             item.source.commit(end[key])
         looked_up, misses = self.pipeline.feed.take_figures()
         return BatchFigures(rows_in, progress.rows_out, bad, looked_up, misses, by_partition)

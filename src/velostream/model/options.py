@@ -6,8 +6,9 @@ A property is declared once, as a pydantic field whose alias is the name that us
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -26,6 +27,8 @@ else:
 
 FILE: JsonDict = {"reaches": "file"}
 """Marks a property that names a file or folder, which `allowed.roots` restricts."""
+BATCH_ROWS = 10_000
+"""Rows that a source hands over at a time where the statement does not say."""
 ADDRESS: JsonDict = {"reaches": "address"}
 """Marks a property that names hosts, which `allowed.hosts` restricts."""
 
@@ -49,6 +52,37 @@ class Options(BaseModel):
             for name, extra in extras.items()
             if isinstance(extra, dict) and "reaches" in extra
         }
+
+
+class SourceOptions(Options):
+    """Base of the options of a source whose positions a user may know: where to begin, how much at a time."""
+
+    batch_size: int = Field(BATCH_ROWS, alias="batch.size", gt=0, description="rows handed over at a time")
+    starting_offsets: str | None = Field(
+        None,
+        alias="starting.offsets",
+        description='positions to begin after, as JSON {"partition": position}; others from their first row',
+    )
+
+    @field_validator("starting_offsets")
+    @classmethod
+    def _positions(cls, value: str | None) -> str | None:
+        cls._parsed(value)
+        return value
+
+    @staticmethod
+    def _parsed(value: str | None) -> dict[str, Any] | None:
+        try:
+            found = None if value is None else json.loads(value)
+        except ValueError as exc:
+            raise ValueError(f"no JSON: {exc}") from None
+        if found is not None and not isinstance(found, dict):
+            raise ValueError('not of the form {"partition": position}')
+        return found
+
+    def beginning(self) -> dict[str, Any] | None:
+        """The position of `starting.offsets`."""
+        return self._parsed(self.starting_offsets)
 
 
 class CommonOptions(Options):

@@ -15,7 +15,7 @@ from velostream.spark.failures import translated
 from velostream.sql.types import quote, spark_ddl
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -43,6 +43,32 @@ def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     if table.num_rows == 0:
         return empty_frame(spark, table.schema)
     return spark.createDataFrame(filled(_plain(table)))
+
+
+def frame_of_batches(
+    spark: SparkSession,
+    batches: Callable[[int, pa.Schema], Iterable[pa.RecordBatch]],
+    tasks: int,
+    columns: Sequence[tuple[str, str]],
+) -> DataFrame:
+    """The rows that `batches(number, schema)` yields in each of several tasks; `columns` have Spark's types.
+
+    As fast as a data source of Spark's in Python, which is planned in a process of its own for each frame.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    struct = StructType.fromDDL(", ".join(f"{quote(name)} {kind}" for name, kind in columns))
+    assert isinstance(struct, StructType)
+    schema = to_arrow_schema(struct, timezone="UTC", error_on_duplicated_field_names_in_struct=False)
+
+    # Defined here, so that it is sent to the tasks by value.
+    def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from batches(number, schema)
+
+    return spark.range(0, tasks, 1, tasks).mapInArrow(run, struct)
 
 
 def filled(table: pa.Table) -> pa.Table:

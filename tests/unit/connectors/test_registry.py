@@ -219,7 +219,7 @@ def test_environment_gives_defaults(monkeypatch):
     assert options("kafka", bootstrap__servers="other:2").bootstrap_servers == "other:2"
 
 
-@pytest.mark.parametrize("name", ["http", "delta", "memory"])
+@pytest.mark.parametrize("name", ["delta", "memory"])
 def test_connectors_of_later_versions_say_so(name, tmp_path):
     found = registry.by_name(name)
     assert not found.available

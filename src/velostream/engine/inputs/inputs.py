@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.connectors.capabilities import Partitioned, Replayable, SparkReader
+from velostream.connectors.delivered import delivered
 from velostream.engine.inputs.event_times import Seen
 from velostream.engine.inputs.tables import TableSource
 from velostream.engine.inputs.widening import ColumnsWidenedError
 from velostream.errors import TypeMismatchError, UnsupportedError
 from velostream.formats.columns.dataframes import rows_at
-from velostream.model.columns import BAD, ENTERED, EVENT_TIME, PARTITION, POSITION, WEIGHT, arrow_types
+from velostream.model.columns import BAD, ENTERED, EVENT_TIME, POSITION, WEIGHT, arrow_types
 from velostream.model.windows import EventTime
 from velostream.plan.time.event_time import event_time_sql
 from velostream.spark.dataframes import arrow_frame
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -49,6 +51,10 @@ class Input:
     """The event time of its rows."""
     watched: bool = False
     """Whether the latest event time of each partition is observed."""
+
+    def since(self, start: Offset | None) -> Offset | None:
+        """The position to read after: where nothing was read yet, the one that the statement begins at."""
+        return self.source.beginning if start is None else start
 
     def wanted(self, extra: tuple[str, ...] = ()) -> list[str] | None:
         """Columns to read from the source, in the source's order, system columns last."""
@@ -105,6 +111,8 @@ class Inputs:
         """Positions of rows that cannot be computed: they are left out of every frame."""
         self.again: Mapping[str, frozenset[str]] | None = None
         """During a replay of dead letters: the records of each input that replace the range's new ones."""
+        self._told_apart_by_content: set[str] = set()
+        """Inputs whose rows have no position: a row that comes later may hold the same."""
         self.seen = Seen()
         """The event times observed in watched inputs."""
 
@@ -198,7 +206,7 @@ class Inputs:
         if self.again is not None and start is not None:
             frame = records_at(self._spark, item, self.again.get(item.id, frozenset()), end, asked)
         else:
-            since = Replayable.of(item.source).oldest() if self.again is not None else start
+            since = Replayable.of(item.source).oldest() if self.again is not None else item.since(start)
             frame = SparkReader.of(item.source).frame(self._spark, since, end, asked, careful=careful)
         if frame is None:
             return self._arrow_halves(item, start, end, columns)
@@ -222,7 +230,7 @@ class Inputs:
         time = event_time_sql(item.time, item.schema, item.description)
         frame = frame.selectExpr("*", f"{time} AS {EVENT_TIME}")
         if item.watched:
-            found = Partitioned.of(item.source).partitions(start, end)
+            found = Partitioned.of(item.source).partitions(item.since(start), end)
             frame = self.seen.watch(item.id, frame, found, item.source.traits.partition_sql)
         kept = [*columns, *(name for name in (WEIGHT, BAD) if name in frame.columns)]
         return frame.select(*(quote(name) for name in kept))
@@ -234,10 +242,9 @@ class Inputs:
         if columns is not None and EVENT_TIME in columns and EVENT_TIME not in table.schema.names:
             return self._timed_halves(item, table, columns, start, end)
         given = set(table.schema.names)
+        positioned = self._positioned(item, columns, given)
         if columns is not None:
-            wanted = [name for name in columns if name in given]
-            table = table.select([*wanted, *({WEIGHT} & given)])
-        positioned = columns is not None and POSITION in columns and POSITION not in given
+            table = _selected(item, table, columns)
         if WEIGHT not in given:
             return Halves(self._arrow_frame(table, positioned), None)
         plus, minus = split_weights(table)
@@ -246,13 +253,19 @@ class Inputs:
             self._arrow_frame(minus, positioned) if minus.num_rows else None,
         )
 
+    def _positioned(self, item: Input, columns: Sequence[str] | None, given: Collection[str]) -> bool:
+        """Whether positions are asked for that the rows do not have, so that their contents identify them."""
+        found = columns is not None and POSITION in columns and POSITION not in given
+        if found:
+            self._told_apart_by_content.add(item.id)
+        return found
+
     def _timed_halves(
         self, item: Input, table: pa.Table, columns: list[str], start: Offset | None, end: Offset
     ) -> Halves:
         given = set(table.schema.names)
-        asked = [name for name in item.beneath(columns) or () if name in given]
-        positioned = POSITION in columns and POSITION not in given
-        frame = self._arrow_frame(table.select([*asked, *({WEIGHT} & given)]), positioned)
+        positioned = self._positioned(item, columns, given)
+        frame = self._arrow_frame(_selected(item, table, item.beneath(columns) or ()), positioned)
         frame = self._timed(item, frame, columns, start, end)
         if WEIGHT not in given:
             return Halves(frame, None)
@@ -260,7 +273,7 @@ class Inputs:
         return Halves(frame.where(f"{WEIGHT} > 0").drop(WEIGHT), minus)
 
     def _arrow(self, item: Input, start: Offset | None, end: Offset) -> pa.Table:
-        batches = list(_read_all(item.source, start, end))
+        batches = list(_read_all(item.source, item.since(start), end))
         table = pa.Table.from_batches(batches) if batches else item.empty()
         self._refuse_wider(item, table.schema)
         if item.watched and isinstance(item.source, TableSource):
@@ -369,7 +382,8 @@ class Inputs:
         need be.
         """
         for key, item in self.all.items():
-            once = not item.source.traits.positioned or not item.source.traits.rereadable
+            traits = item.source.traits
+            once = not traits.positioned or not traits.rereadable or key in self._told_apart_by_content
             if once or len(self.excluded.get(key, ())) > _MOST_EXCLUDED:
                 self.excluded.pop(key, None)
 
@@ -400,12 +414,24 @@ def records_at(
 
 def _positioned(spark: SparkSession, item: Input, end: Offset, columns: list[str]) -> DataFrame | None:
     """All rows of a source that Spark does not read itself, with positions; None: it has no positions."""
-    batches = list(_read_all(item.source, None, end))
+    batches = list(_read_all(item.source, item.source.beginning, end))
     if not batches or POSITION not in batches[0].schema.names:
         return None
     table = pa.Table.from_batches(batches)
     names = [name for name in columns if name in table.schema.names and name != POSITION]
     return arrow_frame(spark, table.select([*names, POSITION]))
+
+
+def _selected(item: Input, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """These columns and the weight; system columns that a source does not have are null."""
+    given = set(table.schema.names)
+    found = table.select([*(name for name in columns if name in given), *({WEIGHT} & given)])
+    if isinstance(item.source, TableSource):
+        return found
+    for name, kind in arrow_types().items():
+        if name in columns and name not in given and name not in (EVENT_TIME, POSITION):
+            found = found.append_column(name, pa.nulls(table.num_rows, kind))
+    return found
 
 
 def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -422,12 +448,9 @@ def split_weights(table: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _read_all(source: Source, start: Offset | None, end: Offset) -> Iterator[pa.RecordBatch]:
+    read = source.read if isinstance(source, TableSource) else partial(delivered, source)
     for partition, position in end.items():
-        for batch in source.read(partition, start.get(partition) if start else None, position):
-            if PARTITION not in batch.schema.names and not isinstance(source, TableSource):
-                name = pa.array([partition] * batch.num_rows, pa.string())
-                batch = batch.append_column(PARTITION, name)
-            yield batch
+        yield from read(partition, start.get(partition) if start else None, position)
 
 
 def _of(offsets: SourceOffsets | None, key: str) -> Offset | None:

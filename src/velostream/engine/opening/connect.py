@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from velostream.connectors.capabilities import Awaited, Provisioned
 from velostream.connectors.properties import build_options, check_reach
 from velostream.connectors.realtime import RealtimeConnector
 from velostream.connectors.registry import connector_for, said_of
+from velostream.connectors.tasks import TaskReader
 from velostream.disk.full_disk import storing
 from velostream.disk.private import make_folder
 from velostream.engine.inputs.tables import loaded
@@ -25,7 +27,7 @@ from velostream.errors import (
     UnsupportedError,
     VelostreamError,
 )
-from velostream.model.options import common_options
+from velostream.model.options import SourceOptions, common_options
 from velostream.plan.sinks import of_sink
 from velostream.spark.jars.class_path import load_jars
 
@@ -36,11 +38,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from velostream.config import Settings
+    from velostream.connectors.base import Connector
     from velostream.connectors.realtime import RealtimeTarget
     from velostream.connectors.registry import Registered
     from velostream.connectors.waiting import Waiting
     from velostream.model.options import CommonOptions, Options
     from velostream.model.statements import Properties, SourceRef
+    from velostream.model.traits import SourceTraits
     from velostream.model.uri import Uri
     from velostream.serving.contract.table import Table
 
@@ -95,8 +99,23 @@ def open_source(
         makes=makes,
         reach=settings.reach,
     )
-    source = connector.connector.source(ref.uri, options, context)
+    given = partial(_given, connector.connector, ref.uri, options, context, traits)
+    source = given()
+    if isinstance(source, TaskReader):
+        source.opened = given
+    return source
+
+
+def _given(
+    connector: Connector, uri: Uri, options: Options, context: SourceContext, traits: SourceTraits
+) -> Source:
+    """The source as its connector opens it, with what every source is given."""
+    source = connector.source(uri, options, context)
     source.traits = traits
+    source.most_rows = context.most_rows
+    if isinstance(options, SourceOptions):
+        source.batch_rows = options.batch_size
+        source.beginning = options.beginning()
     return source
 
 

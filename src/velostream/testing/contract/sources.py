@@ -1,4 +1,7 @@
-"""The contract of sources: derive from `SourceContract`, and give it a world in which rows come."""
+"""The contract of sources: derive from `SourceContract`, and give it a world in which rows come.
+
+The tests are the documentation: each name is a promise that the engine relies on.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +75,10 @@ class SourceContract:
     def world(self) -> World:
         raise NotImplementedError
 
+    @pytest.fixture
+    def session(self, velostream_spark: SparkSession) -> SparkSession:
+        return velostream_spark
+
     @pytest.fixture(autouse=True)
     def declared_gap(self, request: pytest.FixtureRequest, world: World) -> None:
         reason = world.gaps.get(request.node.originalname)
@@ -88,16 +95,16 @@ class SourceContract:
         assert source.discover().equals(columns)
         source.close()
 
-    def test_everything_then_what_is_new(self, spark: SparkSession, world: World) -> None:
+    def test_everything_then_what_is_new(self, session: SparkSession, world: World) -> None:
         came = world.give([(1, "a"), (2, "b")])
         source = world.open()
         first = settled(source, None)
-        assert rows(spark, source, None, first) == Counter(came)
+        assert rows(session, source, None, first) == Counter(came)
         more = world.give([(3, "c")])
         second = settled(source, first)
         assert second != first
-        assert rows(spark, source, first, second) == Counter(more)
-        assert rows(spark, source, None, second) == Counter([*came, *more])
+        assert rows(session, source, first, second) == Counter(more)
+        assert rows(session, source, None, second) == Counter([*came, *more])
         source.close()
 
     def test_nothing_new_is_the_same_position(self, world: World) -> None:
@@ -107,29 +114,29 @@ class SourceContract:
         assert source.latest(first) == first
         source.close()
 
-    def test_positions_are_json(self, spark: SparkSession, world: World) -> None:
+    def test_positions_are_json(self, session: SparkSession, world: World) -> None:
         world.give([(1, "a")])
         source = world.open()
         first = settled(source, None)
         more = world.give([(2, "b")])
         second = settled(source, json.loads(json.dumps(first)))
         again = json.loads(json.dumps([first, second]))
-        assert rows(spark, source, *again) == Counter(more)
+        assert rows(session, source, *again) == Counter(more)
         source.close()
 
-    def test_a_range_is_the_same_whenever_it_is_read(self, spark: SparkSession, world: World) -> None:
+    def test_a_range_is_the_same_whenever_it_is_read(self, session: SparkSession, world: World) -> None:
         world.give([(1, "a"), (2, "b")])
         source = world.open()
         first = settled(source, None)
         more = world.give([(3, "c"), (4, "d")])
         second = settled(source, first)
-        before = rows(spark, source, first, second)
+        before = rows(session, source, first, second)
         world.give([(5, "e")])
         settled(source, second)
-        assert rows(spark, source, first, second) == before == Counter(more)
+        assert rows(session, source, first, second) == before == Counter(more)
         source.close()
 
-    def test_a_restart_goes_on_where_it_was(self, spark: SparkSession, world: World) -> None:
+    def test_a_restart_goes_on_where_it_was(self, session: SparkSession, world: World) -> None:
         world.give([(1, "a")])
         source = world.open()
         first = settled(source, None)
@@ -138,29 +145,29 @@ class SourceContract:
         more = world.give([(2, "b")])
         source = world.open(resumed=True)
         second = settled(source, first)
-        assert rows(spark, source, first, second) == Counter(more)
+        assert rows(session, source, first, second) == Counter(more)
         source.close()
 
-    def test_rows_go_only_where_the_traits_say_so(self, spark: SparkSession, world: World) -> None:
+    def test_rows_go_only_where_the_traits_say_so(self, session: SparkSession, world: World) -> None:
         came = world.give([(1, "a"), (2, "b")])
         source = world.open()
         first = settled(source, None)
         if source.traits.only_grows:
             more = world.give([(1, "a")])
             second = settled(source, first)
-            assert rows(spark, source, first, second) == Counter(more)
+            assert rows(session, source, first, second) == Counter(more)
         else:
             world.retract(came[0])
             second = settled(source, first)
-            assert rows(spark, source, first, second) == Counter({came[0]: -1})
-            assert rows(spark, source, None, second) == Counter([came[1]])
+            assert rows(session, source, first, second) == Counter({came[0]: -1})
+            assert rows(session, source, None, second) == Counter([came[1]])
         source.close()
 
-    def test_rows_have_system_columns(self, spark: SparkSession, world: World) -> None:
+    def test_rows_have_system_columns(self, session: SparkSession, world: World) -> None:
         world.give([(1, "a"), (2, "b")])
         source = world.open()
         end = settled(source, None)
-        found = table(spark, source, None, end, ["id", ENTERED, PARTITION, OFFSET])
+        found = table(session, source, None, end, ["id", ENTERED, PARTITION, OFFSET])
         assert found.column(PARTITION).null_count == found.column(OFFSET).null_count == 0
         assert pa.types.is_timestamp(found.schema.field(ENTERED).type)
         places = list(zip(found[PARTITION].to_pylist(), found[OFFSET].to_pylist(), strict=True))
@@ -168,7 +175,7 @@ class SourceContract:
         source.close()
 
     def test_positions_of_rows_tell_them_apart_and_order_them(
-        self, spark: SparkSession, world: World
+        self, session: SparkSession, world: World
     ) -> None:
         source = world.open()
         if not source.traits.positioned:
@@ -178,16 +185,16 @@ class SourceContract:
         first = settled(source, None)
         more = world.give([(2, "b")])
         second = settled(source, first)
-        found = table(spark, source, None, second, ["id", POSITION], careful=True)
+        found = table(session, source, None, second, ["id", POSITION], careful=True)
         places = dict(zip(found[POSITION].to_pylist(), found["id"].to_pylist(), strict=True))
         assert sorted(places.values()) == sorted(id_ for id_, _ in [*came, *more])
         last = Ordered.of(source).order(pa.chunked_array([sorted(places)])).to_pylist()
         assert places[sorted(places)[last.index(max(last))]] == more[0][0]
-        again = table(spark, source, None, second, ["id", POSITION], careful=True)
+        again = table(session, source, None, second, ["id", POSITION], careful=True)
         assert sorted(again[POSITION].to_pylist()) == sorted(places)
         source.close()
 
-    def test_it_counts_what_it_hands_over(self, spark: SparkSession, world: World) -> None:
+    def test_it_counts_what_it_hands_over(self, session: SparkSession, world: World) -> None:
         world.give([(1, "a"), (2, "b"), (3, "c")])
         source = world.open()
         end = settled(source, None)
@@ -197,13 +204,13 @@ class SourceContract:
         assert all(lag == 0 for lag in counted.lags(end).values())
         source.close()
 
-    def test_partitions_are_conditions_on_rows(self, spark: SparkSession, world: World) -> None:
+    def test_partitions_are_conditions_on_rows(self, session: SparkSession, world: World) -> None:
         world.give([(1, "a"), (2, "b")])
         source = world.open()
         end = settled(source, None)
         told = Partitioned.of(source).partitions(None, end)
-        found = table(spark, source, None, end, ["id", *source.traits.partition_columns])
-        frame = spark.createDataFrame(found)
+        found = table(session, source, None, end, ["id", *source.traits.partition_columns])
+        frame = session.createDataFrame(found)
         if told is not None:
             assert sum(frame.where(condition).count() for condition in told.values()) == 2
         names = {row[0] for row in frame.selectExpr(source.traits.partition_sql).collect()}
@@ -211,7 +218,7 @@ class SourceContract:
         assert told is None or names <= set(told)
         source.close()
 
-    def test_a_record_that_cannot_be_decoded_is_told(self, spark: SparkSession, world: World) -> None:
+    def test_a_record_that_cannot_be_decoded_is_told(self, session: SparkSession, world: World) -> None:
         world.give([(1, "a")])
         source = world.open()
         first = settled(source, None)
@@ -221,7 +228,7 @@ class SourceContract:
             return
         more = world.give([(2, "b")])
         second = settled(source, first)
-        assert rows(spark, source, first, second, careful=True) == Counter(more)
+        assert rows(session, source, first, second, careful=True) == Counter(more)
         (bad,) = BadRecords.of(source).bad_rows(first, second)
         assert bad.raw == raw
         assert bad.reason
@@ -229,16 +236,16 @@ class SourceContract:
         assert int(bad.offset) >= 0
         source.close()
 
-    def test_single_records_are_read_again(self, spark: SparkSession, world: World) -> None:
+    def test_single_records_are_read_again(self, session: SparkSession, world: World) -> None:
         world.give([(1, "a"), (2, "b"), (3, "c")])
         source = world.open()
         if not source.traits.positioned:
             source.close()
             return
         end = settled(source, None)
-        found = table(spark, source, None, end, ["id", POSITION], careful=True)
+        found = table(session, source, None, end, ["id", POSITION], careful=True)
         place, id_ = sorted(zip(found[POSITION].to_pylist(), found["id"].to_pylist(), strict=True))[1]
-        frame = Replayable.of(source).again(spark, [place], end, ["id", POSITION])
+        frame = Replayable.of(source).again(session, [place], end, ["id", POSITION])
         if frame is not None:
             assert [row.id for row in frame.collect()] == [id_]
         assert set(BadRecords.of(source).located([place], end)) <= {place}
@@ -281,7 +288,7 @@ def settled(source: Source, after: Any) -> Any:
 
 
 def table(
-    spark: SparkSession,
+    session: SparkSession,
     source: Source,
     start: Any,
     end: Any,
@@ -291,8 +298,8 @@ def table(
 ) -> pa.Table:
     """The rows of a range, by whichever way the engine would read them."""
     reader = SparkReader.of(source)
-    reader.session = spark
-    frame = reader.frame(spark, start, end, list(columns), careful=careful)
+    reader.session = session
+    frame = reader.frame(session, start, end, list(columns), careful=careful)
     if frame is not None:
         found = frame.toArrow()
         if BAD in found.schema.names:
@@ -311,9 +318,11 @@ def table(
     return found.select([*columns, *([WEIGHT] if WEIGHT in found.schema.names else [])])
 
 
-def rows(spark: SparkSession, source: Source, start: Any, end: Any, *, careful: bool = False) -> Counter[Row]:
+def rows(
+    session: SparkSession, source: Source, start: Any, end: Any, *, careful: bool = False
+) -> Counter[Row]:
     """How often each row came, less how often it went."""
-    found = table(spark, source, start, end, ["id", "name"], careful=careful)
+    found = table(session, source, start, end, ["id", "name"], careful=careful)
     weights = found[WEIGHT].to_pylist() if WEIGHT in found.schema.names else [1] * found.num_rows
     counted: Counter[Row] = Counter()
     for id_, name, weight in zip(found["id"].to_pylist(), found["name"].to_pylist(), weights, strict=True):
