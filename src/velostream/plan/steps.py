@@ -17,7 +17,6 @@ class StepKind(StrEnum):
     LOOKUP = "lookup"
     WATERMARK = "by the watermark"
     RECOMPUTE = "full recompute"
-    OUTPUT = "output"
 
 
 @dataclass(frozen=True)

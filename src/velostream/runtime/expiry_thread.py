@@ -29,7 +29,7 @@ _LOOK_SECONDS = 0.5
 """Seconds between two checks for expired rows."""
 
 
-class Retainer:
+class ExpiryThread:
     """Deletes expired rows from tables; its thread starts when the first such table exists."""
 
     def __init__(

@@ -44,7 +44,7 @@ from velostream.runtime.answers.result import Result
 from velostream.runtime.catalog.catalog import open_catalog
 from velostream.runtime.changing.altering import fit_all
 from velostream.runtime.datadir import DataDirectory
-from velostream.runtime.expiry_thread import Retainer
+from velostream.runtime.expiry_thread import ExpiryThread
 from velostream.runtime.jobs.jobs import Jobs
 from velostream.runtime.jobs.releases import Releases
 from velostream.runtime.shortcuts import Shortcuts
@@ -188,7 +188,7 @@ class Instance(Shortcuts):
                 self._job_changed,
             )
             self._on_job = on_job
-            self._retainer = Retainer(self.catalog, self.store, clock, self.dead_letters)
+            self._expiry = ExpiryThread(self.catalog, self.store, clock, self.dead_letters)
             replays = Replays(self.catalog, self.jobs_by_name, self.dead_letters, self.adhoc)
             self.executor = Executor(
                 self.catalog,
@@ -196,7 +196,7 @@ class Instance(Shortcuts):
                 self.jobs_by_name,
                 self.adhoc,
                 tell,
-                self._retainer.look,
+                self._expiry.look,
                 replays,
                 self.lifetime,
             )
@@ -209,7 +209,7 @@ class Instance(Shortcuts):
             if resume and not read_only:
                 self.resume()
             if not read_only:
-                self._retainer.look()
+                self._expiry.look()
                 releases.retry()
         except BaseException:
             self.close()
@@ -461,7 +461,7 @@ class Instance(Shortcuts):
                     self.adhoc.interrupt,
                     lambda: self.lifetime.drained(_GRACE),
                     self.jobs_by_name.stop_all,
-                    self._retainer.stop,
+                    self._expiry.stop,
                     self._interrupt_selects,
                     self._control.close if self._control is not None else lambda: None,
                 ):

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from velostream.testing.cases import Rows
 
-_SIGN = {1: "+", -1: "-"}
-
 
 @dataclass(frozen=True)
 class _Row:

@@ -26,7 +26,6 @@ from velostream.sql import (
     parameters_of,
     parse_columns,
 )
-from velostream.sql.names.usage import system_usage
 
 REGISTRY = Registry()
 
@@ -336,10 +335,9 @@ def test_columns_used_by_a_join_follow_their_qualifiers() -> None:
     assert told == {"__source_1": {"x", "k"}, "__source_2": {"y", "k", "z"}}
 
 
-def test_system_columns_are_told_beside_a_star() -> None:
+def test_a_star_uses_every_column_whatever_is_named_beside_it() -> None:
     query = query_of("SELECT *, _offset FROM kafka://x WHERE _timestamp > now()")
     assert column_usage(query) == {"__source_1": None}
-    assert system_usage(query) == {"__source_1": {"_offset", "_timestamp"}}
 
 
 # --- scripts --------------------------------------------------------------------------------------

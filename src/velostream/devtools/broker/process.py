@@ -302,10 +302,10 @@ class BrokerProcess:
 
 def cluster(address: str) -> Cluster:
     """The cluster at this address; ConfigError at once when the client is not installed."""
-    from velostream.connectors.kafka.client.cluster import Cluster, _client
+    from velostream.connectors.kafka.client.cluster import Cluster, client_package
     from velostream.connectors.kafka.options import KafkaOptions
 
-    _client()
+    client_package()
     return Cluster(KafkaOptions.model_validate({"bootstrap.servers": address}))
 
 

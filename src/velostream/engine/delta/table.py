@@ -26,7 +26,7 @@ from velostream.serving.columns.values import KeyCodec
 from velostream.serving.contract.readable import FOUND
 from velostream.serving.durable import description
 from velostream.serving.index.keys import KeyIndex, Link
-from velostream.serving.index.made_rows import ReadyRows
+from velostream.serving.index.made_rows import MadeRows
 from velostream.serving.memory import changes
 from velostream.serving.memory.version import MemoryVersion
 from velostream.serving.table.end import End
@@ -290,7 +290,7 @@ def _in_memory(spec: TableSpec, codec: KeyCodec, rows: pa.Table) -> MemoryVersio
     """A few stored rows as an in-memory version, against which the net change of a commit is computed."""
     views = make_views(to_batches(rows), 0, None)
     index = KeyIndex(codec, views) if spec.key else None
-    link = Link(ReadyRows(), plain=codec.plain)
+    link = Link(MadeRows(), plain=codec.plain)
     return MemoryVersion(spec, 0, views, rows.num_rows, None, index, link)
 
 

@@ -21,8 +21,8 @@ from velostream.model.health import HEALTHY, WELL
 from velostream.model.jobs import BatchFigures, JobInfo, JobState, JobStats
 from velostream.model.lifetime import Lifetime, while_open
 from velostream.runtime.jobs.backoff import Backoff
-from velostream.runtime.jobs.loop import Stream
-from velostream.runtime.jobs.requests import Questions
+from velostream.runtime.jobs.loop import StepLoop
+from velostream.runtime.jobs.requests import Requests
 from velostream.runtime.jobs.statistics import Statistics
 from velostream.secrets import redact
 from velostream.spark.failures import translate
@@ -102,7 +102,7 @@ class Job:
         self._idle = False
         self._well = False
         """Whether the sources were healthy since this start of the job."""
-        self.questions = Questions()
+        self.requests = Requests()
         """Requests of other threads, which the job's thread serves between two batches."""
         self.quiet_looks = 0
         """How many completed polls of the sources found everything processed."""
@@ -316,12 +316,12 @@ class Job:
         if finished:
             self._become(JobState.FINISHED)
 
-    def _stream(self, work: Work) -> Stream | RealtimeStream:
+    def _stream(self, work: Work) -> StepLoop | RealtimeStream:
         if isinstance(work, RealtimeWork):
             return RealtimeStream(self.id, work, self.counted, self._clock)
-        return Stream(self.id, work, self._folder / "checkpoint", self.counted, self._clock)
+        return StepLoop(self.id, work, self._folder / "checkpoint", self.counted, self._clock)
 
-    def _watch(self, work: Work, stream: Stream | RealtimeStream, backoff: Backoff) -> bool:
+    def _watch(self, work: Work, stream: StepLoop | RealtimeStream, backoff: Backoff) -> bool:
         """Poll and process until the job is stopped; True when it has finished."""
         self._statistics.begins()
         self._look_at_state(work, always=True)
@@ -332,7 +332,7 @@ class Job:
                 break
             self._spark()
             self._look_at_state(work)
-            self.questions.answer(work)
+            self.requests.serve(work)
             have = work.offsets()
             end = work.latest(have)
             self._statistics.behind(work.lags())

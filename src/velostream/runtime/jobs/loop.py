@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from velostream.model.jobs import BatchFigures
 
 
-class Stream:
+class StepLoop:
     """The steps of one start of a job, one at a time, each in a micro-batch.
 
     `counted` is called with the statistics and the duration of each step.

@@ -21,28 +21,28 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False)
-class _Question:
+class _Request:
     task: Callable[[Work], object]
-    answered: threading.Event = field(default_factory=threading.Event)
-    answer: object = None
+    served: threading.Event = field(default_factory=threading.Event)
+    result: object = None
     error: BaseException | None = None
 
 
-class Questions:
+class Requests:
     """A queue of requests to the thread of one job."""
 
     def __init__(self) -> None:
-        self._waiting: deque[_Question] = deque()
+        self._waiting: deque[_Request] = deque()
 
     def ask(self, job: Job, task: Callable[[Work], T], patience: float = 30.0) -> T:
         """Have the job's thread call a function with its work, and wait for the result.
 
         A job that has finished starts again for it. Raises JobError when the job is not running for too long.
         """
-        question = _Question(task)
-        self._waiting.append(question)
+        request = _Request(task)
+        self._waiting.append(request)
         well = time.monotonic()
-        while not question.answered.wait(0.05):
+        while not request.served.wait(0.05):
             state = job.state
             if state is JobState.FINISHED:
                 job.start()
@@ -51,7 +51,7 @@ class Questions:
             if state is JobState.FINISHED or (state.alive and time.monotonic() - well < patience):
                 continue
             try:
-                self._waiting.remove(question)
+                self._waiting.remove(request)
             except ValueError:
                 # The request is being served.
                 continue
@@ -60,19 +60,19 @@ class Questions:
                 f'job "{job.name}" is {state}' + (f": {reason}" if reason else ""),
                 hint=f"RESUME JOB {job.name}" if not state.alive else "try again when it runs",
             )
-        if question.error is not None:
-            raise question.error
-        return cast("T", question.answer)
+        if request.error is not None:
+            raise request.error
+        return cast("T", request.result)
 
-    def answer(self, work: Work) -> None:
+    def serve(self, work: Work) -> None:
         """Serve the requests; an error is raised to the caller, and here as well if the job must see it."""
         while self._waiting:
-            question = self._waiting.popleft()
+            request = self._waiting.popleft()
             try:
-                question.answer = question.task(work)
+                request.result = request.task(work)
             except BaseException as exc:
-                question.error = exc
+                request.error = exc
                 if not isinstance(exc, VelostreamError) or isinstance(exc, ReplayInterruptedError):
                     raise
             finally:
-                question.answered.set()
+                request.served.set()

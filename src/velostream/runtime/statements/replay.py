@@ -83,7 +83,7 @@ class Replays:
         job = self._running(name)
         pending = Pending(self.jobs.folder(job.id), job.id, shelf)
         clock = self.jobs.site.clock
-        return job.questions.ask(job, lambda work: replay(work, job.id, letters, pending, clock))
+        return job.requests.ask(job, lambda work: replay(work, job.id, letters, pending, clock))
 
     def _running(self, name: str) -> Job:
         entry = self.catalog.get(name)

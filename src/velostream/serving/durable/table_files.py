@@ -329,11 +329,6 @@ class Journal:
     def _change_schema(self) -> pa.Schema:
         return self.spec.schema.append(pa.field(WEIGHT, pa.int64()))
 
-    @property
-    def oldest_change(self) -> int:
-        """The oldest version after which all changes are still kept."""
-        return self._log.oldest
-
     # --- what is there ------------------------------------------------------------------------------
 
     @property

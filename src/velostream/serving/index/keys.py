@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from velostream.serving.columns.segments import Ids, Views
     from velostream.serving.columns.values import KeyCodec
-    from velostream.serving.index.made_rows import ReadyRows
+    from velostream.serving.index.made_rows import MadeRows
     from velostream.serving.table.record import Row
 
 _STEP = 5_000
@@ -36,7 +36,7 @@ class Link:
 
     __slots__ = ("direct", "newest", "next", "overwritten", "ready")
 
-    def __init__(self, ready: ReadyRows, *, plain: bool) -> None:
+    def __init__(self, ready: MadeRows, *, plain: bool) -> None:
         self.overwritten: Mapping[Hashable, int] | None = None
         self.next: Link | None = None
         self.newest = True

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _STEP = 5_000
 
 
-class ReadyRows:
+class MadeRows:
     """The cached rows of one table. A row is cached only while the version it came from is the newest."""
 
     def __init__(self) -> None:

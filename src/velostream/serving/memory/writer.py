@@ -20,7 +20,7 @@ from velostream.serving.durable.compaction import Compaction
 from velostream.serving.durable.table_files import Change, Journal, with_schema
 from velostream.serving.durable.verification import TableReport, verify
 from velostream.serving.index.keys import KeyIndex, Link
-from velostream.serving.index.made_rows import ReadyRows
+from velostream.serving.index.made_rows import MadeRows
 from velostream.serving.index.matching import matching_ids
 from velostream.serving.memory import changes
 from velostream.serving.memory.expiry import Expiry
@@ -82,7 +82,7 @@ class Writer:
         self._dictionaries = Dictionaries(spec)
 
     def _first_link(self) -> Link:
-        return Link(ReadyRows(), plain=self.codec.plain)
+        return Link(MadeRows(), plain=self.codec.plain)
 
     @property
     def version(self) -> MemoryVersion:

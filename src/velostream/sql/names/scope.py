@@ -107,8 +107,6 @@ class Names:
         self.shapes = shapes
         self.report = report
         self.usage: Usage = {shape.relation: set() for shape in shapes.values() if shape.relation}
-        self.system: dict[str, set[str]] = {}
-        """System columns that are used besides `*`, by relation."""
 
     def column(self, node: exp.Column, scope: Scope) -> None:
         """Resolve a column, or report why it cannot be resolved."""
@@ -345,19 +343,12 @@ class Names:
         if shape.relation is None:
             return
         used = self.usage.get(shape.relation)
-        if used is None:
-            if shape.relation in self.usage and name.startswith("_"):
-                self.system.setdefault(shape.relation, set()).add(name)
-            return
-        used.add(name)
+        if used is not None:
+            used.add(name)
 
     def use_all(self, shape: Shape) -> None:
         """Record that all columns of a relation are used."""
         if shape.relation is not None:
-            earlier = self.usage.get(shape.relation)
-            for name in earlier or ():
-                if name.startswith("_"):
-                    self.system.setdefault(shape.relation, set()).add(name)
             self.usage[shape.relation] = None
 
     def use_parts(self, scope: Scope, *columns: Visible) -> None:

@@ -58,17 +58,6 @@ def column_usage(
     return {name: frozenset(used) if used is not None else None for name, used in analysis.usage.items()}
 
 
-def system_usage(
-    query: Query, columns: Mapping[str, Collection[str]] | None = None
-) -> Mapping[str, frozenset[str]]:
-    """System columns that are named, per relation, even where `*` takes everything else."""
-    analysis, _, _ = _analysed(query, columns or {})
-    found = {name: set(used) for name, used in analysis.system.items()}
-    for name, used in analysis.usage.items():
-        found.setdefault(name, set()).update(column for column in used or () if column.startswith("_"))
-    return {name: frozenset(used) for name, used in found.items()}
-
-
 def _analysed(query: Query, columns: Mapping[str, Collection[str]]) -> tuple[Analysis, Query, list[SqlError]]:
     errors: list[SqlError] = []
 

@@ -129,7 +129,7 @@ class Cluster:
 
     def __init__(self, options: KafkaOptions) -> None:
         # Whatever is asked first, a missing package is told as such.
-        _client()
+        client_package()
         self._settings = python_settings(options)
         self._committed_only = options.isolation_level == "read_committed"
         self._made: Any = None
@@ -201,7 +201,7 @@ class Cluster:
                 answers = self._admin().list_offsets(asked, isolation_level=level, request_timeout=TIMEOUT)
                 try:
                     return {Part(p.topic, p.partition): a.result().offset for p, a in answers.items()}
-                except _client().KafkaException as exc:
+                except client_package().KafkaException as exc:
                     # A topic that has just been created, or whose leader moves, is available in a moment.
                     if exc.args[0].name() not in _MOVING or time.monotonic() > deadline:
                         raise
@@ -347,7 +347,7 @@ class Cluster:
 
     @contextmanager
     def _asking(self, topic: str | None = None) -> Iterator[None]:
-        client = _client()
+        client = client_package()
         self._heard = None
         try:
             yield
@@ -416,7 +416,8 @@ def _committed(consumer: Any, part: Part) -> Recorded:
             return Recorded(int(place.offset), place.metadata or "")
 
 
-def _client() -> Any:
+def client_package() -> Any:
+    """The client's module; ConfigError says what to install."""
     try:
         import confluent_kafka
     except ImportError as exc:
