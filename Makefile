@@ -48,11 +48,11 @@ test-cluster: prepare ## a standalone cluster
 	$(AREA) tests/cluster
 
 test-contract: prepare ## what every source, sink and table must do
-	$(AREA) tests/contract tests/kafka/test_kafka_contract.py
+	$(AREA) tests/contract tests/*/test_*_contract.py
 
 test-databases: prepare ## PostgreSQL, MySQL and MariaDB, on real servers
 	@scripts/databases
-	$(AREA) tests/databases
+	$(AREA) tests/databases tests/unit/connectors/databases tests/unit/connectors/mysql
 
 test-derived: prepare ## tables over tables, in memory and in Delta Lake
 	$(AREA) tests/derived
@@ -61,16 +61,16 @@ test-docs: prepare ## guides, reference and examples, as they are written
 	$(AREA) tests/docs
 
 test-files: prepare ## the file source and sink
-	$(AREA) tests/files tests/unit/connectors
+	$(AREA) tests/files tests/unit/connectors/files
 
 test-formats: prepare ## JSON, CSV, Avro, Protobuf, Debezium
-	$(AREA) tests/formats
+	$(AREA) tests/formats tests/unit/formats
 
 test-http: prepare ## resources, events and webhooks, on a real web server
 	$(AREA) tests/http
 
 test-kafka: prepare ## Kafka, on a real broker
-	$(AREA) tests/kafka
+	$(AREA) tests/kafka tests/unit/connectors/kafka
 
 test-objects: prepare ## S3, on a real object store
 	@scripts/objectstore
@@ -83,7 +83,7 @@ test-sql: prepare ## the SQL front end and the planner
 	$(AREA) tests/sql tests/unit/sql tests/unit/plan
 
 test-runtime: prepare ## databases, statements, jobs, the Python API
-	$(AREA) tests/runtime tests/unit/api tests/unit/runtime tests/unit/spark
+	$(AREA) tests/runtime tests/unit/api tests/unit/runtime tests/unit/engine tests/unit/spark tests/unit/devtools
 
 test-tables: prepare ## tables: storage, lookups, SQL over them
 	$(AREA) tests/serving tests/unit/serving

@@ -1,7 +1,8 @@
-"""`velo` as a user runs it: a process of its own."""
+"""`velo` as a user runs it: a process of its own, and a real broker."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,9 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from velostream.devtools.broker.process import BrokerProcess, free_port
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+VELO = [sys.executable, "-m", "velostream"]
+PATIENCE = 120
 
 
 class Process:
@@ -27,7 +33,7 @@ class Process:
             **variables,
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "velostream", *arguments],
+            [*VELO, *arguments],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -103,3 +109,69 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     yield begin
     for process in processes:
         process.kill()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("kafka") / "broker", free_port())
+    process.start()
+    yield process
+    process.kill()
+
+
+class Velo:
+    """Runs commands on this test's data directory and the module's broker."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self.folder = folder
+        self.environment = {
+            **os.environ,
+            "VELOSTREAM_KAFKA_BROKERS": address,
+            "VELOSTREAM_DATA_DIR": str(folder / "data"),
+            "XDG_STATE_HOME": str(folder / "state"),
+        }
+
+    def __call__(self, *arguments: str, given: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [*VELO, *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            env=self.environment,
+            cwd=self.folder,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    def json(self, *arguments: str) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self(*arguments, "--format", "json").stdout.splitlines()]
+
+    def values(self, topic: str) -> list[object]:
+        return [record["value"] for record in self.json("topic", "show", topic)]
+
+    def started(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*VELO, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=self.environment,
+            cwd=self.folder,
+        )
+
+
+@pytest.fixture
+def velo(tmp_path: Path, broker: BrokerProcess) -> Velo:
+    return Velo(tmp_path, broker.address)
+
+
+@pytest.fixture
+def topic(velo: Velo, request: pytest.FixtureRequest) -> str:
+    """A topic with a partition, named after the test."""
+    name = request.node.name.removeprefix("test_").partition("[")[0]
+    velo("topic", "create", name, "--partitions", "1", "--if-not-exists")
+    return name

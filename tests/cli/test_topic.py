@@ -13,90 +13,23 @@ from typing import TYPE_CHECKING
 
 import pexpect
 import pytest
-
-from velostream.devtools.broker.process import BrokerProcess, free_port
+from tests.cli.conftest import PATIENCE, VELO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.cli.conftest import Velo
     from tests.conftest import WaitUntil
+
+    from velostream.devtools.broker.process import BrokerProcess
 
 pytestmark = pytest.mark.sampled(3)
 
-VELO = [sys.executable, "-m", "velostream"]
-PATIENCE = 120
 ORDERS = """
 {"order_id":"o1","user_id":"ann","amount":12.50}
 {"order_id":"o2","user_id":"bob","amount":7.25}
 {"order_id":"o3","user_id":"ann","amount":30.00}
 """
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path_factory.mktemp("kafka") / "broker", free_port())
-    process.start()
-    yield process
-    process.kill()
-
-
-class Velo:
-    """Runs commands on this test's data directory and the module's broker."""
-
-    def __init__(self, folder: Path, address: str) -> None:
-        self.folder = folder
-        self.environment = {
-            **os.environ,
-            "VELOSTREAM_KAFKA_BROKERS": address,
-            "VELOSTREAM_DATA_DIR": str(folder / "data"),
-            "XDG_STATE_HOME": str(folder / "state"),
-        }
-
-    def __call__(self, *arguments: str, given: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*VELO, *arguments],
-            input=given,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            env=self.environment,
-            cwd=self.folder,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
-        return done
-
-    def json(self, *arguments: str) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self(*arguments, "--format", "json").stdout.splitlines()]
-
-    def values(self, topic: str) -> list[object]:
-        return [record["value"] for record in self.json("topic", "show", topic)]
-
-    def started(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*VELO, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=self.environment,
-            cwd=self.folder,
-        )
-
-
-@pytest.fixture
-def velo(tmp_path: Path, broker: BrokerProcess) -> Velo:
-    return Velo(tmp_path, broker.address)
-
-
-@pytest.fixture
-def topic(velo: Velo, request: pytest.FixtureRequest) -> str:
-    """A topic with a partition, named after the test."""
-    name = request.node.name.removeprefix("test_").partition("[")[0]
-    velo("topic", "create", name, "--partitions", "1", "--if-not-exists")
-    return name
 
 
 # --- the command ----------------------------------------------------------------------------------------

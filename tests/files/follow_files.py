@@ -7,7 +7,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "connectors"))
 from files_model import open_source
-
 from velostream.connectors.files.spool import merges, spool
 
 merges.FEWEST = 2

@@ -15,9 +15,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "connectors"))
 sys.path.insert(0, str(Path(__file__).parent))
-from files_model import open_source
 from hostile_records import NAMES, SCHEMA, Record, csv_record, json_record
 
+from files_model import open_source
 from velostream.engine.bad_rows.data_errors import data_error
 from velostream.formats.csv.text import CsvDialect
 from velostream.formats.decoder import FormatSettings, decoder_for

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "connectors"))
 from files_model import open_source
-
 from velostream.connectors.files.read.dataframes import FrameReader
 from velostream.connectors.files.spool import merges
 from velostream.connectors.files.spool.merges import merge_small

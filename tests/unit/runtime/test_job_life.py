@@ -47,7 +47,7 @@ class Endless:
         pass
 
 
-class SlowStream:
+class SlowSteps:
     """Steps that take until the gate is open."""
 
     gate: threading.Event
@@ -68,12 +68,12 @@ class SlowStream:
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> type[SlowStream]:
-    class Slow(SlowStream):
+def slow(monkeypatch: pytest.MonkeyPatch) -> type[SlowSteps]:
+    class Slow(SlowSteps):
         gate = threading.Event()
         entered = threading.Event()
 
-    monkeypatch.setattr(module, "Stream", Slow)
+    monkeypatch.setattr(module, "StepLoop", Slow)
     return Slow
 
 

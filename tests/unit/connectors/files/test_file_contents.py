@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from files_model import keys, open_source, reader_of
 
+from files_model import keys, open_source, reader_of
 from refusals import refusal
 from velostream.errors import SourceMissingError
 from velostream.formats import compression as encodings

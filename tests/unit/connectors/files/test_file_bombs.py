@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 
 import pytest
-from files_model import keys, reader_of
 
+from files_model import keys, reader_of
 from velostream.connectors.files.watch import growth
 from velostream.formats import compression as encodings
 

@@ -6,10 +6,10 @@ import json
 
 import pyarrow as pa
 import pytest
-from files_model import Reader
 from hypothesis import given
 from hypothesis import strategies as st
 
+from files_model import Reader
 from velostream.formats.columns.inference import infer_json
 from velostream.formats.json import lines as json_lines
 from velostream.formats.json.lines import TAIL, has_tail, set_tails_aside, unknown_records

@@ -8,8 +8,8 @@ import os
 from itertools import count
 
 import pytest
-from files_model import TEXTS, keys, open_source, reader_of
 
+from files_model import TEXTS, keys, open_source, reader_of
 from refusals import refusal
 from velostream.connectors.durable import journal
 from velostream.connectors.files.spool import pending_files as written

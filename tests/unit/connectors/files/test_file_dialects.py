@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from files_model import keys, open_source, reader_of, weighted
 
+from files_model import keys, open_source, reader_of, weighted
 from velostream.connectors.files.spool import merges
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pyarrow as pa
+
 from files_model import AB, Reader, keys, open_source
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from files_model import Folder, Reader, expected
 
+from files_model import Folder, Reader, expected
 from velostream.connectors.files.spool import merges
 
 STEPS = 40

@@ -9,8 +9,8 @@ from itertools import count
 
 import pyarrow as pa
 import pytest
-from files_model import Reader, weighted
 
+from files_model import Reader, weighted
 from velostream.connectors.files.spool import merges
 from velostream.connectors.files.spool.segments import Segment
 

@@ -9,8 +9,8 @@ import zlib
 from typing import TYPE_CHECKING
 
 import pytest
-from files_model import keys, reader_of
 
+from files_model import keys, reader_of
 from refusals import refusal
 from velostream.connectors.base import SourceContext
 from velostream.connectors.datagen.options import DatagenOptions

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from files_model import keys, reader_of
 
+from files_model import keys, reader_of
 from refusals import refusal
 from velostream.connectors.files.spool import draft
 from velostream.connectors.files.watch import edits as rewrite

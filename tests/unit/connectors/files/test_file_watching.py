@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from files_model import AB, keys, open_source, reader_of
 
+from files_model import AB, keys, open_source, reader_of
 from velostream.connectors import registry
 from velostream.connectors.base import SourceContext
 from velostream.connectors.file import folder as local

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from files_model import keys, reader_of
 
+from files_model import keys, reader_of
 from velostream.connectors.file import FileConnector
 from velostream.connectors.file.options import FileOptions
 

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from files_model import keys, reader_of
 
+from files_model import keys, reader_of
 from velostream.connectors.file import folder as local
 from velostream.connectors.files.spool.segments import Identity
 

@@ -8,8 +8,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from files_model import keys, reader_of
 
+from files_model import keys, reader_of
 from refusals import refusal
 from velostream.connectors.files.watch import growth
 

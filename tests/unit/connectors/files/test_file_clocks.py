@@ -6,8 +6,8 @@ import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from files_model import AB, open_source
 
+from files_model import AB, open_source
 from velostream.connectors.files.watch import tracker
 
 
