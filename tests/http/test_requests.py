@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import socket
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROWS = [{"id": 1, "price": 12.50}, {"id": 2, "price": 3}]
+SLOW = b" " * 200
 RECORDS = [b'{"id": 1, "price": 12.5}', b'{"id": 2, "price": 3}']
 
 
@@ -149,6 +151,71 @@ def test_redirects(web: Web, asked: Callable[..., list[bytes]]) -> None:
 
 
 @pytest.mark.parametrize(
+    "target", ["http://[bad/x", "http://127.0.0.1:99999/", "http://a:port/", "http://:80/"]
+)
+def test_what_leads_nowhere(web: Web, asked: Callable[..., list[bytes]], target: str) -> None:
+    """A server says what it likes: an address that is none is its error, and may be better next time."""
+    web.serve("/there", Reply(status=302, headers={"Location": target}))
+    web.serve("/link", as_json([1], Link=f'<{target}>; rel="next"'))
+    web.serve("/cursor", as_json({"r": [1], "next": target}))
+    with refusal("source.network", target):
+        asked(web.uri("/there"))
+    for path, mode in (
+        ("/link", {"page.mode": "link"}),
+        ("/cursor", {"page.mode": "cursor", "page.cursor": "next"}),
+    ):
+        with refusal("source.network", target):
+            asked(web.uri(path), **mode, **({"records": "r"} if path == "/cursor" else {}))
+
+
+def test_addresses_with_letters_that_requests_do_not_have(
+    web: Web, asked: Callable[..., list[bytes]]
+) -> None:
+    web.serve("/st%C3%A4dte", as_json(ROWS))
+    web.serve("/a%20b", as_json(ROWS))
+    web.serve("/there", raw(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: /st\xc3\xa4dte\r\n\r\n"))
+    web.serve("/spaced", Reply(status=302, headers={"Location": "/a b"}))
+    for path in ("/städte", "/st%C3%A4dte?q=ü", "/there", "/spaced"):
+        assert asked(web.uri(path)) == RECORDS
+    assert [dict(request.query) for request in web.asked("/st%C3%A4dte")][1] == {"q": "ü"}
+
+
+def test_a_user_in_the_address(web: Web, asked: Callable[..., list[bytes]]) -> None:
+    web.serve("/rows", as_json(ROWS))
+    web.serve(
+        "/link",
+        lambda request: as_json(
+            ROWS, **({} if request.query else {"Link": f"<{web.uri('/link')}?p=2>; rel=next"})
+        ),
+    )
+    own = f"http://ann:p%40ss@127.0.0.1:{web.port}"
+    assert asked(f"{own}/rows") == RECORDS
+    assert asked(f"{own}/link", page_mode="link") == [*RECORDS, *RECORDS]
+    told = {request.headers["authorization"] for request in web.requests}
+    assert told == {"Basic " + base64.b64encode(b"ann:p@ss").decode()}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"headers": '{"X-A": "€"}'},
+        {"headers": '{"X A": "b"}'},
+        {"headers": '{"X:A": "b"}'},
+        {"headers": '{"X-A": "a\\nb"}'},
+        {"headers": '["X-A"]'},
+        {"auth": "bearer €"},
+        {"auth": "digest x"},
+    ],
+)
+def test_headers_that_cannot_be_sent(
+    web: Web, asked: Callable[..., list[bytes]], said: dict[str, str]
+) -> None:
+    with refusal("source.config"):
+        asked(web.uri("/rows"), **said)
+    assert not web.requests
+
+
+@pytest.mark.parametrize(
     "address", ["127.0.0.1", "10.0.0.8", "169.254.169.254", "::1", "::ffff:192.168.1.1", "0.0.0.0", "fd00::1"]
 )
 def test_a_name_that_leads_to_a_private_address(address: str) -> None:
@@ -189,6 +256,9 @@ def _leads_here(name: str) -> bool:
         (429, "source.network"),
         (500, "source.network"),
         (503, "source.network"),
+        (304, "source.network"),
+        (302, "source.network"),
+        (600, "source.network"),
     ],
 )
 def test_refusals_fall_into_categories(
@@ -208,13 +278,20 @@ def test_requests_are_paced(web: Web, asked: Callable[..., list[bytes]]) -> None
     assert time.monotonic() - began >= 4 / 20
 
 
-def test_a_slow_answer_is_given_up(web: Web, asked: Callable[..., list[bytes]]) -> None:
-    text = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b" " * 1000
-    web.serve("/rows", raw(text, slowly=0.05))
+@pytest.mark.parametrize(
+    "head",
+    [b"", b"X-Slow: header\r\n" * 20, b"HTTP/1.1 100 Continue\r\n\r\n" * 20],
+    ids=["body", "header", "continue"],
+)
+def test_a_slow_answer_is_given_up(web: Web, asked: Callable[..., list[bytes]], head: bytes) -> None:
+    """The time is for the whole answer, however steadily its bytes come."""
+    status = b"HTTP/1.1 200 OK\r\n"
+    begin = head + status if head.startswith(b"HTTP") else status + head
+    web.serve("/rows", raw(begin + b"Content-Length: 1000\r\n\r\n" + b" " * 1000, slowly=0.02))
     began = time.monotonic()
     with refusal("source.network", why="too long"):
-        asked(web.uri("/rows"), request_timeout="500ms")
-    assert time.monotonic() - began < 5
+        asked(web.uri("/rows"), request_timeout="300ms")
+    assert time.monotonic() - began < 2
 
 
 def test_a_huge_answer_is_given_up(web: Web, asked: Callable[..., list[bytes]]) -> None:
@@ -229,21 +306,22 @@ def test_a_huge_answer_is_given_up(web: Web, asked: Callable[..., list[bytes]]) 
 def test_damaged_answers_are_errors_or_whole(
     web: Web, asked: Callable[..., list[bytes]], rng: random.Random
 ) -> None:
-    """A thousand answers, truncated, of the wrong length or type, or with bytes that changed."""
+    """A thousand answers: truncated, of the wrong length or type, huge, slow, or with bytes that changed."""
     texts = iter([damaged(rng) for _ in range(1000)])
     said: list[tuple[bytes, bool]] = []
 
     def reply(request: Request) -> Reply:
         text, whole = next(texts)
         said.append((text, whole))
-        return raw(text)
+        # Some are slow, too: good ones whose last bytes keep everybody waiting.
+        return raw(text, slowly=0.005 if not whole and text.endswith(SLOW) else 0.0)
 
     web.serve("/rows", reply)
     read = refused = 0
     for _ in range(1000):
         found: list[bytes] | None = None
         with suppress(SourceError):
-            found = asked(web.uri("/rows"), records="rows", response_limit="100000")
+            found = asked(web.uri("/rows"), records="rows", response_limit="100000", request_timeout="250ms")
         # Whoever reads it has all of it: nothing is lost by an answer that ended too soon.
         assert found == RECORDS or not said[-1][1], said[-1]
         read += found is not None
@@ -256,8 +334,23 @@ def damaged(rng: random.Random) -> tuple[bytes, bool]:
     """An answer, and whether it is a good one."""
     body = b'{"rows": [' + b", ".join(RECORDS) + b"]}"
     kind = rng.choice(
-        ["good", "chunked", "cut", "short", "long", "packed", "type", "bytes", "status", "none"]
+        [
+            "good",
+            "chunked",
+            "cut",
+            "short",
+            "long",
+            "packed",
+            "type",
+            "bytes",
+            "status",
+            "none",
+            "huge",
+            "leads",
+        ]
     )
+    if rng.random() < 0.02:
+        kind = "slow"
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
     length = b"Content-Length: %d\r\n\r\n"
     if kind == "good":
@@ -289,6 +382,15 @@ def damaged(rng: random.Random) -> tuple[bytes, bool]:
         for _ in range(rng.randrange(1, 6)):
             text[rng.randrange(len(text))] = rng.randrange(256)
         return bytes(text), False
+    if kind == "slow":
+        return head + length % (len(body) + len(SLOW)) + body + SLOW, False
+    if kind == "huge":
+        told = rng.choice([200_000, 1 << 40, 1 << 70])
+        return head + length % told + body + b" " * (200_000 - len(body)), False
+    if kind == "leads":
+        return b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://" + rng.randbytes(
+            8
+        ).hex().encode() + rng.choice([b"[", b":x", b":99999", b" "]) + b"\r\n\r\n", False
     if kind == "status":
         return b"HTTP/1.1 %d Said\r\n" % rng.randrange(300, 600) + length % len(body) + body, False
     return rng.randbytes(rng.randrange(40)), False

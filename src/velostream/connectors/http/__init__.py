@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from velostream.connectors.base import Connector, Sink, SinkContext, Source, SourceContext
+from velostream.connectors.base import Connector, Delivery, Sink, SinkContext, Source, SourceContext
 from velostream.connectors.http.options import HttpOptions, parse_http
 from velostream.model.traits import SourceTraits
 
@@ -26,6 +26,8 @@ class HttpConnector(Connector):
     name = "http"
     schemes = ("http", "https")
     Options = HttpOptions
+    follows = "changed answers, new rows, server-sent events, webhooks"
+    delivery = (Delivery.AT_LEAST_ONCE,)
     parse = staticmethod(parse_http)
     upserts = True
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from velostream.connectors.files.options import FilesOptions
+from velostream.connectors.http.client.addresses import parts_of
 from velostream.model.durations import Duration
 from velostream.model.options import ADDRESS, FILE
 
@@ -168,6 +169,7 @@ class HttpOptions(FilesOptions):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         said = self.model_fields_set
+        self._check_address()
         if self.webhook:
             self._refuse(said, _OF_REQUESTS, 'with "webhook" nothing is requested')
             self._check_listening()
@@ -190,6 +192,16 @@ class HttpOptions(FilesOptions):
         elif self.format in ("parquet", "avro", "orc", "csv", "tsv"):
             raise ValueError(f'rows that are added are JSON, not "{self.format}"')
         return self
+
+    def _check_address(self) -> None:
+        if self.url is None or "${" in self.url:
+            return
+        try:
+            parts = parts_of(self.url)
+        except ValueError as exc:
+            raise ValueError(f'"{self.url}" is no address: {exc}') from exc
+        if parts.username is not None and self.auth is not None:
+            raise ValueError('"auth" and the address both say who asks: leave the user out of the address')
 
     def _check_listening(self) -> None:
         if self.webhook_hmac != "none" and self.webhook_secret is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from velostream.connectors.http.client.answers import DamagedError
 
 if TYPE_CHECKING:
+    from velostream.connectors.http.client.answers import Deadline
     from velostream.connectors.http.options import HttpOptions
     from velostream.model.reach import Reach
 
@@ -22,6 +23,30 @@ def connect(
     if scheme == "https":
         return _Secure(host, port, timeout, tls(options), reach)
     return _Plain(host, port, timeout, reach)
+
+
+class PlainSocket(socket.socket):
+    """A socket whose reads end at a deadline, however little comes at a time."""
+
+    deadline: Deadline | None = None
+
+    def recv_into(self, *args: Any) -> int:
+        """See `socket`; TimeoutError at the deadline."""
+        if self.deadline is not None:
+            self.settimeout(self.deadline.left())
+        return super().recv_into(*args)
+
+
+class SecureSocket(ssl.SSLSocket):
+    """See `PlainSocket`."""
+
+    deadline: Deadline | None = None
+
+    def recv_into(self, *args: Any) -> int:
+        """See `socket`; TimeoutError at the deadline."""
+        if self.deadline is not None:
+            self.settimeout(self.deadline.left())
+        return super().recv_into(*args)
 
 
 class _Lines:
@@ -85,6 +110,7 @@ def tls(options: HttpOptions) -> ssl.SSLContext:
     made = ssl.create_default_context(cafile=options.ssl_root_cert)
     if options.ssl_cert is not None:
         made.load_cert_chain(options.ssl_cert, options.ssl_key)
+    made.sslsocket_class = SecureSocket
     return made
 
 
@@ -95,7 +121,7 @@ def _dial(host: str, port: int, timeout: float, reach: Reach) -> socket.socket:
         reach.check_resolved(host, port, str(address[0]))
     failure: OSError | None = None
     for family, kind, protocol, _, address in found:
-        made = socket.socket(family, kind, protocol)
+        made = PlainSocket(family, kind, protocol)
         try:
             made.settimeout(timeout)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -62,7 +62,7 @@ def refused(where: str, answer: Answer) -> SourceError:
             f"{where} does not exist: it answered {told}",
             hint='check the address; or wait for it: WITH ("wait.timeout" = "30s")',
         )
-    if status in _LATER or status >= 500:
+    if not final(status):
         return SourceNetworkError(what, retry_after=answer.pause(datetime.now(UTC)))
     return SourceConfigError(what)
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
+from velostream.connectors.http.client.addresses import origin
 from velostream.connectors.http.client.connections import connect
 from velostream.connectors.http.client.failures import unreachable
-from velostream.model.reach import Reach
 
 if TYPE_CHECKING:
     from velostream.connectors.http.options import HttpOptions
+    from velostream.model.reach import Reach
 
 
-def reached(options: HttpOptions) -> None:
+def reached(options: HttpOptions, reach: Reach) -> None:
     """Connect and disconnect; raises a SourceError where that is not possible."""
-    parts = urlsplit(options.url or "")
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    connection = connect(parts.scheme, parts.hostname or "", port, options, Reach())
+    connection = connect(*origin(options.url or ""), options, reach)
     try:
         connection.connect()
     except OSError as exc:

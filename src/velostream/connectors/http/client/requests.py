@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socket
 import threading
 import time
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPResponse, RemoteDisconnected
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import unquote, urlsplit
 
+from velostream.connectors.http.client.addresses import header_text, leads_to, origin, requested
 from velostream.connectors.http.client.answers import FAILURES, Answer, DamagedError, Deadline, pieces
-from velostream.connectors.http.client.connections import connect
+from velostream.connectors.http.client.connections import PlainSocket, SecureSocket, connect
 from velostream.connectors.http.client.failures import unreachable, unusable
 from velostream.errors import SourceConfigError, UnsafeError
 
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
     from velostream.connectors.http.options import HttpOptions
     from velostream.model.reach import Reach
 
-_PORTS = {"http": 80, "https": 443}
 _REDIRECTS = {301, 302, 303, 307, 308}
 _AGENT = "velostream"
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Requests:
@@ -34,11 +36,11 @@ class Requests:
     def __init__(self, options: HttpOptions, reach: Reach) -> None:
         self._options = options
         self._reach = reach
-        self._headers = {**_given_headers(options.headers), **_authorization(options.auth)}
+        self._headers = {**_given_headers(options.headers), **_authorization(options)}
         self._closed = threading.Event()
         self._connection: HTTPConnection | None = None
         self._connected_to: tuple[str, str, int] | None = None
-        self._socket: socket.socket | None = None
+        self._socket: PlainSocket | SecureSocket | None = None
         """Of the connection, which lets go of it when an answer is the last one, before that is read."""
         self._next_at = 0.0
 
@@ -63,24 +65,32 @@ class Requests:
         method: str = "GET",
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        endless: bool = False,
     ) -> Iterator[tuple[HTTPResponse, Answer]]:
-        """An answer whose content is still to be read; after redirects."""
+        """An answer whose content is still to be read; after redirects.
+
+        `request.timeout` is for all of it, or, where it is `endless`, for each part that comes.
+        """
         first = url
         for _ in range(self._options.redirects + 1):
-            response = self._sent(url, method, body, headers or {}, own=_origin(url) == _origin(first))
+            response = self._sent(url, method, body, headers or {}, own=origin(url) == origin(first))
             target = response.headers.get("Location")
             if response.status not in _REDIRECTS or target is None:
                 break
             with self._translated(url):
                 self._pass_over(response)
+            leads = self._leads_to(url, header_text(target))
             if method != "GET":
                 raise SourceConfigError(
                     f"{url} leads elsewhere, and {method} is not sent again by itself",
-                    hint=f"write the address that it leads to: {urljoin(url, target)}",
+                    hint=f"write the address that it leads to: {leads}",
                 )
-            url = self._followed(url, urljoin(url, target))
+            url = self._followed(url, leads)
         else:
             raise SourceConfigError(f"{first} leads on more than {self._options.redirects} times")
+        if endless and self._socket is not None:
+            self._socket.deadline = None
+            self._socket.settimeout(self._options.request_timeout.total_seconds())
         whole = False
         try:
             yield response, Answer(url, response.status, response.headers)
@@ -105,8 +115,7 @@ class Requests:
     def _sent(
         self, url: str, method: str, body: bytes | None, headers: Mapping[str, str], *, own: bool
     ) -> HTTPResponse:
-        parts = urlsplit(url)
-        place = (parts.scheme, parts.hostname or "", parts.port or _PORTS[parts.scheme])
+        place, path = origin(url), requested(urlsplit(url))
         # Headers may hold secrets, whatever they are called: another server gets none.
         sent = {
             "User-Agent": _AGENT,
@@ -118,18 +127,18 @@ class Requests:
             self._pace()
             reused = self._connection is not None and self._connected_to == place
             try:
-                return self._asked(place, parts, method, body, sent)
+                return self._asked(place, path, method, body, sent)
             except (RemoteDisconnected, ConnectionResetError, BrokenPipeError):
                 # The server may have ended a connection that was idle; it has not seen this request.
                 if not reused or self._closed.is_set():
                     raise
                 self._disconnect()
-                return self._asked(place, parts, method, body, sent)
+                return self._asked(place, path, method, body, sent)
 
     def _asked(
         self,
         place: tuple[str, str, int],
-        parts: SplitResult,
+        path: str,
         method: str,
         body: bytes | None,
         headers: Mapping[str, str],
@@ -138,27 +147,24 @@ class Requests:
             self._disconnect()
             self._connection, self._connected_to = connect(*place, self._options, self._reach), place
         connection = self._connection
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         if connection.sock is None:
             connection.connect()
         if self._closed.is_set():
             raise ConnectionAbortedError("it was given up")
-        self._socket = connection.sock
-        self._socket.settimeout(self._options.request_timeout.total_seconds())
+        used = connection.sock
+        assert isinstance(used, PlainSocket | SecureSocket)
+        patience = self._options.request_timeout.total_seconds()
+        used.settimeout(patience)
+        used.deadline = Deadline(patience)
+        self._socket = used
         connection.request(method, path, body, dict(headers))
         return connection.getresponse()
 
     def _content(self, response: HTTPResponse, answer: Answer) -> bytes:
-        deadline = Deadline(self._options.request_timeout.total_seconds())
-        found = []
         with self._translated(answer.url):
-            for piece in pieces(response, response.headers, self._options.response_limit):
-                found.append(piece)
-                left = deadline.left()
-                if self._socket is not None:
-                    self._socket.settimeout(left)
+            found = b"".join(pieces(response, response.headers, self._options.response_limit))
             response.close()
-        return b"".join(found)
+        return found
 
     @contextmanager
     def _translated(self, url: str) -> Iterator[None]:
@@ -180,6 +186,12 @@ class Requests:
             if self.wait(self._next_at - time.monotonic()):
                 raise ConnectionAbortedError("it was given up")
             self._next_at = time.monotonic() + 1 / rate
+
+    def _leads_to(self, url: str, target: str) -> str:
+        try:
+            return leads_to(url, target)
+        except ValueError as exc:
+            raise unusable(url, f'it leads to "{target}", which is no address: {exc}') from exc
 
     def _followed(self, before: str, url: str) -> str:
         """Where a redirect leads; raises unless it may be followed."""
@@ -211,11 +223,6 @@ class Requests:
             connection.close()
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port
-
-
 def _given_headers(text: str | None) -> dict[str, str]:
     """The property `headers`."""
     if text is None:
@@ -229,18 +236,29 @@ def _given_headers(text: str | None) -> dict[str, str]:
             '"headers" is no JSON object of texts', hint='write \'{"X-Api-Key": "${env:API_KEY}"}\''
         )
     for name, value in found.items():
-        if any(mark in f"{name}{value}" for mark in "\r\n\0") or not name:
-            raise SourceConfigError(f'"{name}" is no header: it has a line end in it, or no name')
+        if _NAME.fullmatch(name) is None:
+            raise SourceConfigError(f'"{name}" is no name of a header')
+        if not _sendable(value):
+            raise SourceConfigError(f'the header "{name}" has a character that no header may have')
     return found
 
 
-def _authorization(text: str | None) -> dict[str, str]:
-    """The property `auth`."""
+def _sendable(text: str) -> bool:
+    """Whether a header can have this value."""
+    return not re.search(r"[\r\n\0]", text) and all(ord(mark) < 256 for mark in text)
+
+
+def _authorization(options: HttpOptions) -> dict[str, str]:
+    """The property `auth`, or the user and password in the address."""
+    text = options.auth
+    parts = urlsplit(options.url or "")
+    if text is None and parts.username is not None:
+        text = f"basic {unquote(parts.username)}:{unquote(parts.password or '')}"
     if text is None:
         return {}
     kind, _, value = text.partition(" ")
     value = value.strip()
-    if kind.lower() == "bearer" and value and value.isprintable():
+    if kind.lower() == "bearer" and value and value.isprintable() and _sendable(value):
         return {"Authorization": f"Bearer {value}"}
     if kind.lower() == "basic" and ":" in value:
         return {"Authorization": f"Basic {base64.b64encode(value.encode()).decode()}"}

@@ -108,7 +108,7 @@ class Events(Reader):
             headers["Last-Event-ID"] = parser.last_id
         body = self._options.body.encode() if self._options.body is not None else None
         with self._requests.open(
-            self.name, method=self._options.method, body=body, headers=headers
+            self.name, method=self._options.method, body=body, headers=headers, endless=True
         ) as opened:
             response, answer = opened
             if answer.status == _NO_CONTENT:

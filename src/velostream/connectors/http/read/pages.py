@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from velostream.connectors.http.client.addresses import header_text, leads_to, origin
 from velostream.connectors.http.client.failures import refused, unusable
 from velostream.connectors.http.read.bodies import Path, UnfitError, field, json_records
 from velostream.errors import SourceConfigError, UnsafeError
@@ -119,7 +120,7 @@ class Pages:
                 (
                     target
                     for header in answer.headers.get_all("Link", [])
-                    for target, rest in _LINK.findall(header)
+                    for target, rest in _LINK.findall(header_text(header))
                     if _NEXT.search(rest)
                 ),
                 None,
@@ -137,8 +138,11 @@ class Pages:
         """The address of the page that a cursor leads to."""
         link = cursor is not None and self._options.page_mode == "link"
         if link or (isinstance(cursor, str) and cursor.startswith(("http://", "https://", "/", "?"))):
-            target = urljoin(url, str(cursor))
-            if urlsplit(target)[:2] != urlsplit(self._url)[:2]:
+            try:
+                target = leads_to(url, str(cursor))
+            except ValueError as exc:
+                raise unusable(url, f'its next page is "{cursor}", which is no address: {exc}') from exc
+            if urlsplit(target).scheme != urlsplit(url).scheme or origin(target) != origin(self._url):
                 raise UnsafeError(
                     f"the next page of {self._url} is said to be {target}, on another server",
                     hint="pages are read from the server that the statement names",

@@ -180,6 +180,6 @@ def await_server(options: HttpOptions, waiting: Waiting) -> None:
 
     def look() -> None:
         with as_sink_errors():
-            reached(options)
+            reached(options, waiting.reach)
 
     waiting.until(look, (SinkNetworkError,), options.wait_timeout, lambda _: options.retry_interval)
