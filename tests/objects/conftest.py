@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import velostream
-from object_store import KEY, SECRET, Bucket, running
+from object_store import S3, Azure, Bucket, Google, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +24,35 @@ def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectSto
         yield server
 
 
+@pytest.fixture(scope="package", params=[S3, Google, Azure], ids=lambda kind: kind.scheme)
+def any_store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ObjectStore]:
+    """A server of each kind."""
+    with running(tmp_path_factory.mktemp(request.param.scheme), request.param) as server:
+        yield server
+
+
 @pytest.fixture
 def bucket(
     object_store: ObjectStore, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Bucket:
     """A bucket of the test's own."""
-    monkeypatch.setenv("STORE_KEY", KEY)
-    monkeypatch.setenv("STORE_SECRET", SECRET)
-    return Bucket(object_store, f"t{abs(hash(request.node.nodeid)) % 10**12}")
+    return _bucket(object_store, request, monkeypatch)
+
+
+@pytest.fixture
+def any_bucket(
+    any_store: ObjectStore, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Bucket:
+    """A bucket of the test's own, in a store of each kind."""
+    return _bucket(any_store, request, monkeypatch)
+
+
+def _bucket(server: ObjectStore, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    for name, variable in server.secrets.items():
+        monkeypatch.setenv(variable, server.properties[name])
+    return Bucket(server, f"t{abs(hash(request.node.nodeid)) % 10**12}")
 
 
 @pytest.fixture

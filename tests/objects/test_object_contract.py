@@ -68,8 +68,8 @@ class Objects(World):
 
 class TestObjects(SourceContract):
     @pytest.fixture
-    def world(self, bucket: Bucket, tmp_path: Path) -> World:
-        return Objects(bucket, tmp_path)
+    def world(self, any_bucket: Bucket, tmp_path: Path) -> World:
+        return Objects(any_bucket, tmp_path)
 
 
 class Parts(Place):
@@ -100,5 +100,5 @@ class Parts(Place):
 
 class TestParts(SinkContract):
     @pytest.fixture(params=["csv", "jsonl", "parquet"])
-    def place(self, bucket: Bucket, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
-        return Parts(bucket, tmp_path, request.param)
+    def place(self, any_bucket: Bucket, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
+        return Parts(any_bucket, tmp_path, request.param)

@@ -24,6 +24,7 @@ class ObjectConnector(Connector):
     """What object stores share."""
 
     parse = staticmethod(parse_bucket)
+    follows = "new, replaced and deleted objects, by listing"
 
     def leads_to(self, options: AnyOptions) -> tuple[str, ...]:
         """See `Connector`: the usual host of the bucket."""
@@ -65,6 +66,7 @@ class S3Connector(ObjectConnector):
     name = "s3"
     schemes = ("s3", "s3a")
     Options = S3Options
+    follows = "new, replaced and deleted objects, by listing or event notifications"
 
 
 class GoogleConnector(ObjectConnector):

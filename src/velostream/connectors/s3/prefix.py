@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from threading import Event
 
+    import pyarrow as pa
+
     from velostream.connectors.s3.events import Events
     from velostream.connectors.s3.options import ObjectOptions
 
@@ -30,6 +32,7 @@ _FETCHED_WHOLE = 64 << 20
 """A larger object is read in parts."""
 _AHEAD_BYTES = 128 << 20
 """So much content is fetched ahead of its use."""
+_OPENED_AGAIN = 5
 _SHOWN = 5
 
 
@@ -235,11 +238,19 @@ class Prefix(Place):
 
     def _fetch(self, path: str) -> Fetched:
         """The content of an object, of one version of it."""
-        with self.store.open_input_file(self._place(path)) as stream:
+        with self._opened(path) as stream:
             told = stream.metadata() or {}
             content = stream.read()
         identity = _told(told, len(content)) or self._identity_now(path)
         return Fetched(content, identity, _tag(told))
+
+    def _opened(self, path: str) -> pa.NativeFile:
+        for _ in range(_OPENED_AGAIN):
+            stream = self.store.open_input_file(self._place(path))
+            if not stream.closed:
+                return stream
+            # Arrow's client of Google's store does that when the object is replaced while it is opened.
+        raise FileNotFoundError(path)
 
     @contextmanager
     def open(self, path: str) -> Iterator[IO[bytes]]:
@@ -253,7 +264,7 @@ class Prefix(Place):
             elif path not in self._tags and self._whole(path):
                 stream = self._fetch(path)
             else:
-                stream = self.store.open_input_file(self._place(path))
+                stream = self._opened(path)
         except OSError as exc:
             raise (of_one(exc) or error_of(exc, f"{path} cannot be read")) from exc
         with stream:
@@ -322,4 +333,4 @@ def _told(metadata: Mapping[bytes, bytes], size: int) -> Identity | None:
 
 
 def _tag(metadata: Mapping[bytes, bytes]) -> str:
-    return metadata.get(b"ETag", b"").decode()
+    return (metadata.get(b"ETag") or metadata.get(b"etag") or b"").decode()

@@ -36,6 +36,16 @@ class Keys:
     token: str | None
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Whatever a queue answers, no other address is asked: only its own was checked."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Nothing: the answer becomes an error."""
+
+
+_DIRECT = urllib.request.build_opener(_NoRedirects)
+
+
 class Queue:
     """One queue; each call is a request of its own."""
 
@@ -60,7 +70,7 @@ class Queue:
         headers = signed(self._url, action, content, self._keys, self._region, datetime.now(UTC))
         request = urllib.request.Request(self._url, content, headers)  # noqa: S310 - checked by `queue_of`
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310 - as above
+            with _DIRECT.open(request, timeout=timeout) as answer:
                 found = json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as exc:
             raise _refused(self._url, exc) from exc

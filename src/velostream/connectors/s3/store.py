@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_CODE = re.compile(r"AWS Error ([A-Z_0-9]+)|\((\d{3}) |StatusCode[^0-9]*(\d{3})|HTTP status (\d{3})")
+_CODE = re.compile(
+    r"AWS Error ([A-Z_0-9]+)|Azure Error: \[\w*\] (\d{3})|google::cloud::Status\((\w+)|\((\d{3}) |"
+    r"StatusCode[^0-9]*(\d{3})|HTTP status (\d{3})"
+)
 _AUTH = {
     "ACCESS_DENIED",
     "INVALID_ACCESS_KEY_ID",
@@ -32,15 +36,26 @@ _AUTH = {
     "EXPIRED_TOKEN",
     "MISSING_AUTHENTICATION_TOKEN",
     "UNRECOGNIZED_CLIENT",
+    "UNAUTHENTICATED",
+    "PERMISSION_DENIED",
     "401",
     "403",
 }
-_MISSING = {"NO_SUCH_BUCKET", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND", "404"}
+_MISSING = {"NO_SUCH_BUCKET", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND", "NOT_FOUND", "404"}
 _WRONG = {"INVALID_ACTION", "INVALID_PARAMETER_VALUE", "VALIDATION", "400"}
+_DAMAGED = "checksums mismatch"
+"""Bytes that were damaged on the way, or an object that was replaced while it was sent."""
 _NOISE = re.compile(
-    r"\s*\(Request ID: [^)]*\)|curlCode: \d+, |; Details: .*|^When [^:]*: |AWS Error \S+ during "
+    r"\s*\(Request ID: [^)]*\)|curlCode: \d+, |; Details: .*|^When [^:]*: |AWS Error \S+ during |"
+    r"\s*RequestId:.*|\s*error_info=.*|google::cloud::Status\(\w+: |"
+    r"Retry policy exhausted, with a last message of |PerformWork\(\) - |CURL error \[\d+\]="
 )
-_SIGN_IN = 'set "access.key.id" and "secret.access.key", as ${env:NAME}, or the usual variables of AWS'
+_SIGN_IN = {
+    "Azure": 'set "account.key" or "sas.token", as ${env:NAME}',
+    "google": "set GOOGLE_APPLICATION_CREDENTIALS to the file of a service account",
+}
+"""How to sign in, by a word in the store's error."""
+_SIGN_IN_S3 = 'set "access.key.id" and "secret.access.key", as ${env:NAME}, or the usual variables of AWS'
 
 
 def open_store(options: ObjectOptions) -> fs.FileSystem:
@@ -71,9 +86,18 @@ def open_store(options: ObjectOptions) -> fs.FileSystem:
             sas_token=options.sas_token,
             blob_storage_authority=place,
             blob_storage_scheme=scheme,
+            # Whether the account has real folders is asked of its other service.
+            dfs_storage_authority=place,
+            dfs_storage_scheme=scheme,
         )
     assert isinstance(options, GoogleOptions)
-    return fs.GcsFileSystem(anonymous=options.anonymous, scheme=scheme, endpoint_override=place)
+    return fs.GcsFileSystem(
+        anonymous=options.anonymous,
+        scheme=scheme,
+        endpoint_override=place,
+        # Without a limit a store that cannot be reached is tried for a quarter of an hour.
+        retry_time_limit=max(options.connect_timeout, timedelta(seconds=1)),
+    )
 
 
 def _endpoint(text: str | None) -> tuple[str | None, str | None]:
@@ -110,8 +134,9 @@ def error_of(exc: OSError, what: str) -> SourceError:
     if isinstance(exc, FileNotFoundError) or code in _MISSING:
         return SourceMissingError(said)
     if code in _AUTH:
-        return SourceAuthError(said, hint=_SIGN_IN)
-    if code in _WRONG:
+        hint = next((way for word, way in _SIGN_IN.items() if word in str(exc)), _SIGN_IN_S3)
+        return SourceAuthError(said, hint=hint)
+    if code in _WRONG and _DAMAGED not in str(exc):
         return SourceConfigError(said)
     return SourceNetworkError(said)
 
