@@ -1,8 +1,13 @@
-"""Writes docs/reference from the code, so that every property, function, error and metric is found."""
+"""Writes docs/reference, and the sections of docs that are marked, from the code.
+
+So every property, function, error and metric is found. Between `<!-- made from the code: kafka -->` and
+`<!-- end -->` a page has what a connector does, and its properties; `s3, gs` tells of both in one table.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from velostream import errors
 from velostream.config import load
+from velostream.connectors.properties import describe_options
 from velostream.connectors.registry import default_registry
 from velostream.model.health import HEALTHS
 from velostream.model.jobs import JobState
@@ -19,28 +25,80 @@ from velostream.runtime.metrics import Figures
 from velostream.sql.functions import functions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+    from velostream.connectors.properties import PropertyInfo
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+FOLDER = DOCS / "reference"
+_SECTION = re.compile(
+    r"(?P<begin><!-- made from the code: (?P<names>[\w, ]+) -->)\n.*?(?P<end><!-- end -->)", re.DOTALL
+)
+"""Where the page of a connector has what the code says of it."""
 
 
 def properties() -> str:
-    """Every property, by connector."""
+    """Every property; those of a connector that has a page of its own are there."""
     lines = ["# Properties", "", "Made from the code by `scripts/reference.py`.", ""]
-    registry = default_registry()
-    by_connector: dict[str, list[tuple[str, str, str, str]]] = {}
-    for found in registry.property_reference():
-        by_connector.setdefault(found.connector, []).append(
-            (found.name, found.type, found.default or "", found.description)
-        )
-    for connector, rows in by_connector.items():
-        lines += [f"## {connector}", "", "| property | type | default | |", "|---|---|---|---|"]
-        lines += [f"| `{n}` | {_cell(t)} | {_cell(d)} | {_cell(text)} |" for n, t, d, text in rows]
-        lines.append("")
-    missing = set(CommonOptions.property_names()) - {row[0] for rows in by_connector.values() for row in rows}
-    if missing:
-        raise SystemExit(f"not in the reference: {missing}")
+    lines += ["## any", "", *_table(describe_options(CommonOptions, "")), ""]
+    pages = {name: page for page in sorted(DOCS.glob("*.md")) for name in _told_in(page)}
+    for name in default_registry().names():
+        lines += [f"## {name}", ""]
+        if name in pages:
+            title = pages[name].read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+            lines += [f"See [{title}](../{pages[name].name}#properties).", ""]
+        else:
+            lines += [*_connectors([name]), ""]
     return "\n".join(lines)
+
+
+def connector_page(path: Path) -> str:
+    """A page about connectors, with what the code says of them between the marks."""
+
+    def made(section: re.Match[str]) -> str:
+        return "\n".join(
+            [section["begin"], "", *_connectors(section["names"].split(", ")), "", section["end"]]
+        )
+
+    return _SECTION.sub(made, path.read_text(encoding="utf-8"))
+
+
+def _told_in(page: Path) -> list[str]:
+    """The connectors whose properties a page has."""
+    sections = _SECTION.finditer(page.read_text(encoding="utf-8"))
+    return [name for section in sections for name in section["names"].split(", ")]
+
+
+def _connectors(names: Sequence[str]) -> list[str]:
+    """What connectors do, and their properties."""
+    known = [default_registry().by_name(name) for name in names]
+    facts = {
+        "addresses": [", ".join(f"`{scheme}://`" for scheme in each.connector.schemes) for each in known],
+        "read": [f"what is there, then {each.connector.follows}" if each.reads else "no" for each in known],
+        "written": [
+            " or ".join(one.replace("_", " ") for one in each.connector.delivery) if each.writes else "no"
+            for each in known
+        ],
+        "needs": [f'`pip install "{each.package}"`' if each.package else "nothing more" for each in known],
+    }
+    lines = [f"| | {' | '.join(names) if len(names) > 1 else ''} |", f"|---{'|---' * len(names)}|"]
+    lines += [f"| {fact} | {' | '.join(map(_cell, told))} |" for fact, told in facts.items()]
+    owners: dict[PropertyInfo, list[str]] = {}
+    for each in known:
+        for found in describe_options(each.options, ""):
+            owners.setdefault(found, []).append(each.name)
+    partial = {found: ", ".join(of) for found, of in owners.items() if len(of) < len(known)}
+    return [*lines, "", *_table(owners, partial)]
+
+
+def _table(found: Iterable[PropertyInfo], of: Mapping[PropertyInfo, str] | None = None) -> list[str]:
+    """Properties; `of` says of which connectors those are that not all have."""
+    lines = ["| property | type | default | |", "|---|---|---|---|"]
+    for each in found:
+        only = f"{of[each]}: " if of and each in of else ""
+        text = _cell(f"{only}{each.description}")
+        lines.append(f"| `{each.name}` | {_cell(each.type)} | {_cell(each.default)} | {text} |")
+    return lines
 
 
 def function_list() -> str:
@@ -147,11 +205,12 @@ PAGES = {
 
 def main() -> None:
     """Write the pages; with `--check`, only say whether they are up to date."""
+    texts = {path: connector_page(path) for path in sorted(DOCS.glob("*.md"))}
+    texts |= {FOLDER / name: make() for name, make in PAGES.items()}
     stale = []
-    for name, make in PAGES.items():
-        path, text = FOLDER / name, make()
+    for path, text in texts.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(name)
+            stale.append(str(path.relative_to(DOCS)))
             if "--check" not in sys.argv:
                 path.write_text(text, encoding="utf-8")
     if stale and "--check" in sys.argv:

@@ -163,7 +163,7 @@ def test_one_that_cannot_start_does_not_keep_the_others_from_starting(
     assert process.end(120) == 1
     assert 'table "fine" created' in process.err
     assert "running, 1 job;" in process.err
-    assert "warning: users was not started: reading delta:// is not in this version yet" in process.err
+    assert "warning: users was not started: delta:// is a sink: it is written, and not read" in process.err
     assert 'warning: names was not started: skipped: it needs "users", which did not start' in process.err
     assert "warning: gone was not started: file" in process.err
     assert "3 of 4 statements did not start" in process.err

@@ -11,7 +11,8 @@ from velostream.devtools.broker.process import free_port
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.cli.conftest import Process, Velo
+    from commands import Velo
+    from tests.cli.conftest import Process
     from tests.conftest import WaitUntil
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]

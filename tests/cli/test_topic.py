@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import pexpect
 import pytest
-from tests.cli.conftest import PATIENCE, VELO
+from commands import PATIENCE, VELO
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Velo
+    from commands import Velo
     from tests.conftest import WaitUntil
 
     from velostream.devtools.broker.process import BrokerProcess

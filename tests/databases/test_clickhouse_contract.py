@@ -14,7 +14,8 @@ from velostream.connectors.base import SinkContext
 from velostream.engine.opening.connect import open_sink, open_source
 from velostream.model.statements import SourceRef
 from velostream.model.uri import Uri
-from velostream.testing.contract import COLUMNS, Place, Row, SinkContract, SourceContract, World, batch
+from velostream.testing.contract import COLUMNS, Place, Row, SinkContract, SourceContract, World
+from velostream.testing.contract.sinks import batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -253,6 +253,20 @@ def test_a_type_that_becomes_wider(db: Database, shop: Shop, same: Same) -> None
     same()
 
 
+def test_columns_that_were_added_one_after_the_other(db: Database, shop: Shop, same: Same) -> None:
+    """The catalogue may have columns that the changes which come first do not have yet."""
+    shop.sql.execute("INSERT INTO orders VALUES (1, 1, 1, 'x'), (2, 2, 2, 'y')")
+    shop.follow(db)
+    same()
+    db.sql("PAUSE JOB orders")
+    shop.sql.execute("ALTER TABLE orders ADD first int, ALTER customer TYPE bigint")
+    shop.sql.execute("UPDATE orders SET first = id WHERE id = 1")
+    shop.sql.execute("ALTER TABLE orders ADD second int")
+    shop.sql.execute("UPDATE orders SET second = id WHERE id = 2")
+    db.sql("RESUME JOB orders")
+    same()
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -15,7 +15,8 @@ from velostream.config import Settings
 from velostream.connectors.base import SinkContext
 from velostream.engine.opening.connect import open_sink
 from velostream.model.uri import Uri
-from velostream.testing.contract import COLUMNS, batch
+from velostream.testing.contract import COLUMNS
+from velostream.testing.contract.sinks import batch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,6 +31,7 @@ COMMANDS = {
     ),
     "broker": ("velostream.cli.commands.broker", "Run a Kafka broker for development, on this machine."),
     "topic": ("velostream.cli.commands.topic", "List, create, fill and show the topics of a Kafka cluster."),
+    "connector": ("velostream.cli.commands.connector", "Make a package for a connector of your own."),
     "doctor": ("velostream.cli.commands.doctor", "Check Java, Spark, jars, ports, memory and disk."),
 }
 """From name to module and help text; the module has a click command of that name."""

@@ -227,8 +227,14 @@ class Connector(ABC):
     """SQL functions that name a source of this kind, such as `kafka_topic`."""
     Options: ClassVar[type[AnyOptions]]
     """Typed properties; unknown keys are refused. The docs and `SHOW PROPERTIES` are generated from them."""
-    available: ClassVar[bool] = True
-    """False while this version parses and checks the connector but does not run it."""
+    address: ClassVar[str | None] = None
+    """The property that an address holds between `://` and `?`; others are its parameters, after `?`."""
+    follows: ClassVar[str] = "rows that are added"
+    """What its sources bring after the first load, in a few words, for `SHOW CONNECTORS`."""
+    delivery: ClassVar[tuple[Delivery, ...]] = (Delivery.EXACTLY_ONCE,)
+    """The guarantees of its sinks; the first is that of a statement without `"delivery"`."""
+    driver: ClassVar[str | None] = None
+    """The module that it needs beside Velostream; `pip install velostream[name]` installs a built-in's."""
     upserts: ClassVar[bool] = False
     """Whether its sinks accept upserts: updates of rows by key."""
     provisions: ClassVar[bool] = False
@@ -236,10 +242,10 @@ class Connector(ABC):
     system_columns: ClassVar[tuple[str, ...]] = ()
     """System columns that rows of its sources have, besides those of all sources."""
 
-    @staticmethod
-    def parse(uri: Uri) -> Mapping[str, str]:
+    @classmethod
+    def parse(cls, uri: Uri) -> Mapping[str, str]:
         """Properties that the URI itself carries (path, host, query)."""
-        return uri.parameters
+        return {cls.address: uri.rest, **uri.parameters} if cls.address and uri.rest else uri.parameters
 
     def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:
         """The traits of a source with these properties. Opens nothing.
@@ -264,7 +270,7 @@ class Connector(ABC):
 
     def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
         """Open for reading."""
-        raise UnsupportedError(f"reading {uri.scheme}:// is not in this version yet")
+        raise UnsupportedError(f"{uri.scheme}:// is a sink: it is written, and not read")
 
     def sole_place(self, uri: Uri, options: AnyOptions) -> str | None:
         """The target that only one statement may write to, in a canonical form; None where several may."""
@@ -278,4 +284,4 @@ class Connector(ABC):
 
     def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:
         """Open for writing; connects in `Sink.recover`."""
-        raise UnsupportedError(f"writing {uri.scheme}:// is not in this version yet")
+        raise UnsupportedError(f"{uri.scheme}:// is a source: it is read, and not written")

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def delivered(source: Source, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
     """The rows of `Source.read`, `batch_rows` at a time, each with its partition."""
-    for batch in _sized(source.read(partition, start, end), source.batch_rows):
+    for batch in sized(source.read(partition, start, end), source.batch_rows):
         if PARTITION in batch.schema.names:
             yield batch
         else:
-            yield batch.append_column(PARTITION, pa.array([partition] * batch.num_rows, pa.string()))
+            yield batch.append_column(PARTITION, pa.repeat(pa.scalar(partition, pa.string()), batch.num_rows))
 
 
 def with_columns(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
@@ -41,7 +41,7 @@ def _without(column: str, rows: int) -> pa.Array:
     )
 
 
-def _sized(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def sized(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
     """The same rows: large batches are cut, small ones joined, since each costs Spark a round trip."""
     waiting: list[pa.RecordBatch] = []
     rows = 0

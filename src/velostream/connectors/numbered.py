@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.connectors.base import Source
 from velostream.connectors.capabilities import BadRecords, Counted
+from velostream.errors import SourceConfigError
 from velostream.model.changes import Located
 from velostream.model.columns import OFFSET, POSITION
 
@@ -30,6 +32,8 @@ class NumberedSource(Source, Counted, BadRecords):
     shown, and dead letters name the row.
     """
 
+    asked: Collection[str] | None = None
+    """The columns that are read, where only some are: positions are made only if they are among them."""
     _newest: Mapping[str, int] = {}
     _cut = False
 
@@ -39,12 +43,16 @@ class NumberedSource(Source, Counted, BadRecords):
 
     @abstractmethod
     def rows(self, partition: str, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition from number `first` up to, not including, `last`; the same ones forever."""
+        """The rows of a partition from number `first` up to, not including, `last`; the same ones forever.
+
+        Records that cannot be decoded are left out and told in `bad_rows`. Batches then have a column
+        `_offset`, the number of each row, since the rows that are there no longer tell it.
+        """
 
     def latest(self, after: Offset | None) -> Offset:
         """See `Source`: as far as one step may go, shared fairly by the partitions."""
         self._newest = self.newest()
-        have = {name: int((after or {}).get(name, 0)) for name in self._newest}
+        have = {name: _number(name, (after or {}).get(name, 0)) for name in self._newest}
         # What a server that was restored from a backup no longer has is not read again.
         behind = {name: max(0, self._newest[name] - number) for name, number in have.items()}
         steps = _shared(behind, self.most_rows or STEP_ROWS)
@@ -58,11 +66,19 @@ class NumberedSource(Source, Counted, BadRecords):
     def read(self, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
         """See `Source`."""
         number = int(start or 0)
+        if number >= int(end):
+            return
+        wanted = (OFFSET, POSITION) if self.asked is None else self.asked
         for batch in self.rows(partition, number, int(end)):
-            numbers = pa.array(range(number, number + batch.num_rows), pa.int64())
+            if OFFSET in batch.schema.names:
+                numbers = batch.column(OFFSET)
+            elif OFFSET in wanted or POSITION in wanted:
+                numbers = pa.array(np.arange(number, number + batch.num_rows))
+                batch = batch.append_column(OFFSET, numbers)
+            if POSITION in wanted:
+                batch = batch.append_column(POSITION, _positions(numbers, partition))
             number += batch.num_rows
-            batch = batch.append_column(OFFSET, numbers)
-            yield batch.append_column(POSITION, _positions(numbers, partition))
+            yield batch
 
     def count(self, start: Offset | None, end: Offset) -> int:
         """See `Counted`."""
@@ -80,6 +96,14 @@ class NumberedSource(Source, Counted, BadRecords):
         """See `BadRecords`."""
         parted = {position: position.partition(" ") for position in positions}
         return {position: Located(name, str(int(number))) for position, (number, _, name) in parted.items()}
+
+
+def _number(partition: str, at: Any) -> int:
+    if not isinstance(at, int) or at < 0:
+        raise SourceConfigError(
+            f'"{at}" is no position of "{partition}"', hint="positions are numbers of rows, from 0 on"
+        )
+    return at
 
 
 def _positions(numbers: pa.Array, partition: str) -> pa.Array:

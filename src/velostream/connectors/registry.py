@@ -11,6 +11,7 @@ import inspect
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ BUILT_IN: Mapping[str, str] = {
     "az": "velostream.connectors.s3:AzureConnector",
     "console": "velostream.connectors.console:ConsoleConnector",
     "delta": "velostream.connectors.delta:DeltaConnector",
-    "memory": "velostream.connectors.memory:MemoryConnector",
+    "iceberg": "velostream.connectors.iceberg:IcebergConnector",
 }
 """Used when velostream is on the path without being installed, so that it has no entry points."""
 
@@ -66,9 +67,26 @@ class Registered:
         return self.connector.Options
 
     @property
-    def available(self) -> bool:
-        """Whether this version can open it."""
-        return self.connector.available
+    def reads(self) -> bool:
+        """Whether it has sources."""
+        return _overrides(self.connector, "source")
+
+    @property
+    def writes(self) -> bool:
+        """Whether it has sinks."""
+        return _overrides(self.connector, "sink")
+
+    @property
+    def installed(self) -> bool:
+        """Whether its driver is there."""
+        return self.connector.driver is None or find_spec(self.connector.driver) is not None
+
+    @property
+    def package(self) -> str | None:
+        """What to install for its driver; None where nothing is needed."""
+        if self.connector.driver is None:
+            return None
+        return f"velostream[{self.name}]" if self.name in BUILT_IN else self.connector.driver
 
     @property
     def system_columns(self) -> tuple[str, ...]:
@@ -84,6 +102,10 @@ class Registered:
     def uri_of(self) -> Callable[[str], Uri]:
         """The URI that a SQL function with this argument stands for."""
         return self.connector.uri_of
+
+
+def _overrides(connector: Connector, method: str) -> bool:
+    return getattr(type(connector), method) is not getattr(Connector, method)
 
 
 class Registry:

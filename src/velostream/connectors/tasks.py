@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from velostream import errors
 from velostream.connectors.base import Source
 from velostream.connectors.capabilities import Counted, Explaining, SparkReader
-from velostream.connectors.delivered import delivered, with_columns
+from velostream.connectors.delivered import delivered, sized, with_columns
 from velostream.connectors.numbered import NumberedSource
 from velostream.errors import InternalError, SourceConfigError, VelostreamError
-from velostream.model.columns import POSITION, SYSTEM_TYPES, WEIGHT
+from velostream.model.columns import PARTITION, POSITION, SYSTEM_TYPES, WEIGHT
 from velostream.spark.dataframes import frame_of_batches
 from velostream.sql.types import quote, spark_ddl
 
@@ -82,7 +82,7 @@ class TaskReader(SparkReader, Explaining):
         names = asked if positioned else [name for name in asked if name != POSITION]
         if not self.traits.only_grows and start is not None:
             names = [*names, WEIGHT]
-        reading = _Reading(self.opened, ranges, names, self.traits.positioned)
+        reading = _Reading(self.opened, ranges, names)
         frame = frame_of_batches(spark, reading, len(ranges), [(name, types[name]) for name in names])
         return frame if positioned else frame.selectExpr("*", f"to_json(struct(*)) AS {quote(POSITION)}")
 
@@ -106,19 +106,20 @@ class _Reading:
         opened: Callable[[], Source],
         ranges: Sequence[tuple[str, Any, Any]],
         names: Sequence[str],
-        positioned: bool,
     ) -> None:
         self.opened = opened
         self.ranges = ranges
         self.names = names
-        self.positioned = positioned
 
     def __call__(self, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:
             source = self.opened()
             try:
-                for batch in delivered(source, *self.ranges[number]):
-                    if self.positioned and POSITION not in batch.schema.names:
+                if isinstance(source, NumberedSource):
+                    source.asked = self.names
+                makes = isinstance(source, NumberedSource) or not source.traits.positioned
+                for batch in self._batches(source, *self.ranges[number]):
+                    if not makes and POSITION not in batch.schema.names:
                         raise SourceConfigError(
                             f"{type(source).__name__} gives its rows no {POSITION}",
                             hint="give each row one that sorts by its place, derive from NumberedSource, "
@@ -137,3 +138,8 @@ class _Reading:
                 "retry_after": exc.retry_after,
             }
             raise RuntimeError(f"{FAILED} {json.dumps(told)}") from None
+
+    def _batches(self, source: Source, partition: str, start: Any, end: Any) -> Iterator[pa.RecordBatch]:
+        if PARTITION in self.names:
+            return delivered(source, partition, start, end)
+        return sized(source.read(partition, start, end), source.batch_rows)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
 import structlog
 
 from velostream.errors import SourceEmptyError, VelostreamError
+from velostream.model.reach import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,8 @@ class Waiting:
     """The statement, in the log."""
     first_record: bool = False
     """Whether to wait for a record that tells the columns of a source, for as long as it takes."""
+    reach: Reach = field(default_factory=Reach)
+    """Which addresses may be looked at; only what the properties name was checked so far."""
 
     def until(
         self,
@@ -64,7 +67,8 @@ class Waiting:
                     raise
                 self._log(number, exc, f"trying again for {left:.0f}s")
                 self.tell(f"attempt {number}: {exc.message}; trying again for {left:.0f}s")
-                self.stop.wait(min(delay(number).total_seconds(), left))
+                pause = max(delay(number).total_seconds(), exc.retry_after or 0.0)
+                self.stop.wait(min(pause, left))
             except VelostreamError as exc:
                 self.count(exc.code)
                 self._log(number, exc, "not tried again")

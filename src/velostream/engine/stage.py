@@ -216,7 +216,7 @@ class Stage:
         if self.pipeline.lost:
             return None
         for key, item in self.inputs.all.items():
-            since = start.get(key) if start else None
+            since = item.since(_of(start, key))
             if BadRecords.of(item.source).has_bad_rows(since, end[key]):
                 return None
             if item.columns is None and Widening.of(item.source).new_columns(since, end[key]):
@@ -316,7 +316,7 @@ class Stage:
 
     def _widen(self, start: SourceOffsets | None, end: SourceOffsets) -> None:
         for key, item in self.inputs.all.items():
-            wider = Widening.of(item.source).widen(start.get(key) if start else None, end[key])
+            wider = Widening.of(item.source).widen(item.since(_of(start, key)), end[key])
             if wider is not None and wider != item.schema:
                 self.remember(key, wider)
                 raise ColumnsWidenedError(
@@ -325,7 +325,7 @@ class Stage:
 
     def _bad_rows(self, start: SourceOffsets | None, end: SourceOffsets) -> Iterator[BadRow]:
         for key, item in self.inputs.all.items():
-            for row in BadRecords.of(item.source).bad_rows(start.get(key) if start else None, end[key]):
+            for row in BadRecords.of(item.source).bad_rows(item.since(_of(start, key)), end[key]):
                 yield replace(row, input=key)
 
     def keep(self, stage: str, rows: list[BadRow], start: SourceOffsets | None, end: SourceOffsets) -> None:

@@ -39,6 +39,10 @@ class SourceTraits:
     """Sets of jars that Spark needs for it, by their names in `spark.jars`."""
     poll_interval: timedelta = timedelta(milliseconds=100)
     """The delay between two polls that found nothing."""
+    once: bool = False
+    """Whether everything that is there is read, and nothing afterwards."""
+    unseen: str | None = None
+    """Which changes are never seen, by the way that the statement chose: told when it is made."""
     wait_timeout: timedelta = timedelta(0)
     """How long creation waits for a missing source."""
 

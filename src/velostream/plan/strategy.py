@@ -28,7 +28,7 @@ from velostream.plan.query.headers import with_headers
 from velostream.plan.query.limit import limited
 from velostream.plan.query.own_key import row_key
 from velostream.plan.realtime import refusal
-from velostream.plan.sinks import Writing, keeps_result, outgoing
+from velostream.plan.sinks import Writing, keeps_result, outgoing, target
 from velostream.plan.spreading import spread_of
 from velostream.plan.state_bounds import Keeping, of_plan, of_rows
 from velostream.plan.steps import Step, StepKind
@@ -198,7 +198,7 @@ def obstacle(statement: model.Statement, known: Known | None = None) -> Velostre
     if not isinstance(query, model.Query):
         return None
     try:
-        _refuse_unavailable(query)
+        _refuse_direction(statement, query)
         if not answered(statement) and not isinstance(statement, model.CreateView):
             decide(statement, known)
     except NeedsColumns:
@@ -221,11 +221,20 @@ def answered(statement: model.Statement) -> bool:
     )
 
 
-def _refuse_unavailable(query: model.Query) -> None:
+def _refuse_direction(statement: model.Statement, query: model.Query) -> None:
+    """Raise UnsupportedError for a sink that is read, or a source that is written to."""
     for ref in query.sources:
-        if not connector_for(ref.uri).available:
+        if not connector_for(ref.uri).reads:
             raise UnsupportedError(
-                f"reading {ref.uri.scheme}:// is not in this version yet", location=ref.location
+                f"{ref.uri.scheme}:// is a sink: it is written, and not read",
+                hint="read what is written to it",
+                location=ref.location,
+            )
+    if isinstance(statement, Writing):
+        uri, _ = target(statement)
+        if not connector_for(uri).writes:
+            raise UnsupportedError(
+                f"{uri.scheme}:// is a source: it is read, and not written", location=statement.location
             )
 
 

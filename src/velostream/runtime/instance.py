@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +22,7 @@ from velostream.engine.bad_rows import dead_letters
 from velostream.engine.bad_rows.dead_letters import DeadLetters
 from velostream.engine.bad_rows.letter import edition as letters_edition
 from velostream.engine.inputs.spreading import Strategies
+from velostream.engine.opening.connect import columns_of
 from velostream.engine.site import Site
 from velostream.engine.storages import spark_storages
 from velostream.errors import (
@@ -31,6 +33,7 @@ from velostream.errors import (
     StorageError,
     TableError,
     UnknownNameError,
+    VelostreamError,
 )
 from velostream.location import SourceText
 from velostream.model import statements as model
@@ -54,6 +57,7 @@ from velostream.runtime.statements.live_select import FOLDER, LiveSelect
 from velostream.runtime.statements.read_only import refuse_change
 from velostream.runtime.statements.replay import Replays
 from velostream.runtime.udfs import Udfs
+from velostream.secrets import redact_uri
 from velostream.serving.table.store import TableStore
 from velostream.sql.bind import parameters
 from velostream.sql.check import in_turn
@@ -278,8 +282,12 @@ class Instance(Shortcuts):
     def checked(
         self, text: str, name: str = "<sql>", params: Mapping[str, Any] | tuple[Any, ...] | None = None
     ) -> front.Checked:
-        """Parse and bind; returns every correct statement and every error."""
-        return front.check_script(
+        """Parse and bind; returns every correct statement and every error.
+
+        Sources are asked for their columns only where an error says more with them.
+        """
+        bind = partial(
+            front.check_script,
             SourceText(text, name),
             self.catalog,
             default_registry(),
@@ -287,6 +295,15 @@ class Instance(Shortcuts):
             environment=os.environ,
             params=params,
         )
+        found = bind()
+        return bind(discover=self._columns) if found.guessed else found
+
+    def _columns(self, ref: model.SourceRef) -> tuple[str, ...] | None:
+        try:
+            return columns_of(ref, self.settings)
+        except VelostreamError as error:
+            log.info("columns", source=redact_uri(str(ref.uri)), reason=error.message)
+            return None
 
     @while_open
     def stream(

@@ -43,6 +43,8 @@ class Checked:
 
     statements: tuple[Statement, ...]
     errors: tuple[VelostreamError, ...]
+    guessed: bool = False
+    """Whether an error would say more if the columns of the sources were known."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def check_script(
     errors = [*parsed.errors, *binding.errors]
     if params is not None:
         errors.extend(parameters.check(statements, params))
-    return Checked(statements, tuple(_in_order(errors)))
+    return Checked(statements, tuple(_in_order(errors)), binding.guessed)
 
 
 def bind_one(
@@ -168,6 +170,7 @@ class ScriptBinder:
     udfs: frozenset[str]
     discover: Discover = unasked
     errors: list[VelostreamError] = field(default_factory=list)
+    guessed: bool = False
     _creators: dict[str, int] = field(default_factory=dict)
     _relations: dict[str, Relation] = field(default_factory=dict)
     _results: dict[int, Result | None] = field(default_factory=dict)
@@ -244,6 +247,7 @@ class ScriptBinder:
         if result is not None and parameters.mixed(result.statement):
             context.report(SqlSyntaxError("a statement takes either :name or ?, not both"))
         self.errors.extend(context.errors)
+        self.guessed |= context.guessed
         relation = result.relation if result is not None else None
         if isinstance(statement, RawCreate):
             name = statement.name.text

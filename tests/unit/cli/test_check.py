@@ -51,10 +51,10 @@ def test_a_circle_is_an_error(velo: Velo, tmp_path: Path) -> None:
 
 
 def test_what_this_version_does_not_execute_is_no_error(velo: Velo, tmp_path: Path) -> None:
-    (tmp_path / "app.sql").write_text("CREATE TABLE t AS SELECT * FROM memory://orders;")
+    (tmp_path / "app.sql").write_text("CREATE TABLE t AS SELECT * FROM delta:///lake/orders;")
     ran = velo("check", "app.sql")
     assert ran.code == 0
-    assert "note: app.sql:1:33: reading memory:// is not in this version yet" in ran.err
+    assert "note: app.sql:1:33: delta:// is a sink: it is written, and not read" in ran.err
     assert "1 not executed in this version" in ran.err
 
 

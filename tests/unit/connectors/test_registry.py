@@ -8,12 +8,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from pydantic import Field
 
 from refusals import refusal
 from velostream.connectors import registry
-from velostream.connectors.base import Connector, Source, SourceContext
+from velostream.connectors.base import Connector, SinkContext, Source, SourceContext
 from velostream.connectors.capabilities import SparkReader
 from velostream.connectors.properties import build_options, resolve_secrets
 from velostream.connectors.registry import BUILT_IN, Registry
@@ -148,7 +149,6 @@ def test_every_property_that_the_specification_names_exists():
         ("datagen://trades?rows_per_second=100", {"generator": "trades", "rows_per_second": "100"}),
         ("console://", {}),
         ("delta:///lake/t", {"path": "/lake/t"}),
-        ("memory://t", {"table": "t"}),
     ],
 )
 def test_uri_forms(uri, properties):
@@ -219,14 +219,23 @@ def test_environment_gives_defaults(monkeypatch):
     assert options("kafka", bootstrap__servers="other:2").bootstrap_servers == "other:2"
 
 
-@pytest.mark.parametrize("name", ["delta", "memory"])
-def test_connectors_of_later_versions_say_so(name, tmp_path):
+@pytest.mark.parametrize("name", ["delta", "console"])
+def test_what_is_only_written_is_not_read(name, tmp_path):
     found = registry.by_name(name)
-    assert not found.available
-    uri = Uri(f"{found.connector.schemes[0]}://x/y")
-    with refusal("sql.unsupported", f"{uri.scheme}://", why="reading"):
-        named = {"table": "t"} if "table" in found.options.property_names() else {}
-        found.connector.source(uri, options(name, **named), SourceContext(spool=tmp_path))
+    assert found.writes
+    assert not found.reads
+    uri = Uri(f"{found.connector.schemes[0]}:///x/y")
+    with refusal("sql.unsupported", f"{uri.scheme}://", why="not read"):
+        found.connector.source(uri, options(name), SourceContext(spool=tmp_path))
+
+
+def test_what_is_only_read_is_not_written(tmp_path):
+    found = registry.by_name("datagen")
+    assert found.reads
+    assert not found.writes
+    context = SinkContext(state=tmp_path, schema=pa.schema([("id", pa.int64())]))
+    with refusal("sql.unsupported", "datagen://", why="not written"):
+        found.connector.sink(Uri("datagen://trades"), options("datagen"), context)
 
 
 def test_secrets_are_resolved_and_hidden(monkeypatch, tmp_path):
@@ -315,5 +324,5 @@ def test_a_connector_of_ones_own_comes_through_the_same_door(tmp_path):
     assert SparkReader.of(source).frame(None, None, end, None) is None
     with refusal("config", "test_registry.CountSource"):
         mine.register(CountSource)  # type: ignore[arg-type]
-    with refusal("sql.unsupported", "count://", why="writing"):
+    with refusal("sql.unsupported", "count://", why="not written"):
         found.connector.sink(uri, given, None)

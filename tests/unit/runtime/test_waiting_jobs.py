@@ -161,7 +161,7 @@ def test_others_are_kept_going(opened: Callable[[], Instance]) -> None:
             for each in application.not_started
         ]
         assert told == [
-            ("users", "reading delta:// is not in this version yet"),
+            ("users", "delta:// is a sink: it is written, and not read"),
             ("names", 'skipped: it needs "users", which did not start'),
             ("initials", 'skipped: it needs "names", which did not start'),
             ("gone", 'file "/nowhere/gone.csv" does not exist'),

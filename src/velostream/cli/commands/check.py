@@ -101,10 +101,11 @@ class Sources:
         return self._asked[key]
 
     def _told(self, ref: SourceRef) -> Sequence[str] | None:
+        from velostream.engine.opening.connect import columns_of
         from velostream.errors import SourceEmptyError
 
         try:
-            columns = _columns(ref, self._settings)
+            columns = columns_of(ref, self._settings)
         except SourceEmptyError as empty:
             place = f"{ref.location}: " if ref.location is not None else ""
             warn(f"{place}{empty.message}; a job waits for its first record, which tells its columns")
@@ -134,18 +135,3 @@ def _tell_plans(statements: Sequence[Statement]) -> None:
         for line in explain(statement):
             click.echo(f"  {line}")
         click.echo()
-
-
-def _columns(ref: SourceRef, settings: Settings) -> Sequence[str]:
-    import tempfile
-    from pathlib import Path
-
-    from velostream.engine.opening.connect import open_source
-
-    with tempfile.TemporaryDirectory(prefix="velostream-check-") as folder:
-        source = open_source(ref, settings, Path(folder), known=None, once=True, table=True, makes=False)
-        try:
-            source.check()
-            return tuple(source.discover().names)
-        finally:
-            source.close()

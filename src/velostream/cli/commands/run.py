@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import timedelta
 
-    from velostream.cli.commands.board import Board
+    from velostream.cli.board import Board
     from velostream.config import Settings
     from velostream.errors import VelostreamError
     from velostream.model.statements import SelectStatement, Statement
@@ -93,7 +93,7 @@ class Run:
 
     def run(self, text: str | None, name: str) -> int:
         """Start, watch, stop; the exit code. Without a text, the statements of the data directory run."""
-        from velostream.cli.commands.board import Board
+        from velostream.cli.board import Board
         from velostream.runtime.instance import Instance, runnable
 
         board = Board()

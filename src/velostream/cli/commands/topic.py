@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from velostream.cli.actions import Actions
 from velostream.cli.diagnostics import say, whisper
 from velostream.cli.invocation import Invocation, common, common_with, pairs
 from velostream.cli.output import MOST, Output, counted
@@ -37,23 +38,7 @@ _WAITING = 10_000
 """The most lines that wait to be sent."""
 
 
-class _Actions(click.Group):
-    """The actions of `velo topic`; an unknown one is reported with the nearest."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See click."""
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            known = ", ".join(self.commands)
-            raise ConfigError(
-                f'velo topic cannot "{args[0]}"',
-                hint=did_you_mean(args[0], self.commands) or f"it can: {known}",
-            )
-        return super().resolve_command(ctx, args)
-
-
-@click.group("topic", cls=_Actions)
+@click.group("topic", cls=Actions)
 @click.pass_context
 @common
 def topic_command(invocation: Invocation, context: click.Context) -> None:

@@ -21,6 +21,7 @@ class SqlConnector(Connector):
     name = "sql"
     schemes = ("sql", "jdbc")
     Options = SqlOptions
+    follows = "polling"
     parse = staticmethod(parse_sql)
 
     def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from velostream.connectors.base import Connector, Sink, SinkContext, Source, SourceContext
+from velostream.connectors.base import Connector, Delivery, Sink, SinkContext, Source, SourceContext
 from velostream.connectors.clickhouse.options import ClickHouseOptions, parse_clickhouse
 from velostream.connectors.databases.options import database_traits
 from velostream.errors import ConfigError
@@ -23,6 +23,9 @@ class ClickHouseConnector(Connector):
     name = "clickhouse"
     schemes = ("clickhouse",)
     Options = ClickHouseOptions
+    follows = "polling"
+    delivery = (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE)
+    driver = "clickhouse_connect"
     upserts = True
     parse = staticmethod(parse_clickhouse)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velostream.connectors.base import Connector, Sink, SinkContext
+from velostream.connectors.base import Connector, Delivery, Sink, SinkContext
 from velostream.connectors.console.options import ConsoleOptions, parse_console
 from velostream.errors import InternalError
 
@@ -19,6 +19,7 @@ class ConsoleConnector(Connector):
     name = "console"
     schemes = ("console",)
     Options = ConsoleOptions
+    delivery = (Delivery.AT_LEAST_ONCE,)
     parse = staticmethod(parse_console)
 
     def sink(self, uri: Uri, options: AnyOptions, context: SinkContext) -> Sink:

@@ -153,6 +153,20 @@ class DatabaseOptions(Options):
         return self
 
     @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.query_params is not None and self.query is None:
+            raise ValueError('"query.params" are the values of the ? marks of "query", which is missing')
+        if self.poll_query is not None and self.incremental_column is None:
+            raise ValueError(
+                'the ? of "poll.query" is the last value of "incremental.column": name that, too'
+            )
+        if self.cdc and self.order_by is not None:
+            raise ValueError(
+                '"cdc" follows changes in the order in which they are made; leave out "order.by"'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.table is not None and self.query is not None:
             raise ValueError('"table" and "query" exclude each other; give one of them')
@@ -178,4 +192,16 @@ def database_traits(options: DatabaseOptions) -> SourceTraits:
         rereadable=False,
         frames_in_order=True,
         poll_interval=_LOOK_EVERY,
+        once=not options.cdc and options.poll_interval is None,
+        unseen=_unseen(options),
+    )
+
+
+def _unseen(options: DatabaseOptions) -> str | None:
+    """What no poll with these properties tells, and the job cannot know either."""
+    if options.cdc or options.poll_interval is None or options.incremental_column is None:
+        return None
+    return (
+        f'rows are asked for by "{options.incremental_column}": deletes are not seen, nor rows that are '
+        "committed late with an older value"
     )

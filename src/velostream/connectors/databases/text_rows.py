@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +26,15 @@ class TextColumn:
     """Its type as the database calls it."""
 
 
-def needed(columns: Sequence[TextColumn], narrowing: Narrowing, always: Collection[str]) -> list[TextColumn]:
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_NamedT = TypeVar("_NamedT", bound=_Named)
+
+
+def needed(columns: Sequence[_NamedT], narrowing: Narrowing, always: Collection[str]) -> list[_NamedT]:
     """The columns that a statement needs, with those that are needed in any case; at least one."""
     if narrowing.columns is None:
         return list(columns)

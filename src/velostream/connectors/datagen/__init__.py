@@ -20,6 +20,7 @@ class DatagenConnector(Connector):
     schemes = ("datagen",)
     functions = ("datagen",)
     Options = DatagenOptions
+    follows = "generated rows"
     parse = staticmethod(parse_datagen)
 
     def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:

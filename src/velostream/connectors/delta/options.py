@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from velostream.model.options import FILE, Options
+from velostream.connectors.lakes.options import LakeOptions
+from velostream.model.options import FILE
 
 if TYPE_CHECKING:
     from velostream.model.uri import Uri
 
 
-class DeltaOptions(Options):
+class DeltaOptions(LakeOptions):
     """Where the Delta Lake table is and how it is written."""
 
     path: str | None = Field(None, description="folder of the table", json_schema_extra=FILE)
-    mode: Literal["append", "upsert"] | None = Field(
-        None,
-        description="append rows, or merge them by key",
-        json_schema_extra={"default_text": "upsert with a key, else append"},
+    create_table: bool = Field(
+        True,
+        alias="table.create.if.missing",
+        description="create the table that is written to, and add columns that rows get later",
     )
 
 

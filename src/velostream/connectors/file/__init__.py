@@ -21,6 +21,7 @@ class FileConnector(Connector):
     schemes = ("file",)
     functions = ("file",)
     Options = FileOptions
+    follows = "appended rows; new, edited, replaced and deleted files"
     parse = staticmethod(parse_file)
 
     def traits(self, options: AnyOptions, *, table: bool, once: bool) -> SourceTraits:

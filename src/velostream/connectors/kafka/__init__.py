@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from velostream.connectors.base import Connector
+from velostream.connectors.base import Connector, Delivery
 from velostream.connectors.kafka.options import KafkaOptions, messages_of, parse_kafka
 from velostream.model.columns import HEADERS, KEY, PARTITION, TOPIC
 from velostream.model.traits import SourceTraits
@@ -24,6 +24,9 @@ class KafkaConnector(Connector):
     schemes = ("kafka",)
     functions = ("kafka_topic",)
     Options = KafkaOptions
+    follows = "new records; with changelog upsert, later records of a key and tombstones"
+    delivery = (Delivery.AT_LEAST_ONCE, Delivery.EXACTLY_ONCE)
+    driver = "confluent_kafka"
     upserts = True
     system_columns = (KEY, TOPIC, HEADERS)
     parse = staticmethod(parse_kafka)

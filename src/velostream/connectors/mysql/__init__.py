@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from velostream.connectors.base import Connector, Sink, SinkContext, Source, SourceContext
 from velostream.connectors.databases.options import database_traits
+from velostream.connectors.databases.query_text import asked_text
 from velostream.connectors.mysql.options import MySqlOptions, parse_mysql
 from velostream.errors import ConfigError
 
 if TYPE_CHECKING:
+    from velostream.connectors.narrowing import Narrowing
     from velostream.connectors.waiting import Waiting
     from velostream.model.options import Options as AnyOptions
     from velostream.model.traits import SourceTraits
@@ -23,6 +25,8 @@ class MySqlConnector(Connector):
     name = "mysql"
     schemes = ("mysql", "mariadb")
     Options = MySqlOptions
+    follows = "every change, by the binlog; or polling"
+    driver = "pymysql"
     upserts = True
     parse = staticmethod(parse_mysql)
 
@@ -30,6 +34,11 @@ class MySqlConnector(Connector):
         """See `Connector`."""
         assert isinstance(options, MySqlOptions)
         return database_traits(options)
+
+    def asked(self, options: AnyOptions, narrowing: Narrowing) -> str:
+        """See `Connector`."""
+        assert isinstance(options, MySqlOptions)
+        return asked_text(options, narrowing)
 
     def source(self, uri: Uri, options: AnyOptions, context: SourceContext) -> Source:
         """See `Connector`."""

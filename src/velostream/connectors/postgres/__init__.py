@@ -25,6 +25,8 @@ class PostgresConnector(Connector):
     name = "postgres"
     schemes = ("postgres", "postgresql")
     Options = PostgresOptions
+    follows = "every change, by logical replication; or polling"
+    driver = "psycopg"
     upserts = True
     provisions = True
     parse = staticmethod(parse_postgres)

@@ -323,14 +323,14 @@ def _identity(info: fs.FileInfo) -> Identity:
     return Identity(0, 0, info.size, (info.mtime_ns or 0) // _SECOND * _SECOND)
 
 
-def _told(metadata: Mapping[bytes, bytes], size: int) -> Identity | None:
+def _told(metadata: Mapping[str, bytes], size: int) -> Identity | None:
     """The identity that comes with the content; None where it does not tell the time in a form we know."""
     try:
-        moment = datetime.fromisoformat(metadata[b"Last-Modified"].decode())
+        moment = datetime.fromisoformat(metadata["Last-Modified"].decode())
     except (KeyError, ValueError):
         return None
     return Identity(0, 0, size, int(moment.timestamp()) * _SECOND)
 
 
-def _tag(metadata: Mapping[bytes, bytes]) -> str:
-    return (metadata.get(b"ETag") or metadata.get(b"etag") or b"").decode()
+def _tag(metadata: Mapping[str, bytes]) -> str:
+    return (metadata.get("ETag") or metadata.get("etag") or b"").decode()

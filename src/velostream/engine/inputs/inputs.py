@@ -54,7 +54,11 @@ class Input:
 
     def since(self, start: Offset | None) -> Offset | None:
         """The position to read after: where nothing was read yet, the one that the statement begins at."""
-        return self.source.beginning if start is None else start
+        beginning = self.source.beginning
+        if start is None or beginning is None:
+            return beginning if start is None else start
+        # It may also name partitions that come later.
+        return {**beginning, **start}
 
     def wanted(self, extra: tuple[str, ...] = ()) -> list[str] | None:
         """Columns to read from the source, in the source's order, system columns last."""

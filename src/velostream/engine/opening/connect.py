@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,7 +35,6 @@ from velostream.spark.jars.class_path import load_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -60,6 +61,17 @@ def _options(connector: Registered, uri: Uri, properties: Properties, settings: 
     for address in connector.connector.leads_to(options):
         settings.reach.check_addresses(address)
     return options
+
+
+def columns_of(ref: SourceRef, settings: Settings) -> tuple[str, ...]:
+    """The names of the columns that a source has now; nothing is made or kept by asking."""
+    with tempfile.TemporaryDirectory(prefix="velostream-check-") as folder:
+        source = open_source(ref, settings, Path(folder), known=None, once=True, table=True, makes=False)
+        try:
+            source.check()
+            return tuple(source.discover().names)
+        finally:
+            source.close()
 
 
 def open_source(
@@ -197,7 +209,7 @@ def await_sink(uri: Uri, properties: Properties, settings: Settings, waiting: Wa
     """Wait until the sink of a statement exists, or its timeout has passed."""
     connector = connector_for(uri)
     options = _sink_options(connector, uri, properties, settings)
-    connector.connector.await_sink(uri, options, waiting)
+    connector.connector.await_sink(uri, options, replace(waiting, reach=settings.reach))
 
 
 def _sink_options(connector: Registered, uri: Uri, properties: Properties, settings: Settings) -> Options:

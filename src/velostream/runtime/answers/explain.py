@@ -76,8 +76,13 @@ def _described(statement: model.Statement, strategy: Strategy | None, known: Kno
 
 
 def warned(strategy: Strategy | None) -> tuple[str, ...]:
-    """What has to be said when a statement is made: rows that are kept, and only become more."""
-    return warnings([held for _, held in strategy.steps()]) if strategy is not None else ()
+    """What has to be said when a statement is made: changes that are not seen, and rows that are kept, and
+    only become more.
+    """
+    if strategy is None:
+        return ()
+    unseen = dict.fromkeys(traits.unseen for traits in strategy.traits.values() if traits.unseen is not None)
+    return (*unseen, *warnings([held for _, held in strategy.steps()]))
 
 
 def _spreading(strategy: Strategy) -> list[str]:
@@ -113,7 +118,9 @@ def _inputs(query: model.Query, strategy: Strategy | None, known: Known) -> list
         shrinks = ""
         if strategy is not None:
             shrinks = "; rows only grow" if strategy.traits[ref.id].only_grows else "; rows can be retracted"
-        lines.append(f"  changes: everything that is there, then what is new{shrinks}")
+        once = strategy is not None and strategy.traits[ref.id].once
+        then = " and nothing afterwards" if once else f" then what is new{shrinks}"
+        lines.append(f"  changes: everything that is there,{then}")
         used = column_usage(query, known.columns).get(ref.id)
         sent = asked_of(ref, narrowing(query, ref.id, used), known.settings)
         if sent is not None:

@@ -164,14 +164,21 @@ def _asleep(entry: Entry) -> JobInfo:
 
 
 def connectors() -> pa.Table:
-    """One row per connector."""
+    """One row per connector: what it reads and writes, with which guarantee, and what it needs."""
     registry = default_registry()
     known = [registry.by_name(name) for name in registry.names()]
+    follows = [c.connector.follows if c.reads else None for c in known]
+    delivery = [", ".join(c.connector.delivery) if c.writes else None for c in known]
     return pa.table(
         {
-            "name": [c.name for c in known],
-            "schemes": [", ".join(c.connector.schemes) for c in known],
-            "available": [c.available for c in known],
+            "name": pa.array([c.name for c in known], pa.string()),
+            "schemes": pa.array([", ".join(c.connector.schemes) for c in known], pa.string()),
+            "reads": pa.array([c.reads for c in known], pa.bool_()),
+            "writes": pa.array([c.writes for c in known], pa.bool_()),
+            "follows": pa.array(follows, pa.string()),
+            "delivery": pa.array(delivery, pa.string()),
+            "package": pa.array([c.package for c in known], pa.string()),
+            "installed": pa.array([c.installed for c in known], pa.bool_()),
         }
     )
 

@@ -13,7 +13,7 @@ from velostream.sql.names.relation_columns import WINDOW_COLUMNS
 from velostream.sql.text.spark_text import SPARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from velostream.sql.bind.context import Context
 
@@ -56,17 +56,19 @@ def has_aggregates(select: exp.Select) -> bool:
     return any(True for part in parts if part is not None for _ in aggregates(part))
 
 
-def check(tree: exp.Expr, window: WindowSpec | None, context: Context, *, guess: bool = False) -> None:
+def check(
+    tree: exp.Expr, window: WindowSpec | None, context: Context, *, unknown: Sequence[str] = ()
+) -> None:
     """Report misplaced aggregates and ungrouped columns of every SELECT in the tree.
 
-    `guess`: some columns are not known, so that an ungrouped one may be a misspelled key.
+    `unknown`: relations whose columns are not known, so that an ungrouped one may not exist at all.
     """
     top = tree
     while isinstance(top, exp.Subquery):
         top = top.this
     for select in tree.find_all(exp.Select):
         _check_where(select, context)
-        _check_grouping(select, window if select is top else None, context, guess=guess)
+        _check_grouping(select, window if select is top else None, context, unknown)
     if window is not None:
         _check_window(top, window, context)
 
@@ -90,7 +92,9 @@ def _check_where(select: exp.Select, context: Context) -> None:
         context.report(SqlSyntaxError("an aggregate is not allowed in WHERE", hint="use HAVING"), call)
 
 
-def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Context, *, guess: bool) -> None:
+def _check_grouping(
+    select: exp.Select, window: WindowSpec | None, context: Context, unknown: Sequence[str]
+) -> None:
     if not has_aggregates(select):
         return
     grouped = _grouping(select)
@@ -106,21 +110,26 @@ def _check_grouping(select: exp.Select, window: WindowSpec | None, context: Cont
             if context.reported_at(column):
                 # It is unknown, which says more.
                 continue
-            name = column.sql(SPARK)
-            hint = f"GROUP BY {name}, or take max({name})"
             names = [key.name for key in keys if isinstance(key, exp.Column)]
-            near = did_you_mean(column.name, names) if guess else None
-            context.report(
-                SqlSyntaxError(
-                    f'column "{name}" must be grouped or inside an aggregate',
-                    hint=f"{near} If not, {hint}" if near else hint,
-                ),
-                column,
-            )
+            context.report(_ungrouped_error(column, names, unknown), column)
+            context.guessed |= bool(unknown)
         if isinstance(item, exp.Star) and not keys:
             context.report(SqlSyntaxError("* cannot stand beside an aggregate", hint="name the columns"))
         if isinstance(item, exp.Alias):  # Spark lets later expressions use it
             aliases.add(item.alias.lower())
+
+
+def _ungrouped_error(column: exp.Column, keys: Sequence[str], unknown: Sequence[str]) -> SqlSyntaxError:
+    name = column.sql(SPARK)
+    hint = f"GROUP BY {name}, or take max({name})"
+    if not unknown:
+        return SqlSyntaxError(f'column "{name}" must be grouped or inside an aggregate', hint=hint)
+    near = did_you_mean(column.name, keys)
+    return SqlSyntaxError(
+        f'column "{name}" is neither grouped nor inside an aggregate',
+        detail=f"only the source knows whether {' or '.join(unknown)} has it: velo check --connect asks",
+        hint=f"{near} If not, {hint}" if near else hint,
+    )
 
 
 def _grouping(select: exp.Select) -> list[exp.Expr] | None:

@@ -36,6 +36,8 @@ class Context:
     warnings: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     """UDFs that the statement calls."""
+    guessed: bool = False
+    """Whether an error would say more if the columns of its sources were known."""
 
     @property
     def source(self) -> SourceText:

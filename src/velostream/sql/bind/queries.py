@@ -90,8 +90,7 @@ class QueryBinder:
         self._time_column += in_from.times
         structure.quote_names(tree)
         output = self._columns(tree, relations, window)
-        unknown = any(shape.names is None for shape in relations.shapes.values())
-        aggregation.check(tree, window, context, guess=unknown)
+        aggregation.check(tree, window, context, unknown=_unknown(relations))
         closes = windows.closing(top, window)
         emit = emit or Emit(EmitMode.FINAL if closes else EmitMode.CHANGES)
         tree, window = windows.written_out(tree, top, window, next(iter(self._time_column), None))
@@ -361,6 +360,18 @@ def check_source(
         props.validate(CommonOptions, said, checked, fallback=fallback, about="the source")
     except VelostreamError as error:
         context.report(error)
+
+
+def _unknown(relations: Relations) -> list[str]:
+    """The relations whose columns are not known, as messages name them."""
+    sources = {outside.ref.id: outside.ref for outside in relations.outside}
+    found = []
+    for name, shape in relations.shapes.items():
+        if shape.names is None:
+            ref = sources.get(name)
+            plain = shape.relation or name if ref is None else ref.declared_in
+            found.append(f'"{plain}"' if plain is not None or ref is None else str(ref.uri))
+    return found
 
 
 def _top(tree: exp.Expr) -> exp.Expr:

@@ -33,6 +33,7 @@ from velostream.model.columns import (
     SYSTEM_TYPES,
     TOMBSTONE,
     WEIGHT,
+    arrow_types,
 )
 
 if TYPE_CHECKING:
@@ -311,6 +312,9 @@ def table(
         for batch in source.read(partition, start.get(partition) if start else None, position):
             if PARTITION not in batch.schema.names and PARTITION in columns:
                 batch = batch.append_column(PARTITION, pa.array([partition] * batch.num_rows, pa.string()))
+            if ENTERED not in batch.schema.names and ENTERED in columns:
+                # When a row entered its source need not be known.
+                batch = batch.append_column(ENTERED, pa.nulls(batch.num_rows, arrow_types()[ENTERED]))
             batches.append(batch)
     found = pa.Table.from_batches(batches)
     if TOMBSTONE in found.schema.names:

@@ -68,6 +68,7 @@ class SqlRows(Asked):
                 schema = self._declared or connection.columns(*self._relation())
         except Exception as exc:
             raise self._missing(exc, connection) from exc
+        self._check(connection)
         names = schema.names
         for said, given in (
             ("incremental.column", [options.incremental_column]),
@@ -81,6 +82,28 @@ class SqlRows(Asked):
                     )
         key = options.key_columns or (key if set(key) <= set(names) else ())
         return Described(schema, key)
+
+    def _check(self, connection: Connection) -> None:
+        """Refuse SQL of the user's that is more than it has to be; no rows are read."""
+        options = self._options
+        if options.where is None and options.order_by is None and options.poll_query is None:
+            return
+        query, values = self._relation()
+        nothing = f"FROM ({query}\n) q WHERE 1 = 0"
+        if options.where is not None:
+            with translated(f'"where" = "{options.where}" is no condition on the rows'):
+                # No text ends both of these and goes on with something else.
+                connection.columns(f"SELECT 1 AS x {nothing} AND ({options.where}\n)", values)
+                connection.columns(f"SELECT CASE WHEN ({options.where}\n) THEN 1 END AS x {nothing}", values)
+        if options.order_by is not None:
+            with translated(f'"order.by" = "{options.order_by}" is no order of the rows'):
+                connection.columns(f"SELECT * {nothing} ORDER BY {options.order_by}\n", values)
+                number = f"ROW_NUMBER() OVER (ORDER BY {options.order_by}\n)"
+                connection.columns(f"SELECT {number} AS x {nothing}", values)
+        if options.poll_query is not None:
+            text = marked(options.poll_query, 1, connection.mark.format)
+            with translated('"poll.query" is no query'):
+                connection.columns(f"SELECT * FROM ({text}\n) q WHERE 1 = 0", [None])
 
     def _missing(self, exc: Exception, connection: Connection) -> Exception:
         """The error of a table that is not there tells the nearest that is."""
@@ -109,7 +132,7 @@ class SqlRows(Asked):
         options, connection = self._options, self._connection()
         schema = self.describe().schema
         query, values = self._relation()
-        conditions = [f"({options.where})"] if options.where else []
+        conditions = [f"({options.where}\n)"] if options.where is not None else []
         grows = schema.field(options.incremental_column) if options.incremental_column is not None else None
         if after is not None and grows is not None:
             bound = connection.after(grows, after)
@@ -119,7 +142,7 @@ class SqlRows(Asked):
             conditions.append(connection.grows(grows, sign, connection.mark.format(len(values))))
             values = [*values, bound]
         columns = ", ".join(connection.quoted(name) for name in schema.names)
-        text = f"SELECT {columns} FROM ({query}) q"
+        text = f"SELECT {columns} FROM ({query}\n) q"
         if conditions:
             text += f" WHERE {' AND '.join(conditions)}"
         if grows is not None:

@@ -99,7 +99,7 @@ class ClickHouseRows(Asked):
     ) -> tuple[str, dict[str, Any]]:
         options = self._options
         relation, values = self._relation(table)
-        conditions = [f"({options.where})"] if options.where else []
+        conditions = [f"({options.where}\n)"] if options.where is not None else []
         conditions += [only] if only is not None else []
         grows = next((column for column in columns if column.name == options.incremental_column), None)
         if after is not None and grows is not None:
@@ -107,7 +107,7 @@ class ClickHouseRows(Asked):
             bound = f"{{last:{grows.compared_as}}}"
             if options.poll_query is not None:
                 # The user's own condition stands for all of ours.
-                relation, conditions = f"({marked(options.poll_query, 1, lambda _: bound)}) AS q", []
+                relation, conditions = f"({marked(options.poll_query, 1, lambda _: bound)}\n) AS q", []
             else:
                 known = f"CAST({quoted(grows.name)} AS {INSTANT})" if grows.finer_than_here else None
                 sign = ">=" if self.describe().key else ">"
@@ -135,7 +135,7 @@ class ClickHouseRows(Asked):
         assert self._options.query is not None
         given = _typed(self._options.query_params)
         bound = marked(self._options.query, len(given), lambda n: f"{{p{n}:{given[n][0]}}}")
-        return f"({bound}) AS q", {f"p{n}": value for n, (_, value) in enumerate(given)}
+        return f"({bound}\n) AS q", {f"p{n}": value for n, (_, value) in enumerate(given)}
 
     def _final(self, table: Table) -> bool:
         return table.merges_rows if self._options.final is None else self._options.final
@@ -147,8 +147,34 @@ class ClickHouseRows(Asked):
                 table = table_of(self._client, self._options.database_schema, self._options.table)
             relation, values = self._relation(table)
             what = f"cannot read {self.name}"
-            self._found = columns_of(self._client, relation, values, what, self._binary), table
+            found = columns_of(self._client, relation, values, what, self._binary)
+            self._check(relation, values, found)
+            self._found = found, table
         return self._found
+
+    def _check(self, relation: str, values: dict[str, Any], columns: Sequence[Column]) -> None:
+        """Refuse SQL of the user's that is more than it has to be; nothing is read."""
+        options, ask = self._options, self._client.rows
+        if options.query is not None:
+            given = _typed(options.query_params)
+            text = marked(options.query, len(given), lambda n: f"{{p{n}:{given[n][0]}}}")
+            ask(f"EXPLAIN AST {text}", values, '"query" is no query')
+        if options.poll_query is not None:
+            grows = next((each for each in columns if each.name == options.incremental_column), None)
+            kind = grows.compared_as if grows is not None else "String"
+            text = marked(options.poll_query, 1, lambda _: f"CAST(NULL AS Nullable({kind}))")
+            for whole in (f"EXPLAIN AST {text}", f"DESCRIBE ({text}\n)"):
+                ask(whole, {}, '"poll.query" is no query')
+        if options.where is not None:
+            what = f'"where" = "{options.where}" is no condition on the rows'
+            # No text ends both of these and goes on with something else.
+            ask(f"SELECT 1 FROM {relation} WHERE ({options.where}\n) LIMIT 0", values, what)
+            ask(f"SELECT CASE WHEN ({options.where}\n) THEN 1 END FROM {relation} LIMIT 0", values, what)
+        if options.order_by is not None:
+            what = f'"order.by" = "{options.order_by}" is no order of the rows'
+            text = f"SELECT * FROM {relation} ORDER BY {options.order_by}\n LIMIT 0"
+            for whole in (text, f"SELECT * FROM ({text}) AS q"):
+                ask(whole, values, what)
 
 
 def _typed(text: str | None) -> list[tuple[str, Any]]:

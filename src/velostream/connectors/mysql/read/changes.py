@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,22 +16,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
 
+from velostream.connectors.databases.marks import percent_doubled
 from velostream.connectors.databases.parallel import released
 from velostream.connectors.databases.rows import UTC_TIME, log_rows, no_rows, same_moment
 from velostream.connectors.databases.source import ChangesLostError, Described, Reader, stopped
-from velostream.connectors.databases.text_rows import Bad, Decoded, decode
+from velostream.connectors.databases.text_rows import Bad, Decoded, decode, needed
 from velostream.connectors.databases.wider_types import type_written, wider
-from velostream.connectors.mysql.client.connections import dropped, run
+from velostream.connectors.mysql.client.connections import dropped
 from velostream.connectors.mysql.client.failures import LOST_BINLOG, error_of, number_of, said, translated
 from velostream.connectors.mysql.client.tables import relation, text_column
+from velostream.connectors.mysql.client.user_sql import check_condition, condition
 from velostream.connectors.mysql.read import server
 from velostream.connectors.mysql.read.binlog.protocol import Binlog, Position, here
 from velostream.connectors.mysql.read.binlog.row_events import Places, read_images
 from velostream.connectors.mysql.read.binlog.texts import Texts
 from velostream.connectors.mysql.read.binlog.values import Values, arrow_type, read_values
+from velostream.connectors.mysql.read.conditions import conditions
 from velostream.connectors.mysql.read.load import parts_of, read_parts
 from velostream.connectors.mysql.read.row_filter import Filter
 from velostream.connectors.mysql.read.transactions import Following
+from velostream.connectors.narrowing import Narrowing
 from velostream.errors import SourceConfigError, SourceNetworkError
 from velostream.model.columns import ENTERED, KEY, TOMBSTONE
 
@@ -43,7 +48,7 @@ if TYPE_CHECKING:
 
     from velostream.connectors.databases.change_log import ChangeLog, SetAside
     from velostream.connectors.mysql.client.connections import Client
-    from velostream.connectors.mysql.client.tables import Relation
+    from velostream.connectors.mysql.client.tables import Column, Relation
     from velostream.connectors.mysql.options import MySqlOptions
     from velostream.connectors.mysql.read.binlog.row_events import Images
     from velostream.connectors.mysql.read.binlog.table_maps import Stored, TableMap
@@ -51,9 +56,18 @@ if TYPE_CHECKING:
     Integers = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
+_SYSTEM = frozenset({KEY, TOMBSTONE, ENTERED})
 _LOADS = 5
 """How often a load is begun again because the table was altered while it was read."""
 _AGAIN = "CREATE OR REPLACE the tables that are built on it"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A column of the log of changes, and its type as it is written there."""
+
+    name: str
+    type: str
 
 
 class TableChanges(Reader):
@@ -65,6 +79,7 @@ class TableChanges(Reader):
         self._table: Relation | None = None
         self._texts = Texts(client)
         self._filter = Filter(client, options.where) if options.where else None
+        self._narrowing = Narrowing()
         self._known: dict[str, pa.DataType] = {}
         """The columns of the rows that are in the log."""
         self._asking: Connection | None = None
@@ -86,9 +101,20 @@ class TableChanges(Reader):
                 server.check_server(connection, table)
                 server.check_cascades(connection, table)
                 if self._options.where:
-                    run(connection, f"SELECT 1 FROM {table.identifier} WHERE ({self._options.where}) LIMIT 0")
+                    check_condition(connection, self._options.where, percent_doubled(table.identifier))
             self._table = table
         return self._table
+
+    def narrow(self, narrowing: Narrowing) -> None:
+        """See `Reader`: of changes only columns are left out, since a row may begin to pass a condition."""
+        # A filter of the user's may name any column.
+        self._narrowing = replace(narrowing, columns=None) if self._filter is not None else narrowing
+
+    @property
+    def _columns(self) -> list[Column]:
+        """The columns that the statement needs."""
+        table = self._relation()
+        return needed(table.columns, self._narrowing, table.key)
 
     @property
     def table(self) -> tuple[str, str]:
@@ -136,7 +162,7 @@ class TableChanges(Reader):
         made = server.made_at(self._client, start, stop)
         stopped(stop)
         changes.begin_load(after)
-        self._known = {column.name: column.type.arrow for column in table.columns}
+        self._known = {column.name: column.type.arrow for column in self._columns}
         if options.initial_load == "full":
             self._scan(changes, table, stop)
         with self._client.session() as connection:
@@ -144,10 +170,12 @@ class TableChanges(Reader):
         self._receive(changes, stop, start, {"made": made, "server": which}, until=end, after=after)
 
     def _scan(self, changes: ChangeLog, table: Relation, stop: threading.Event) -> None:
-        options, columns = self._options, list(table.columns)
+        options, columns = self._options, self._columns
         texts = [text_column(column) for column in columns]
+        where = [condition(options.where)] if options.where is not None else []
+        where += conditions(self._narrowing, columns)[0]
         with self._client.session() as connection:
-            parts = parts_of(connection, table, columns, options.where, options.readers)
+            parts = parts_of(connection, table, columns, where, options.readers)
         now = time.time_ns() // 1000
         level = options.transaction_isolation
         # What is rolled back is not in the binlog either.
@@ -168,8 +196,9 @@ class TableChanges(Reader):
     def follow(self, changes: ChangeLog, stop: threading.Event) -> None:
         """See `Reader`."""
         position = changes.position
-        system = (KEY, TOMBSTONE, ENTERED)
-        self._known = {n: type_written(kind) for n, kind in changes.last_columns if n not in system}
+        written = [Written(name, kind) for name, kind in changes.last_columns if name not in _SYSTEM]
+        chosen = needed(written, self._narrowing, self._relation().key)
+        self._known = {column.name: type_written(column.type) for column in chosen}
         with self._client.session() as connection:
             if server.identity(connection) != position["server"]:
                 raise ChangesLostError("the server is another one than before")
@@ -220,7 +249,7 @@ class TableChanges(Reader):
         wrong: dict[int, list[tuple[str, str]]] = {}
         key = self._relation().key
         for number, column in enumerate(layout.columns):
-            if column.hidden:
+            if column.hidden or column.name not in self._known:
                 continue
             # Of a deleted row only the key counts.
             made = self._values(images, number, column, order, None if column.name in key else deleted)
@@ -282,13 +311,18 @@ class TableChanges(Reader):
         shown = [column for column in layout.columns if not column.hidden]
         if {column.name for column in shown} - self._kinds.keys():
             self._table = None
-        now = {column.name: arrow_type(column, self._kinds.get(column.name)) for column in shown}
+        chosen = needed(shown, self._narrowing, self._relation().key)
+        now = {column.name: arrow_type(column, self._kinds.get(column.name)) for column in chosen}
         self._compare(now)
+        self._known = now
 
     def altered(self) -> None:
-        """The table was altered: see `take_columns`; the catalogue tells its columns."""
+        """The table was altered: see `take_columns`; the catalogue tells its columns.
+
+        It may have been altered again since: rows that follow need not have all of these columns yet.
+        """
         self._table = None
-        self._compare({column.name: column.type.arrow for column in self._relation().columns})
+        self._compare({column.name: column.type.arrow for column in self._columns})
 
     def _compare(self, now: dict[str, pa.DataType]) -> None:
         table = self._relation()
@@ -304,7 +338,6 @@ class TableChanges(Reader):
                 raise ChangesLostError(
                     f'column "{column.name}" was added with a value for the rows that were there'
                 )
-        self._known = now
 
 
 def _bad(columns: dict[str, pa.Array], row: int, wrong: list[tuple[str, str]]) -> Bad:

@@ -26,15 +26,14 @@ _PARTS_PER_READER = 4
 
 
 def parts_of(
-    connection: Connection, table: Relation, columns: Sequence[Column], where: str | None, readers: int
+    connection: Connection, table: Relation, columns: Sequence[Column], where: Sequence[str], readers: int
 ) -> list[str]:
     """Queries that together read a table, each a range of the first column of its key if that is a number."""
     plain = f"SELECT {', '.join(column.asked for column in columns)} FROM {table.identifier}"
-    filtered = [f"({where})"] if where else []
     bounds = _bounds(connection, table, readers)
     made = []
     for low, high in zip([None, *bounds], [*bounds, None], strict=True):
-        conditions = list(filtered)
+        conditions = list(where)
         if low is not None:
             conditions.append(f"{quoted(table.key[0])} >= {low}")
         if high is not None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from velostream.connectors.mysql.client.connections import dropped, quoted, run
 from velostream.connectors.mysql.client.failures import translated
+from velostream.connectors.mysql.client.user_sql import condition
 from velostream.connectors.mysql.literals import tuples
 from velostream.model.columns import TOMBSTONE
 
@@ -59,7 +60,7 @@ class Filter:
         each = tuples(rows)
         while part := list(islice(each, _AT_A_TIME)):
             run(connection, head + ", ".join(part))
-        asked = f"FROM {quoted(_ASKED)} AS {quoted(table.name)} WHERE ({self._where})"
+        asked = f"FROM {quoted(_ASKED)} AS {quoted(table.name)} WHERE {condition(self._where)}"
         return [int(number) for (number,) in run(connection, f"SELECT {quoted(_NUMBER)} {asked}")]
 
     def _prepared(self, table: Relation, names: list[str]) -> Connection:

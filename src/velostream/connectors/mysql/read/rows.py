@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.connectors.databases.marks import parameter_values, percent_doubled, percent_marked
+from velostream.connectors.databases.marks import parameter_values, percent_doubled
 from velostream.connectors.databases.polling import Asked
 from velostream.connectors.databases.source import Described
-from velostream.connectors.databases.text_rows import decode
+from velostream.connectors.databases.text_rows import decode, needed
 from velostream.connectors.mysql.client.connections import quoted
 from velostream.connectors.mysql.client.failures import translated
 from velostream.connectors.mysql.client.packets import fields_of
 from velostream.connectors.mysql.client.tables import relation, result_column, text_column
+from velostream.connectors.mysql.client.user_sql import (
+    check_condition,
+    check_order,
+    check_query,
+    condition,
+    derived,
+)
+from velostream.connectors.mysql.read.conditions import conditions
 from velostream.connectors.mysql.read.load import fetched, isolated, parts_of, read_parts
 from velostream.errors import SourceConfigError, did_you_mean
 
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
     from velostream.connectors.mysql.client.connections import Client
     from velostream.connectors.mysql.client.tables import Column, Relation
     from velostream.connectors.mysql.options import MySqlOptions
+    from velostream.connectors.narrowing import Narrowing
 
 
 class MySqlRows(Asked):
@@ -35,6 +44,8 @@ class MySqlRows(Asked):
         self._client = client
         self._options = options
         self._found: tuple[list[Column], Relation | None] | None = None
+        self._conditions: list[str] = []
+        self._most = options.limit
         self.name = f'{client.name}, table "{options.table}"' if options.table else f"{client.name}, a query"
 
     def describe(self) -> Described:
@@ -48,16 +59,28 @@ class MySqlRows(Asked):
                 hint=did_you_mean(grows, names),
             )
         schema = pa.schema([pa.field(column.name, column.type.arrow) for column in columns])
-        return Described(schema, table.key if table is not None else ())
+        return Described(schema, table.key if table is not None and set(table.key) <= set(names) else ())
+
+    def narrow(self, narrowing: Narrowing) -> None:
+        """See `Asked`."""
+        options = self._options
+        if options.poll_query is not None:
+            return
+        columns, table = self._columns()
+        self._conditions, exact = conditions(narrowing, columns)
+        always = [*(table.key if table is not None else ()), *filter(None, [options.incremental_column])]
+        self._found = needed(columns, narrowing, always), table
+        if exact and narrowing.most is not None and (self._most is None or narrowing.most < self._most):
+            self._most = narrowing.most
 
     def rows(self, after: str | None) -> Iterator[Decoded]:
         """See `Asked`."""
         columns, table = self._columns()
         options, texts = self._options, [text_column(column) for column in columns]
         with translated(f"cannot read {self.name}"):
-            if table is not None and after is None and options.order_by is None and options.limit is None:
+            if table is not None and after is None and options.order_by is None and self._most is None:
                 with self._client.session() as connection:
-                    parts = parts_of(connection, table, columns, options.where, options.readers)
+                    parts = parts_of(connection, table, columns, self._where(), options.readers)
                 for found in read_parts(
                     self._client,
                     parts,
@@ -86,15 +109,15 @@ class MySqlRows(Asked):
         options = self._options
         names = ", ".join(column.asked for column in columns)
         if after is not None and options.poll_query is not None:
-            return f"SELECT {names} FROM ({percent_marked(options.poll_query)}) q", [after]
+            return f"SELECT {names} FROM {derived(options.poll_query)}", [after]
         values: list[Any] = []
         if table is None:
             assert options.query is not None
             values = parameter_values(options.query_params)
-            text = f"SELECT {names} FROM ({percent_marked(options.query)}) q"
+            text = f"SELECT {names} FROM {derived(options.query)}"
         else:
             text = f"SELECT {names} FROM {table.identifier}".replace("%", "%%")
-        conditions = [f"({percent_doubled(options.where)})"] if options.where else []
+        conditions = [percent_doubled(each) for each in self._where()]
         grows = options.incremental_column
         if after is not None and grows is not None:
             beyond = ">=" if self.describe().key else ">"
@@ -106,9 +129,14 @@ class MySqlRows(Asked):
             text = f"{text} ORDER BY {percent_doubled(quoted(grows))}"
         elif options.order_by is not None:
             text = f"{text} ORDER BY {percent_doubled(options.order_by)}"
-        if options.limit is not None:
-            text = f"{text} LIMIT {options.limit}"
+        if self._most is not None:
+            text = f"{text} LIMIT {self._most}"
         return text, values
+
+    def _where(self) -> list[str]:
+        """The conditions of the user and of the statement."""
+        own = self._options.where
+        return [*([condition(own)] if own is not None else []), *self._conditions]
 
     def _columns(self) -> tuple[list[Column], Relation | None]:
         if self._found is None:
@@ -118,24 +146,20 @@ class MySqlRows(Asked):
 
     def _looked_up(self, connection: Connection) -> tuple[list[Column], Relation | None]:
         options = self._options
+        if options.poll_query is not None:
+            check_query(connection, options.poll_query, "poll.query")
+        table, values = None, parameter_values(options.query_params)
         if options.table is not None:
             table = relation(connection, options.database_schema, options.table)
-            self._try(connection, f"SELECT 1 FROM {percent_doubled(table.identifier)}", [])
-            return list(table.columns), table
-        assert options.query is not None
-        text = f"SELECT * FROM ({percent_marked(options.query)}) q"
-        fields = fields_of(connection, f"{text} LIMIT 0", parameter_values(options.query_params))
-        columns = [result_column(field) for field in fields]
-        self._try(connection, text, parameter_values(options.query_params))
-        return columns, None
-
-    def _try(self, connection: Connection, text: str, values: list[Any]) -> None:
-        """Let the server say what is wrong with a filter or an order before anything is read."""
-        options = self._options
-        if options.where:
-            text = f"{text} WHERE ({percent_doubled(options.where)})"
-        if options.order_by:
-            text = f"{text} ORDER BY {percent_doubled(options.order_by)}"
-        if options.where or options.order_by:
-            with connection.cursor() as cursor:
-                cursor.execute(f"{text} LIMIT 0", values)
+            columns, source = list(table.columns), percent_doubled(table.identifier)
+        else:
+            assert options.query is not None
+            check_query(connection, options.query, "query")
+            source = derived(options.query)
+            fields = fields_of(connection, f"SELECT * FROM {source} LIMIT 0", values)
+            columns = [result_column(field) for field in fields]
+        if options.where is not None:
+            check_condition(connection, options.where, source, values)
+        if options.order_by is not None:
+            check_order(connection, options.order_by, source, values)
+        return columns, table

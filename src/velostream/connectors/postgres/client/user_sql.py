@@ -24,19 +24,28 @@ def condition(where: str) -> sql.Composed:
     return sql.SQL("({}\n)").format(sql.SQL(where))
 
 
-def check_condition(connection: psycopg.Connection, where: str, table: sql.Identifier) -> None:
-    """Refuse a `where` that is not one condition on the rows of a table."""
-    with translated(f'"where" = "{where}" is no condition on the table'):
+def check_condition(connection: psycopg.Connection, where: str, source: sql.Composable) -> None:
+    """Refuse a `where` that is not one condition on the rows of a table or query."""
+    with translated(f'"where" = "{where}" is no condition on the rows'):
         # No text ends both of these and goes on with something else.
         for text in ("SELECT FROM {} WHERE {}", "SELECT CASE WHEN {1} THEN 1 END FROM {0}"):
-            _parsed(connection, sql.SQL(text).format(table, condition(where)))
+            _parsed(connection, sql.SQL(text).format(source, condition(where)))
 
 
-def check_order(connection: psycopg.Connection, order: str, table: sql.Identifier) -> None:
-    """Refuse an `order.by` that is not the order of a table's rows."""
-    with translated(f'"order.by" = "{order}" is no order of the table'):
+def check_order(connection: psycopg.Connection, order: str, source: sql.Composable) -> None:
+    """Refuse an `order.by` that is not the order of the rows of a table or query."""
+    with translated(f'"order.by" = "{order}" is no order of the rows'):
         for text in ("SELECT FROM {} ORDER BY {}\n", "SELECT row_number() OVER (ORDER BY {1}\n) FROM {0}"):
-            _parsed(connection, sql.SQL(text).format(table, sql.SQL(order)))
+            _parsed(connection, sql.SQL(text).format(source, sql.SQL(order)))
+
+
+def derived(query: str) -> sql.Composed:
+    """A query of the user's as what is selected from, to be parsed: its marks are numbered."""
+    return sql.SQL("({}\n) q").format(sql.SQL(_numbered(query)))
+
+
+def _numbered(query: str) -> str:
+    return "".join(f"${number}{part}" if number else part for number, part in enumerate(split_marks(query)))
 
 
 def described_query(connection: psycopg.Connection, query: str, name: str) -> list[tuple[str, int, int]]:
@@ -44,11 +53,9 @@ def described_query(connection: psycopg.Connection, query: str, name: str) -> li
 
     `name` is the property that it is the value of.
     """
-    parts = split_marks(query)
-    text = "".join(f"${number}{part}" if number else part for number, part in enumerate(parts))
     with translated(f'"{name}" is no query'):
-        _parsed(connection, sql.SQL("{}").format(sql.SQL(text)))
-        result = _parsed(connection, sql.SQL("SELECT * FROM ({}\n) q").format(sql.SQL(text)))
+        _parsed(connection, sql.SQL("{}").format(sql.SQL(_numbered(query))))
+        result = _parsed(connection, sql.SQL("SELECT * FROM {}").format(derived(query)))
     if not result.nfields:
         raise SourceConfigError(f'"{name}" has no columns')
     fields = range(result.nfields)

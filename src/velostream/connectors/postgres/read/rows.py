@@ -17,6 +17,7 @@ from velostream.connectors.postgres.client.user_sql import (
     check_condition,
     check_order,
     condition,
+    derived,
     described_query,
 )
 from velostream.connectors.postgres.read.conditions import conditions
@@ -165,17 +166,22 @@ class PostgresRows(Asked):
         options = self._options
         if options.poll_query is not None:
             described_query(connection, options.poll_query, "poll.query")
+        table: Relation | None = None
+        source: sql.Composable
         if options.table is not None:
             table = relation(connection, options.database_schema, options.table)
-            if options.where is not None:
-                check_condition(connection, options.where, table.identifier)
-            if options.order_by is not None:
-                check_order(connection, options.order_by, table.identifier)
-            return [text_column(column.name, column.type) for column in table.columns], table
-        assert options.query is not None
-        told = described_query(connection, options.query, "query")
-        types = types_by_oid(connection, [oid for _, oid, _ in told])
-        return [text_column(name, types[oid](modifier)) for name, oid, modifier in told], None
+            columns, source = [text_column(each.name, each.type) for each in table.columns], table.identifier
+        else:
+            assert options.query is not None
+            told = described_query(connection, options.query, "query")
+            types = types_by_oid(connection, [oid for _, oid, _ in told])
+            columns = [text_column(name, types[oid](modifier)) for name, oid, modifier in told]
+            source = derived(options.query)
+        if options.where is not None:
+            check_condition(connection, options.where, source)
+        if options.order_by is not None:
+            check_order(connection, options.order_by, source)
+        return columns, table
 
 
 def parameters(text: str | None) -> list[Any]:
