@@ -18,7 +18,7 @@ DOCS_READY := $(DOCS_VENV)/.ready
 # replace their process's Spark, and come last.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-all test-bad-rows test-cli test-cluster test-contract test-databases test-derived test-docs test-files test-formats test-http test-kafka test-objects test-restart test-runtime test-sql test-tables test-trials test-windows check bench bench-tables bench-databases bench-pipelines soak docs setup prepare clean
+.PHONY: help demo test test-all test-bad-rows test-cli test-cluster test-connectors test-contract test-databases test-derived test-docs test-files test-formats test-http test-kafka test-lakes test-objects test-restart test-runtime test-sql test-tables test-trials test-windows check bench bench-connectors bench-tables bench-databases bench-pipelines soak docs setup prepare clean
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do printf '  make %-16s %s\n' "$$name" "$$what"; done
@@ -47,6 +47,9 @@ test-cli: prepare ## the command line
 test-cluster: prepare ## a standalone cluster
 	$(AREA) tests/cluster
 
+test-connectors: prepare ## connectors of one's own: the interface, the package that velo makes
+	$(AREA) tests/connectors
+
 test-contract: prepare ## what every source, sink and table must do
 	$(AREA) tests/contract tests/*/test_*_contract.py
 
@@ -71,6 +74,9 @@ test-http: prepare ## resources, events and webhooks, on a real web server
 
 test-kafka: prepare ## Kafka, on a real broker
 	$(AREA) tests/kafka tests/unit/connectors/kafka
+
+test-lakes: prepare ## tables of Delta Lake and Iceberg, with a real catalogue
+	$(AREA) tests/lakes tests/unit/connectors/lakes tests/unit/connectors/delta tests/unit/connectors/iceberg
 
 test-objects: prepare ## S3, on a real object store
 	@scripts/objectstore
@@ -100,9 +106,14 @@ check: setup ## format, lint, types, import contracts, and the tests that need n
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/pytest -q -n 2 tests/unit -m "not spark"
+	@$(BIN)/pytest --collect-only -qq >/dev/null # every test can be loaded
 
 bench: prepare ## speed, beside hand-written PySpark
 	@$(BIN)/python -m benchmarks
+
+bench-connectors: prepare ## a connector of one's own beside Spark's data sources, S3 beside Spark's reader: 40 minutes
+	@scripts/objectstore
+	@$(BIN)/python -m benchmarks.connectors
 
 bench-tables: prepare ## lookups and questions, beside a plain dict, DuckDB, SQLite and polars
 	@$(BIN)/python -m benchmarks.tables

@@ -81,7 +81,8 @@ def _connectors(names: Sequence[str]) -> list[str]:
         ],
         "needs": [f'`pip install "{each.package}"`' if each.package else "nothing more" for each in known],
     }
-    lines = [f"| | {' | '.join(names) if len(names) > 1 else ''} |", f"|---{'|---' * len(names)}|"]
+    heading = f"| | {' | '.join(names)} |" if len(names) > 1 else "| | |"
+    lines = [heading, f"|---{'|---' * len(names)}|"]
     lines += [f"| {fact} | {' | '.join(map(_cell, told))} |" for fact, told in facts.items()]
     owners: dict[PropertyInfo, list[str]] = {}
     for each in known:

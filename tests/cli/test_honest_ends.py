@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -148,6 +149,54 @@ def test_the_time_also_counts_while_a_statement_waits_for_its_source(
     assert "error: app.sql:1:1: t did not start within the time: file" in process.err
     assert "error: app.sql:2:1: after did not start within the time" in process.err
     assert "Traceback" not in process.err
+
+
+def test_the_time_counts_from_when_everything_runs_also_what_was_left_out(
+    tmp_path: Path, start: Callable[..., Process]
+) -> None:
+    (tmp_path / "before.sql").write_text(
+        "CREATE TABLE c AS SELECT * FROM datagen://trades?rows_per_second=50;"
+    )
+    assert start("run", "before.sql", "--for", "1s").end(120) == 0
+    (tmp_path / "after.sql").write_text(
+        "CREATE TABLE by_hand (id INT PRIMARY KEY); SELECT trade_id FROM datagen://trades?rows_per_second=50;"
+    )
+    process = start("run", "after.sql", "--for", "1s", "--format", "csv")
+    assert process.end(120) == 0, process.err
+    assert (
+        'warning: table "c" is not in this file, but stays and runs on; DROP TABLE c ends it' in process.err
+    )
+    assert re.search(r"ran for 1 s, 1 job\n  c: running, [1-9][\d,]* in, [1-9][\d,]* out\n", process.err)
+    assert process.out.startswith("trade_id\nt1\n")
+    assert states(start) == {"c": "stopped"}
+    assert start("sql", "DROP TABLE c").end() == 0
+    assert states(start) == {}
+
+
+def test_a_column_that_the_source_does_not_have_is_unknown(
+    tmp_path: Path, start: Callable[..., Process]
+) -> None:
+    (tmp_path / "orders.csv").write_text("user_id,amount\n1,2.50\n")
+    text = (
+        "CREATE TABLE orders AS SELECT * FROM file://orders.csv;\n"
+        "CREATE TABLE totals AS SELECT usr, COUNT(*) AS n FROM orders GROUP BY user_id;\n"
+    )
+    (tmp_path / "app.sql").write_text(text)
+    for command in (("run", "app.sql", "--once"), ("check", "app.sql", "--connect"), ("sql", text)):
+        process = start(*command)
+        assert process.end(120) == 1
+        assert '2:31: unknown column "usr"' in process.err
+        assert 'hint: did you mean "user_id"?' in process.err
+        assert "grouped" not in process.err
+    # One that it has, and a source that nobody can ask.
+    (tmp_path / "app.sql").write_text(text.replace("usr", "amount"))
+    known = start("run", "app.sql", "--once")
+    assert known.end(120) == 1
+    assert 'column "amount" must be grouped or inside an aggregate' in known.err
+    (tmp_path / "orders.csv").unlink()
+    unasked = start("run", "app.sql", "--once")
+    assert unasked.end(120) == 1
+    assert 'column "amount" is neither grouped nor inside an aggregate' in unasked.err
 
 
 def test_one_that_cannot_start_does_not_keep_the_others_from_starting(

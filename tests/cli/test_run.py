@@ -95,7 +95,8 @@ def test_others_ask_the_process_that_holds_the_directory(
 
     second = start("run", "app.sql")
     assert second.end() == 2
-    assert f"in use by process {holder.pid}" in second.err
+    assert f"in use by process {holder.pid} (velo run)" in second.err
+    assert "velo sql and velo plan work with it" in second.err
 
     live = start("sql", "--format", "json", "--for", "20s", "SELECT trade_id FROM datagen://trades")
     wait_until(lambda: '{"trade_id":"t1"}' in live.out, 60)

@@ -178,6 +178,30 @@ def test_errors_help(velo: Velo, topic: str) -> None:
     assert "security.protocol" in velo("topic", "list", "--with", "security.protocl=SSL", code=2).stderr
 
 
+def test_a_topic_is_deleted_by_who_says_so(velo: Velo, ten: str) -> None:
+    refused = velo("topic", "delete", ten, code=2).stderr
+    assert f'topic "{ten}" with 10 records is not deleted without being asked for' in refused
+    assert "--yes" in refused
+    for answer, told in (("n", f'topic "{ten}" stays'), ("y", f'topic "{ten}" with 10 records deleted')):
+        terminal = pexpect.spawn(
+            VELO[0],
+            [*VELO[1:], "topic", "delete", ten],
+            env=velo.environment,
+            cwd=str(velo.folder),
+            encoding="utf-8",
+            timeout=PATIENCE,
+        )
+        terminal.expect_exact(f'delete topic "{ten}" with 10 records? [y/N]')
+        terminal.sendline(answer)
+        terminal.expect_exact(told)
+        terminal.expect(pexpect.EOF)
+        terminal.close()
+        assert terminal.exitstatus == 0
+    assert f'"{ten}" does not exist' in velo("topic", "delete", ten, "--yes", code=1).stderr
+    velo("topic", "create", ten)
+    assert "with 0 records deleted" in velo("topic", "delete", ten, "--yes").stderr
+
+
 def test_without_the_extra_it_says_what_to_install(velo: Velo, tmp_path: Path) -> None:
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "confluent_kafka.py").write_text("raise ImportError('not here')\n")

@@ -8,9 +8,9 @@ import pytest
 
 from contract.tables import COLUMNS, Home, TableContract, commit, rows
 from velostream.connectors.capabilities import SparkReader
-from velostream.engine.kinds.runner import Progress
 from velostream.engine.on_spark import SparkTable
 from velostream.engine.rows.shape import ResultShape
+from velostream.engine.runner import Progress
 from velostream.engine.storages import spark_storages
 from velostream.model.table_storage import MEMORY, STORAGES
 from velostream.plan.plans import RowsPlan

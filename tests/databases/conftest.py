@@ -142,6 +142,34 @@ def maria_shop(mariadb: MySqlServer, request: pytest.FixtureRequest) -> Iterator
         yield MySqlShop(mariadb, *made)
 
 
+@pytest.fixture(params=["postgres", *NAMES])
+def each_shop(request: pytest.FixtureRequest) -> Iterator[Shop | MySqlShop]:
+    """A shop on each of the servers that write by transactions."""
+    if request.param == "postgres":
+        yield request.getfixturevalue("shop")
+        return
+    server = request.getfixturevalue("servers")(request.param)
+    with _own(server, request) as made:
+        yield MySqlShop(server, *made)
+
+
+class ShopOf(Protocol):
+    """`shop_of("mysql")`: a shop of the test's own, where a parameter of the test says on which server."""
+
+    def __call__(self, kind: str) -> MySqlShop: ...
+
+
+@pytest.fixture
+def shop_of(servers: Servers, request: pytest.FixtureRequest) -> Iterator[ShopOf]:
+    with ExitStack() as stack:
+
+        def shop(kind: str) -> MySqlShop:
+            server = servers(kind)
+            return MySqlShop(server, *stack.enter_context(_own(server, request)))
+
+        yield shop
+
+
 @pytest.fixture
 def mysql_same(db: Database, mysql_shop: MySqlShop, wait_until: WaitUntil) -> Same:
     return _same_as(db, mysql_shop, wait_until)

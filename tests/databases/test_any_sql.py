@@ -133,6 +133,63 @@ def test_duckdb(db: Database, tmp_path: Path) -> None:
         make(db, "secret", f"{base}?query=\"SELECT * FROM read_text('/etc/passwd')\"")
 
 
+def test_a_polled_file_can_be_written_to(db: Database, tmp_path: Path) -> None:
+    path = tmp_path / "app.duckdb"
+    with duckdb.connect(path) as made:
+        made.execute("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)")
+    make(db, "orders", f"sql://duckdb:{path}?table=orders", OFTEN)
+
+    def written(id_: int) -> bool:
+        try:
+            with duckdb.connect(path) as writer:
+                writer.execute("INSERT INTO orders VALUES (?, 'x')", [id_])
+        except (duckdb.IOException, duckdb.ConnectionException):
+            return False  # it is being read
+        return True
+
+    for id_ in range(3):
+        db.wait_until(lambda id_=id_: written(id_), timeout=30)  # type: ignore[misc]
+        db.wait_until(lambda id_=id_: len(db.table("orders")) == id_ + 1, timeout=30)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("more", ["", ', "incremental.column" = "id"'])
+def test_columns_that_are_altered(lite: sqlite3.Connection, spark: object, tmp_path: Path, more: str) -> None:
+    def same(db: Database) -> bool:
+        return ours(db, "SELECT * FROM orders") == Counter(lite.execute("SELECT * FROM orders").fetchall())
+
+    lite.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT)")
+    lite.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
+    with velostream.connect(tmp_path / "data") as db:
+        make(db, "orders", f"sql://sqlite:{tmp_path}/app.db?table=orders", OFTEN + more)
+        db.wait_until(lambda: same(db), timeout=30)
+        lite.execute("ALTER TABLE orders ADD more INT DEFAULT 7")
+        db.wait_until(lambda: same(db), timeout=30)
+    lite.execute("ALTER TABLE orders ADD again TEXT")
+    lite.execute("INSERT INTO orders VALUES (3, 'c', 8, 'd')")
+    with velostream.connect(tmp_path / "data") as db:
+        db.wait_until(lambda: same(db), timeout=30)
+    lite.execute("ALTER TABLE orders DROP again")
+    with velostream.connect(tmp_path / "data") as db:
+        db.wait_until(lambda: db.job("orders").state == "failed", timeout=30)
+        assert '"again"' in (db.job("orders").reason or "")
+        assert len(db.table("orders")) == 3
+
+
+def test_what_a_driver_makes_nothing_of_is_refused(db: Database, tmp_path: Path) -> None:
+    for base, name, value in (
+        (f"sql://sqlite:{tmp_path}/app.db", "ssl.mode", "verify-full"),
+        (f"sql://sqlite:{tmp_path}/app.db", "query.timeout", "1s"),
+        (f"sql://duckdb:{tmp_path}/app.db", "connect.timeout", "1s"),
+        ("sql://jdbc:postgresql://h/db", "ssl.root.cert", "/ca.pem"),
+        ("sql://postgresql://u@h/db", "pool.size", "9"),
+        ("sql://mysql://u@h/db", "parallel.readers", "9"),
+        ("clickhouse://h/db", "transaction.isolation", "serializable"),
+        ("clickhouse://h/db", "pool.validation.query", "SELECT 1"),
+    ):
+        with refusal("sql.property", name):
+            make(db, "o", f"{base}?table=orders", f'"{name}" = "{value}"')
+
+
 def test_sqlalchemy_over_postgresql(db: Database, shop: Shop, same: Same) -> None:
     shop.sql.execute("INSERT INTO orders SELECT n, n % 3, n / 4.0, '100% :x' FROM generate_series(1, 30) n")
     shop.sql.execute(

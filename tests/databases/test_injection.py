@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -30,6 +30,8 @@ CONDITIONS = (
     f"1 = 1); {DROP}; --",
     f"1 = 1; {DROP}",
     f"1 = 1)); {DROP}; SELECT ((1 = 1",
+    f"1 = 1)) q; {DROP}; SELECT ((1 = 1",
+    f"(1 = 1)) q WHERE 1 = 0; {DROP}; SELECT * FROM ((SELECT 1 AS x",
     "1 = 1) UNION ALL SELECT id FROM customers WHERE (1 = 1",
     "1 = 1) UNION ALL SELECT id, id FROM customers WHERE (1 = 1",
     "1 = 1 LIMIT 1",
@@ -39,6 +41,7 @@ CONDITIONS = (
 QUERIES = (
     f"SELECT 1 AS a; {DROP}",
     f"SELECT 1 AS a) q; {DROP}; --",
+    f"SELECT 1 AS a) q; {DROP}; SELECT * FROM (SELECT 1 AS a",
     DROP,
     "SELECT 1 AS a) q, (SELECT 2 AS b",
     "SELECT 1 AS a) q WHERE (1 = 1",
@@ -54,6 +57,8 @@ class Place:
     base: str
     """Its address, without a table."""
     customers: Callable[[], Rows]
+    properties: dict[str, str] = field(default_factory=dict)
+    """Of its connection."""
 
 
 def mysql(shop: MySqlShop) -> Place:
@@ -98,15 +103,23 @@ def alchemy(shop: Shop) -> Place:
     return Place(f"sql://postgresql+psycopg://{address}", lambda: shop.rows("SELECT * FROM customers"))
 
 
-@pytest.fixture(params=["mysql", "clickhouse", "sqlite", "duckdb", "sqlalchemy"])
+def jdbc(shop: Shop) -> Place:
+    made = alchemy(shop)
+    user = {"username": "postgres", "password": "secret", "key": "id"}
+    return Place(f"sql://jdbc:postgresql://127.0.0.1:{shop.postgres.port}/{shop.name}", made.customers, user)
+
+
+@pytest.fixture(params=["mysql", "mariadb", "clickhouse", "sqlite", "duckdb", "sqlalchemy", "jdbc"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     asked = request.getfixturevalue
     return {
-        "mysql": lambda: mysql(asked("mysql_shop")),
+        "mysql": lambda: mysql(asked("shop_of")("mysql")),
+        "mariadb": lambda: mysql(asked("shop_of")("mariadb")),
         "clickhouse": lambda: clickhouse(asked("warehouse")),
         "sqlite": lambda: file(tmp_path, "sqlite"),
         "duckdb": lambda: file(tmp_path, "duckdb"),
         "sqlalchemy": lambda: alchemy(asked("shop")),
+        "jdbc": lambda: jdbc(asked("shop")),
     }[request.param]()
 
 
@@ -125,8 +138,9 @@ def with_(properties: dict[str, str]) -> str:
 
 def attempt(db: Database, place: Place, properties: dict[str, str]) -> None:
     """A statement with these properties is refused."""
+    given = with_({**place.properties, **properties})
     with pytest.raises(VelostreamError) as raised:
-        db.sql(f"CREATE TABLE made AS SELECT * FROM {place.base} WITH ({with_(properties)})")
+        db.sql(f"CREATE TABLE made AS SELECT * FROM {place.base} WITH ({given})")
     assert raised.value.code.startswith(("source.", "sql.")), (properties, raised.value)
     assert raised.value.code != "source.network", (properties, raised.value)
 
@@ -165,14 +179,22 @@ def test_names(db: Database, place: Place) -> None:
 def test_values(db: Database, place: Place) -> None:
     """Values are bound: they are what they are, and match nothing."""
     for number, value in enumerate((f"x'; {DROP}; --", "x' OR '1' = '1", "$1", "%s", "\\", "\\' OR 1=1 --")):
-        asked = {"query": "SELECT id FROM orders WHERE note = ?", "query.params": value}
+        if "jdbc" in place.base and "\\" in value:
+            # Spark binds no values, and what a backslash is in a text depends on the database.
+            attempt(db, place, {"query": "SELECT id FROM orders WHERE note = ?", "query.params": value})
+            continue
+        asked = {"query": "SELECT id FROM orders WHERE note = ?", "query.params": value, **place.properties}
         db.sql(f"CREATE TABLE t{number} AS SELECT * FROM {place.base} WITH ({with_(asked)})")
         assert len(db.table(f"t{number}")) == 0
 
 
 def test_what_is_allowed(db: Database, place: Place) -> None:
     """Comments, subqueries and marks in texts are no reason to refuse anything."""
-    given = {"where": "id IN (SELECT id FROM customers) OR note = '?' -- ours", "order.by": "id DESC -- last"}
+    given = {
+        "where": "id IN (SELECT id FROM customers) OR note = '?' -- ours",
+        "order.by": "id DESC -- last",
+        **place.properties,
+    }
     for name, relation in (("a", {"table": "orders"}), ("b", {"query": "SELECT id, note FROM orders"})):
         db.sql(
             f"CREATE TABLE {name} AS SELECT id, note FROM {place.base} WITH ({with_({**relation, **given})})"

@@ -93,6 +93,52 @@ def test_a_column_that_grows(db: Database, maria_shop: MySqlShop) -> None:
     db.wait_until(lambda: ours(db, "SELECT * FROM orders") == shop.rows(asked), timeout=30)
 
 
+@pytest.mark.parametrize("grows", ["n", "at", "line"])
+def test_rows_without_a_key_by_a_column_that_grows(
+    db: Database, maria_shop: MySqlShop, maria_same: Same, grows: str
+) -> None:
+    """Later rows may have the last value of before."""
+    sql = maria_shop.sql
+    sql.execute("CREATE TABLE log (n decimal(9,2), at datetime(6), line varchar(9))")
+    numbers(
+        sql, 1, 50, "INSERT INTO log SELECT n / 4, '2024-01-01' + INTERVAL n SECOND, LPAD(n, 5, 'B') FROM"
+    )
+    readers = '"parallel.readers" = "4"'
+    maria_shop.follow(db, "log", f'{OFTEN}, "incremental.column" = "{grows}", {readers}')
+    maria_same("SELECT * FROM log")
+    for late in (50, 50, 51, 51):
+        numbers(
+            sql,
+            late,
+            late,
+            "INSERT INTO log SELECT n / 4, '2024-01-01' + INTERVAL n SECOND, LPAD(n, 5, 'b') FROM",
+        )
+        maria_same("SELECT * FROM log")
+
+
+def test_by_a_query_whose_columns_have_another_order(
+    db: Database, maria_shop: MySqlShop, maria_same: Same
+) -> None:
+    maria_shop.fill(1, 5)
+    query = "SELECT note, amount, 1 AS other, customer, id FROM orders WHERE id > ?"
+    maria_shop.follow(db, properties=f'{OFTEN}, "incremental.column" = "id", "poll.query" = "{query}"')
+    maria_same()
+    maria_shop.fill(6, 9)
+    maria_same()
+
+
+@pytest.mark.parametrize("more", ["", ', "incremental.column" = "id"'])
+def test_columns_that_are_altered(db: Database, maria_shop: MySqlShop, maria_same: Same, more: str) -> None:
+    maria_shop.fill(1, 5)
+    maria_shop.follow(db, properties=OFTEN + more)
+    maria_same()
+    maria_shop.sql.execute("ALTER TABLE orders ADD more int DEFAULT 7, MODIFY customer bigint")
+    maria_same()
+    maria_shop.sql.execute("ALTER TABLE orders DROP note")
+    db.wait_until(lambda: db.job("orders").state == "failed", timeout=30)
+    assert '"note"' in (db.job("orders").reason or "")
+
+
 def test_once_in_order(db: Database, maria_shop: MySqlShop) -> None:
     shop = maria_shop
     shop.fill(1, 20)

@@ -9,6 +9,7 @@ import pytest
 from shops import ours
 
 from refusals import refusal
+from velostream.connectors.postgres.read import load
 
 if TYPE_CHECKING:
     import random
@@ -94,10 +95,57 @@ def test_by_a_column_that_grows(db: Database, shop: Shop, same: Same) -> None:
     db.wait_until(lambda: len(db.table("events")) == before + 1, timeout=30)
 
 
+def test_rows_without_a_key_by_a_column_that_grows(
+    db: Database, shop: Shop, same: Same, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several connections read the first rows, in any order; later rows may have the last value of before."""
+    monkeypatch.setattr(load, "LEAST_PAGES", 4)
+    shop.sql.execute("CREATE TABLE log (n bigint, line text)")
+    shop.sql.execute("INSERT INTO log SELECT n, repeat('x', 200) FROM generate_series(1, 3000) n")
+    shop.follow(db, "log", f'{OFTEN}, "incremental.column" = "n", "parallel.readers" = "4"')
+    same("SELECT * FROM log")
+    for late in (3000, 3000, 3001, 3001):
+        shop.sql.execute("INSERT INTO log VALUES (%s, 'late')", (late,))
+        same("SELECT * FROM log")
+
+
+def test_texts_grow_in_the_order_of_the_database(db: Database, shop: Shop, same: Same) -> None:
+    shop.sql.execute('CREATE TABLE named (name text COLLATE "en-x-icu", n int)')
+    shop.sql.execute("INSERT INTO named VALUES ('b', 1), ('B', 2), ('a', 3), ('Z', 4), (NULL, 5)")
+    shop.follow(db, "named", f'{OFTEN}, "incremental.column" = "name"')
+    same("SELECT * FROM named")
+    shop.sql.execute("INSERT INTO named VALUES ('zz', 6), ('Z', 7)")
+    same("SELECT * FROM named")
+
+
+@pytest.mark.parametrize("more", ["", ', "incremental.column" = "id"'])
+def test_columns_that_are_altered(shop: Shop, spark: object, tmp_path: Path, more: str) -> None:
+    """While it is polled, and while nobody does."""
+    import velostream
+
+    def same(db: Database, query: str = "SELECT * FROM orders") -> bool:
+        return ours(db, query) == shop.rows(query)
+
+    shop.sql.execute("INSERT INTO orders SELECT n, n, n, 'x' FROM generate_series(1, 5) n")
+    with velostream.connect(tmp_path / "data") as db:
+        shop.follow(db, properties=OFTEN + more)
+        db.wait_until(lambda: same(db), timeout=30)
+        shop.sql.execute("ALTER TABLE orders ADD more int DEFAULT 7")
+        db.wait_until(lambda: same(db), timeout=30)
+    shop.sql.execute("ALTER TABLE orders ADD again text, ALTER customer TYPE bigint")
+    shop.sql.execute("INSERT INTO orders VALUES (6, 5000000000, 6, 'x', 8, 'y')")
+    with velostream.connect(tmp_path / "data") as db:
+        db.wait_until(lambda: same(db), timeout=30)
+        shop.sql.execute("ALTER TABLE orders RENAME again TO other")
+        db.wait_until(lambda: db.job("orders").state == "failed", timeout=30)
+        assert '"again"' in (db.job("orders").reason or "")
+        assert len(db.table("orders")) == 6
+
+
 def test_by_a_query_of_ones_own(db: Database, shop: Shop) -> None:
     shop.sql.execute("CREATE TABLE log (n bigint, line text)")
     shop.sql.execute("INSERT INTO log SELECT n, 'line' FROM generate_series(1, 10) n")
-    query = "SELECT * FROM log WHERE n > ? ORDER BY n LIMIT 3"
+    query = "SELECT line, 'x' AS other, n FROM log WHERE n > ? ORDER BY n LIMIT 3"
     shop.follow(db, "log", f'{OFTEN}, "incremental.column" = "n", "poll.query" = "{query}"')
     shop.sql.execute("INSERT INTO log SELECT n, 'more' FROM generate_series(11, 20) n")
     db.wait_until(lambda: ours(db, "SELECT * FROM log") == shop.rows("SELECT * FROM log"), timeout=30)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -307,6 +308,28 @@ def test_a_domain_with_digits(db: Database, shop: Shop, same: Same) -> None:
     same("SELECT * FROM priced")
 
 
+@pytest.mark.parametrize("properties", ['"cdc" = "true"', '"poll.interval" = "50ms"'])
+def test_domains_over_domains_and_arrays(db: Database, shop: Shop, same: Same, properties: str) -> None:
+    for told in ("cents AS numeric(30,2)", "price AS cents CHECK (VALUE > 0)", "prices AS price[]"):
+        shop.sql.execute(f"CREATE DOMAIN {told}")
+    shop.sql.execute("CREATE TABLE odd (id int PRIMARY KEY, p price, ps price[], d prices, b box[], n int[])")
+    values = "12345678901234567890.12, '{1.5,NULL}', '{2.25}', '{(3,4),(1,2);(5,6),(0,0)}', '{1,2}'"
+    shop.sql.execute(f"INSERT INTO odd VALUES (1, {values})")
+    shop.follow(db, "odd", properties)
+
+    def told(id_: int) -> list[Any]:
+        row = db.table("odd").get(id_)
+        return [list(each) if isinstance(each, list | tuple) else each for each in row] if row else []
+
+    expected = [
+        *(Decimal("12345678901234567890.12"), [Decimal("1.50"), None], [Decimal("2.25")]),
+        *(["(3,4),(1,2)", "(5,6),(0,0)"], [1, 2]),
+    ]
+    db.wait_until(lambda: told(1) == [1, *expected], timeout=30)
+    shop.sql.execute(f"INSERT INTO odd VALUES (2, {values})")
+    db.wait_until(lambda: told(2) == [2, *expected], timeout=30)
+
+
 def test_generated_columns(db: Database, shop: Shop, same: Same) -> None:
     """The server does not send them with changes: they are computed there, for the rows that changed."""
     shop.sql.execute(
@@ -352,3 +375,16 @@ def test_a_filter_does_not_stand_in_the_way_of_others(db: Database, shop: Shop, 
     same(narrow, "SELECT * FROM ids")
     shop.sql.execute("UPDATE orders SET amount = 1 - amount")
     same(narrow, "SELECT * FROM ids")
+
+
+def test_a_long_transaction_after_one_of_another_table(db: Database, shop: Shop, same: Same) -> None:
+    """The other one tells nothing of ours, and the log has only parts of ours: neither ends the other."""
+    shop.sql.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+    shop.follow(db, properties=EVERY)
+    same()
+    with shop.sql.pipeline():
+        shop.sql.execute("UPDATE customers SET city = 'x'")
+        shop.sql.execute("INSERT INTO orders SELECT n, n, n, 'x' FROM generate_series(1, 60000) n")
+    seen: set[int] = set()
+    db.wait_until(lambda: seen.add(len(db.table("orders"))) or 60000 in seen, timeout=60)
+    assert seen <= {0, 60000}

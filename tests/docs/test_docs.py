@@ -178,6 +178,18 @@ def http(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
         }
 
 
+@pytest.fixture
+def catalogue(folder: Path) -> Iterator[None]:
+    """A catalogue of Iceberg where the page expects one, as the connection that it names."""
+    from iceberg_server import CREDENTIAL, running
+
+    with running((folder / "warehouse").as_uri()) as server:
+        (folder / "velostream.toml").write_text(
+            f'[connections.main]\nuri = "{server.uri}"\ncredential = "{CREDENTIAL}"\n'
+        )
+        yield
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)])
 def test_page(page: str, folder: Path, request: pytest.FixtureRequest) -> None:
@@ -194,7 +206,9 @@ def test_page(page: str, folder: Path, request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("objects")
     if any("clickhouse://" in block.text for block in found):
         request.getfixturevalue("clickhouse")
-    places = {"/data/orders.csv": str(_SAMPLES / "orders.csv")}
+    if any("iceberg://main" in block.text for block in found):
+        request.getfixturevalue("catalogue")
+    places = {"/data/orders.csv": str(_SAMPLES / "orders.csv"), "/lake/": f"{folder}/lake/"}
     if any("http://127.0.0.1:8000" in block.text for block in found):
         places |= request.getfixturevalue("http")
     names: dict[str, Any] = {"__name__": "docs"}

@@ -34,7 +34,7 @@ def test_the_guide(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("name", ["files", "kafka", "testing", "windows"])
+@pytest.mark.parametrize("name", ["connectors", "files", "kafka", "testing", "windows"])
 def test_examples(tmp_path: Path, name: str) -> None:
     example(name, tmp_path)
 
@@ -99,7 +99,7 @@ def look_at_page(browser: str) -> None:
 
 
 def test_every_example_is_followed() -> None:
-    followed = {"files", "kafka", "notebook", "streamlit", "testing", "windows"}
+    followed = {"connectors", "files", "kafka", "notebook", "streamlit", "testing", "windows"}
     assert {path.parent.name for path in EXAMPLES.glob("*/README.md")} == followed
 
 

@@ -19,10 +19,10 @@ from typing import Any
 import pyarrow as pa
 
 from velostream.connectors.base import Delivery, SinkContext
-from velostream.connectors.durable.journal import Journal
 from velostream.connectors.kafka.options import KafkaOptions
 from velostream.connectors.kafka.write.producer import Producer, Transactions
 from velostream.connectors.kafka.write.sink import KafkaSink
+from velostream.disk.journal import Journal
 from velostream.engine.outputs.outputs import SinkJournal, SinkOutput
 from velostream.errors import VelostreamError
 from velostream.model.changes import Commit

@@ -98,6 +98,7 @@ def place(kill: str) -> None:
         "while spooling": (Draft, "write", after),
         "changes received, not in their log": (ChangeLog, "append", before),
         "changes logged, not acknowledged": (ChangeLog, "append", after),
+        "everything is to be read again": (ChangeLog, "begin_load", after),
         "changes committed, their log not told": (DatabaseSource, "commit", before),
         "before a snapshot": (snapshots, "write", before),
         "after a snapshot": (snapshots, "write", after),
@@ -108,8 +109,24 @@ def place(kill: str) -> None:
         "Delta committed, nobody told": (DeltaLog, "written", before),
     }
     name, _, number = kill.rpartition(" ")
-    owner, function, when = places[name]
+    owner, function, when = (places | in_lakes() if "lake" in name else places)[name]
     replace(owner, function, when(int(number)))
+
+
+def in_lakes() -> dict[str, tuple[Any, str, Callable[[int], Callable[..., Any]]]]:
+    """Places in the sinks of Delta Lake and Iceberg, whose libraries take a while to load."""
+    from pyiceberg.table import Transaction
+
+    from velostream.connectors.delta import sink as delta_sink
+    from velostream.connectors.lakes.sink import LakeSink
+
+    return {
+        "step of a lake intended, not written": (LakeSink, "write", before),
+        "step of a lake written": (LakeSink, "write", after),
+        "committed to the lake of Delta, not synced": (delta_sink, "sync_commits", before),
+        "files of Iceberg's lake written, not committed": (Transaction, "commit_transaction", before),
+        "committed to Iceberg's lake, nobody told": (Transaction, "commit_transaction", after),
+    }
 
 
 PLACES = {
@@ -127,7 +144,7 @@ PLACES = {
     "catalogue written": 8,
     "dead letters kept, batch not": 2,
 }
-"""Places to die at, and up to which number the time may be drawn. Delta's have a test of their own."""
+"""Places to die at, and up to which number the time may be drawn. Delta's and those in lakes have tests."""
 
 
 def main() -> None:

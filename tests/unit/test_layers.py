@@ -29,7 +29,7 @@ def test_only_spark_touches_what_lies_under_pyspark():
 def test_every_connector_is_kept_apart_from_the_others():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (apart,) = [each["modules"] for each in contracts if each["type"] == "independence"]
-    shared = {"databases", "durable", "files", "lakes"}
+    shared = {"databases", "files", "lakes"}
     folders = {path.parent.name for path in SOURCE.glob("connectors/*/__init__.py")} - shared
     assert sorted(apart) == sorted(f"velostream.connectors.{name}" for name in folders)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from velostream.api.stream import Stream
 from velostream.errors import UnknownNameError, VelostreamError, did_you_mean
-from velostream.runtime.shortcuts import Shortcuts
+from velostream.runtime import shortcuts
 from velostream.serving.columns.html import html_table
 
 if TYPE_CHECKING:
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from velostream.serving.durable.verification import TableReport
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 Given = Mapping[str, Any] | Iterable[Any] | None
 """Parameters: a mapping for `:name`, a sequence for `?`."""
 
 
-class Database(Shortcuts):
+class Database:
     """An open data directory; `velostream.connect` makes it. Close it, or use it in a `with` statement."""
 
     def __init__(self, access: DatabaseAccess, data_dir: Path, how: str = "") -> None:
@@ -68,7 +69,19 @@ class Database(Shortcuts):
         Over a source: rows as they arrive. Over tables: the rows of now, then every change of the result.
         With `once` it ends when the rows that are there have been read.
         """
-        return Stream(self._access.stream(text, _bound(params), once=once))
+        return Stream(self._access.stream(text, _bound(params), once=once), text)
+
+    def explain(self, text: str) -> str:
+        """EXPLAIN as text: how the statement would be maintained."""
+        return shortcuts.explain(self, text)
+
+    def replay_dead_letters(self, where: str | None = None, params: Given = None) -> Result:
+        """Replay dead letters, all or those for which `where` holds: process their rows again.
+
+        Returns a row for each job: how many letters were tried, accepted and left, and why the first one was
+        left.
+        """
+        return shortcuts.replay_dead_letters(self, where, params)
 
     # --- tables -------------------------------------------------------------------------------------
 
@@ -80,7 +93,8 @@ class Database(Shortcuts):
         self, name: str, rows: Any = None, *, key: str | Iterable[str] = (), schema: Any = None
     ) -> Table:
         """Create a table to be filled by hand, with the columns of `rows` or of a pyarrow `schema`."""
-        made: Table = super().create_table(name, rows, key=key, schema=schema)
+        self._check_open()
+        made: Table = shortcuts.create_table(self, name, rows, key, schema)
         return made
 
     def verify(self) -> list[TableReport]:
@@ -104,6 +118,16 @@ class Database(Shortcuts):
     def wait_idle(self, timeout: float = 60.0) -> bool:
         """Wait until every running job has processed all that its sources have now; False on timeout."""
         return self._access.wait_idle(timeout)
+
+    def wait_until(self, condition: Callable[[], T], timeout: float = 60.0) -> T:
+        """Wait until a function returns something true, and return that: `db.wait_until(lambda: len(t) > 9)`.
+
+        A table that waits for its first record counts as not yet: `db.wait_until(lambda: db.table("t"))`.
+        Raises DeadlineError, with the jobs that are not well, when that has not happened after `timeout`
+        seconds.
+        """
+        self._check_open()
+        return shortcuts.wait_until(self, condition, timeout)
 
     # --- Python functions, Spark ----------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,16 @@ if TYPE_CHECKING:
 
     from velostream.config import Settings
 
-_opened: dict[tuple[int, Path], tuple[Database, Settings]] = {}
-"""The databases that this process has opened, by process id (a fork has none) and data directory."""
+
+@dataclass(frozen=True)
+class _Opened:
+    database: Database
+    settings: Settings
+    attached: bool = False
+
+
+_opened: dict[tuple[int, Path, bool], _Opened] = {}
+"""What this process has opened, by process id (a fork has none), data directory, and whether to read only."""
 _opening = RLock()
 
 
@@ -38,9 +47,9 @@ def connect(
 ) -> Database:
     """Open a data directory and resume its jobs; Spark starts when it is first needed.
 
-    Where another process holds the directory, that process is asked through its socket. Called again in this
-    process, it returns the database that is open. With `read_only`, tables are read without Spark and
-    nothing is changed, whether or not a process holds the directory.
+    Where another process holds the directory, that process is asked through its socket. With `read_only`,
+    tables are read without Spark and nothing is changed, whether or not a process holds the directory.
+    Called again in this process, it returns the database that is open.
 
     With `allowed_roots`, statements read and write files in these folders only; with `allowed_hosts` they
     name these hosts only (`broker:9092`, `*.internal`). Both replace the settings of the configuration file.
@@ -55,38 +64,43 @@ def connect(
     where = {} if data_dir is None else {"data_dir": data_dir}
     settings = load(Path(config) if config else None, **where, **given)
     root = settings.data_dir.absolute()
-    if read_only:
-        return Database(ReadDatabase(settings), root, ", read only")
     with _opening:
-        for each in [place for place, (database, _) in _opened.items() if database.closed]:
+        for each in [place for place, opened in _opened.items() if opened.database.closed]:
             del _opened[each]
-        place = (os.getpid(), root.resolve())
+        place = (os.getpid(), root.resolve(), read_only)
         before = _opened.get(place)
-        if before is not None:
-            _check_same(settings, before[1], given)
-            return before[0]
-        if held(root):
-            return _attached(root, given)
+        if before is None or (before.attached and not held(root)):
+            # The process that held it has ended: it is opened here.
+            before = _opened[place] = _open(settings, root, given, read_only=read_only)
+        elif before.attached:
+            _check_free(root, given)
+        else:
+            _check_same(settings, before.settings, given)
+        return before.database
+
+
+def _open(settings: Settings, root: Path, given: Mapping[str, Any], *, read_only: bool) -> _Opened:
+    if read_only:
+        return _Opened(Database(ReadDatabase(settings), root, ", read only"), settings)
+    if not held(root):
         try:
-            access = LocalDatabase(Instance(settings))
+            return _Opened(Database(LocalDatabase(Instance(settings)), root), settings)
         except DataDirError:
             # Another process may have opened it since.
             if not held(root):
                 raise
-            return _attached(root, given)
-        database = Database(access, root)
-        _opened[place] = (database, settings)
-        return database
+    _check_free(root, given)
+    database = Database(AttachedDatabase(root), root, ", of another process")
+    return _Opened(database, settings, attached=True)
 
 
-def _attached(root: Path, given: Mapping[str, Any]) -> Database:
-    """A database of the process that holds the directory, which has its own settings."""
+def _check_free(root: Path, given: Mapping[str, Any]) -> None:
+    """Refuse settings for the process that holds the directory, which has its own."""
     if given:
         raise ConfigError(
             f"data directory {root} is held by another process, whose {_names(given)} cannot be changed",
             hint="connect without them to use that process, or stop it first",
         )
-    return Database(AttachedDatabase(root), root, ", of another process")
 
 
 def _check_same(now: Settings, before: Settings, given: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velostream.errors import ClosedError
+from velostream.secrets import redact_statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from velostream.api.access import SelectAccess
 
+_SHOWN = 60
+"""The characters of a statement that its stream shows."""
+
 
 class Stream:
     """`with db.stream("SELECT …") as live: for added, removed in live: …`
@@ -22,9 +26,10 @@ class Stream:
     where nothing can be retracted. Leaving the `with` ends it.
     """
 
-    def __init__(self, select: SelectAccess) -> None:
+    def __init__(self, select: SelectAccess, text: str) -> None:
         self._select = select
-        self._entered = False
+        self._text = text
+        self._state = "not begun"
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -33,19 +38,25 @@ class Stream:
 
     def __enter__(self) -> Stream:
         self._select.__enter__()
-        self._entered = True
+        self._state = "open"
         return self
 
     def __iter__(self) -> Iterator[tuple[pa.Table, pa.Table | None]]:
-        if not self._entered:
+        if self._state == "not begun":
             raise ClosedError("the SELECT has not begun", hint="with db.stream(…) as live: …")
         return self._select.batches()
 
     def close(self) -> None:
         """End the iteration, also one of another thread."""
         self._select.interrupt()
+        self._state = "closed"
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._select.__exit__(kind, exc, trace)
+        self._state = "closed"
+
+    def __repr__(self) -> str:
+        text = " ".join(redact_statement(self._text).split())
+        return f"<Stream of {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}: {self._state}>"

@@ -90,6 +90,15 @@ class Board:
 
         self._live.console.print(Text.assemble(("! ", "bold yellow"), warning))
 
+    def note(self, line: str) -> None:
+        """Show what is done, such as the plan of a replacement."""
+        if self._live is None:
+            whisper(line)
+            return
+        from rich.text import Text
+
+        self._live.console.print(Text(line, "bright_black"))
+
     def tell(self, reason: str) -> None:
         """Report what takes long, and why."""
         if reason != self._waiting:

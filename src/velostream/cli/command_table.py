@@ -30,13 +30,34 @@ COMMANDS = {
         "Run test cases: SQL, input rows, and expected results.",
     ),
     "broker": ("velostream.cli.commands.broker", "Run a Kafka broker for development, on this machine."),
-    "topic": ("velostream.cli.commands.topic", "List, create, fill and show the topics of a Kafka cluster."),
+    "topic": (
+        "velostream.cli.commands.topic",
+        "List, create, fill, show and delete topics of a Kafka cluster.",
+    ),
     "connector": ("velostream.cli.commands.connector", "Make a package for a connector of your own."),
     "doctor": ("velostream.cli.commands.doctor", "Check Java, Spark, jars, ports, memory and disk."),
 }
 """From name to module and help text; the module has a click command of that name."""
 
-EPILOG = "Exit codes: 0 done, 1 a statement failed, 2 usage or configuration, 3 cannot connect, 4 timeout, 5 changes (plan), 130 interrupted."  # noqa: E501
+_OTHERS = {
+    **dict.fromkeys(
+        ("stop", "kill", "down"),
+        'Ctrl-C ends velo run; velo sql "STOP JOB name" stops a job, and DROP TABLE name ends it for good',
+    ),
+    **dict.fromkeys(("start", "up", "apply"), "velo run app.sql"),
+    **dict.fromkeys(
+        ("shell", "repl", "query", "console", "exec", "select"), 'velo sql, or velo sql "SELECT …"'
+    ),
+    **dict.fromkeys(("status", "ps", "list", "ls"), "velo jobs, velo tables"),
+    **dict.fromkeys(("validate", "lint"), "velo check app.sql"),
+    **dict.fromkeys(("topics", "kafka"), "velo topic list"),
+    **dict.fromkeys(("init", "new"), "a file is an application: velo run app.sql"),
+    "drop": 'velo sql "DROP TABLE name"',
+    "version": "velo --version",
+}
+"""Commands of other programs, and what is meant here."""
+
+EPILOG = "Exit codes: 0 done, 1 a statement failed, 2 usage or configuration, 3 cannot connect, 4 timeout, 5 changes (plan), 130 interrupted, 143 terminated."  # noqa: E501
 
 
 class LazyGroup(click.Group):
@@ -71,8 +92,11 @@ class LazyGroup(click.Group):
 def _unknown(name: str) -> NoReturn:
     from velostream.errors import ConfigError
 
+    if name.endswith(".sql"):
+        raise ConfigError(f'"{name}" is a file, and no command', hint=f"velo run {name}")
     raise ConfigError(
-        f'no command "{name}"', hint=did_you_mean(name, COMMANDS) or f"there is: {', '.join(COMMANDS)}"
+        f'no command "{name}"',
+        hint=_OTHERS.get(name) or did_you_mean(name, COMMANDS) or f"there is: {', '.join(COMMANDS)}",
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+import warnings
+from typing import TYPE_CHECKING, Any
 
 from velostream.errors import InternalError, VelostreamError, did_you_mean
 from velostream.secrets import redact
@@ -82,10 +83,23 @@ def _usage(exc: object) -> None:
     if isinstance(exc, click.NoSuchOption):
         message = f'no option "{exc.option_name}"'
         known = [name for name in _options(context) if name.startswith("--")]
-        hint = did_you_mean(exc.option_name, known)
+        hint = _OTHERS.get(((context.info_name or "") if context else "", exc.option_name))
+        hint = hint or did_you_mean(exc.option_name, known)
     elif context is not None:
         hint = f"{context.command_path} --help shows how it is used"
     fail(message, hint=hint)
+
+
+_STATEMENT = 'the statement itself is the argument: velo sql "SELECT 1"'
+_OTHERS = {
+    **dict.fromkeys((("sql", each) for each in ("-c", "-e", "-q", "--command", "--execute")), _STATEMENT),
+    **dict.fromkeys(
+        (("sql", each) for each in ("-f", "-i", "--file")),
+        "velo run app.sql keeps a file running; velo sql - < app.sql runs its statements once",
+    ),
+    ("topic", "--topic"): "name it after the action: velo topic show orders",
+}
+"""Options of other programs, by command, and what to write here."""
 
 
 def _options(context: object) -> Iterable[str]:
@@ -138,6 +152,19 @@ def warn(message: str, hint: str | None = None) -> None:
 def caution(message: str) -> None:
     """Report something that works now but may not forever."""
     _write(f"{paint('warning: ', f'{_BOLD};{_YELLOW}')}{message}")
+
+
+def own_warnings() -> None:
+    """Show warnings of ours as ours; those of libraries as Python does."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **given: Any) -> None:
+        if category.__module__.startswith("velostream."):
+            caution(str(message))
+        else:
+            shown(message, category, *rest, **given)
+
+    warnings.showwarning = show
 
 
 def say(message: str, style: str = "") -> None:

@@ -42,8 +42,9 @@ class _WithoutPandas:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; every expected failure becomes a message on stderr and an exit code."""
-    from velostream.cli.diagnostics import exit_code_of
+    from velostream.cli.diagnostics import exit_code_of, own_warnings
 
+    own_warnings()
     try:
         from velostream.cli.command_table import velo
 

@@ -23,11 +23,12 @@ __all__ = [
     "SourceTraits",
     "TaskReader",
     "Uri",
+    "Widening",
 ]
 
 if TYPE_CHECKING:
     from velostream.connectors.base import Connector, Delivery, Sink, SinkContext, Source, SourceContext
-    from velostream.connectors.capabilities import BadRecords, Counted, Partitioned
+    from velostream.connectors.capabilities import BadRecords, Counted, Partitioned, Widening
     from velostream.connectors.numbered import NumberedSource
     from velostream.connectors.tasks import TaskReader
     from velostream.model.options import Options, SourceOptions
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from velostream.model.uri import Uri
 
 _WHERE = {
-    **dict.fromkeys(("BadRecords", "Counted", "Partitioned"), "velostream.connectors.capabilities"),
+    **dict.fromkeys(
+        ("BadRecords", "Counted", "Partitioned", "Widening"), "velostream.connectors.capabilities"
+    ),
     "NumberedSource": "velostream.connectors.numbered",
     **dict.fromkeys(("Options", "SourceOptions"), "velostream.model.options"),
     "SourceTraits": "velostream.model.traits",

@@ -92,6 +92,8 @@ class Source(ABC):
     """How many rows the engine takes at a time, however many `read` yields. Set on opening."""
     most_rows: int | None = None
     """`SourceContext.most_rows`; set by the caller that opens the source."""
+    declared: pa.Schema | None = None
+    """The columns that the user declared, which `discover` has to return then. Set on opening."""
     beginning: Offset | None = None
     """The position after which the statement begins to read; None: before the first row. Set like these."""
 

@@ -8,6 +8,7 @@ so that the SQL front end can load all of them; drivers are imported when a sour
 from __future__ import annotations
 
 import inspect
+import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -17,11 +18,12 @@ from typing import TYPE_CHECKING
 
 from velostream.connectors.base import Connector
 from velostream.connectors.properties import PropertyInfo, describe_options, known_options
-from velostream.errors import ConfigError, UnknownNameError, VelostreamError, did_you_mean
+from velostream.errors import ConfigError, UnknownNameError, did_you_mean
 from velostream.model.options import CommonOptions, Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from importlib.metadata import EntryPoint
 
     from velostream.config import Settings
     from velostream.connectors.narrowing import Narrowing
@@ -48,6 +50,10 @@ BUILT_IN: Mapping[str, str] = {
     "iceberg": "velostream.connectors.iceberg:IcebergConnector",
 }
 """Used when velostream is on the path without being installed, so that it has no entry points."""
+
+
+class ConnectorWarning(UserWarning):
+    """A connector of another package cannot be loaded."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Registered] = {}
+        self._broken: dict[str, ConfigError] = {}
+        """Why connectors of other packages cannot be loaded, by the names of their entry points."""
         self._discovered = False
         self._lock = Lock()
 
@@ -148,13 +156,17 @@ class Registry:
         """The connector of this name; UnknownNameError with the nearest one otherwise."""
         found = self._all().get(name.lower())
         if found is None:
+            self._check_loaded(name)
             raise UnknownNameError(f'unknown connector "{name}"', hint=did_you_mean(name, self.names()))
         return found
 
     def by_scheme(self, scheme: str) -> Registered | None:
-        """The connector that owns a URI scheme, or None."""
+        """The connector that owns a URI scheme, or None; raises why the one of that name cannot be loaded."""
         folded = scheme.lower()
-        return next((k for k in self._all().values() if folded in k.connector.schemes), None)
+        found = next((k for k in self._all().values() if folded in k.connector.schemes), None)
+        if found is None:
+            self._check_loaded(scheme)
+        return found
 
     def by_function(self, function: str) -> Registered | None:
         """The connector that a SQL function such as `kafka_topic` belongs to, or None."""
@@ -176,22 +188,44 @@ class Registry:
         return self._by_name
 
     def _discover(self) -> None:
-        found = {**BUILT_IN, **{point.name: point.value for point in entry_points(group=GROUP)}}
-        for name, target in found.items():
-            if name in self._by_name:
-                continue
-            module, _, attribute = target.partition(":")
-            try:
-                self.register(getattr(import_module(module), attribute))
-            except (ImportError, AttributeError, VelostreamError) as exc:
-                if name in BUILT_IN:
-                    raise
-                raise ConfigError(f'connector "{name}" ({target}) cannot be loaded: {exc}') from exc
+        others = {
+            point.name: point
+            for point in entry_points(group=GROUP)
+            if point.value != BUILT_IN.get(point.name)
+        }
+        for name, point in others.items():
+            if name not in self._by_name:
+                self._load_other(name, point)
+        for name, target in BUILT_IN.items():
+            if name not in self._by_name:
+                self.register(_loaded(target))
+
+    def _load_other(self, name: str, point: EntryPoint) -> None:
+        """Register a connector of another package; one that cannot be loaded matters where it is used."""
+        try:
+            self.register(_loaded(point.value))
+        except Exception as exc:
+            package = point.dist.name if point.dist is not None else point.value
+            self._broken[name.lower()] = ConfigError(
+                f'connector "{name}" of package {package} cannot be loaded: {exc}',
+                hint=f"install that package again, or remove it: pip uninstall {package}",
+            )
+            warnings.warn(self._broken[name.lower()].message, ConnectorWarning, stacklevel=2)
+
+    def _check_loaded(self, name: str) -> None:
+        broken = self._broken.get(name.lower())
+        if broken is not None:
+            raise ConfigError(broken.message, hint=broken.hint)
+
+
+def _loaded(target: str) -> type[Connector]:
+    module, _, attribute = target.partition(":")
+    found: type[Connector] = getattr(import_module(module), attribute)
+    return found
 
 
 _registry = Registry()
 
-register = _registry.register
 names = _registry.names
 schemes = _registry.schemes
 functions = _registry.functions
@@ -199,6 +233,11 @@ by_name = _registry.by_name
 by_scheme = _registry.by_scheme
 by_function = _registry.by_function
 property_reference = _registry.property_reference
+
+
+def register(connector: type[Connector] | Connector) -> type[Connector] | Connector:
+    """Register a connector, replacing one of the same name; usable as a class decorator."""
+    return _registry.register(connector)
 
 
 def default_registry() -> Registry:

@@ -6,7 +6,7 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from velostream.connectors.durable.record import Record
+from velostream.disk.record import Record
 from velostream.errors import (
     SinkAuthError,
     SinkConfigError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from itertools import count
+from logging import DEBUG, WARNING
 from typing import TYPE_CHECKING
 
 import structlog
@@ -21,6 +22,8 @@ log = structlog.get_logger("velostream.connectors")
 
 _RECORD_SECONDS = 0.5
 """Seconds between two looks for the first record of a source."""
+_TELL_SECONDS = 60.0
+"""Seconds between two of them that are in the log; those between are there at level debug."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,10 @@ class Waiting:
             except absent as exc:
                 self.count(exc.code)
                 if self.first_record and isinstance(exc, SourceEmptyError):
+                    # Twice a second for days would leave no room in the log for anything else.
+                    told = number % (_TELL_SECONDS / _RECORD_SECONDS) == 1
+                    then = f"looking again every {_RECORD_SECONDS:g}s"
+                    self._log(number, exc, then, level=WARNING if told else DEBUG)
                     self._pause_for_a_record(exc)
                     continue
                 left = deadline - time.monotonic()
@@ -82,5 +89,6 @@ class Waiting:
         if self.stop.wait(_RECORD_SECONDS):
             raise exc
 
-    def _log(self, number: int, exc: VelostreamError, then: str) -> None:
-        log.warning("attempt", job=self.name, number=number, code=exc.code, reason=exc.message, then=then)
+    def _log(self, number: int, exc: VelostreamError, then: str, *, level: int = WARNING) -> None:
+        given = {"job": self.name, "number": number, "code": exc.code, "reason": exc.message, "then": then}
+        log.log(level, "attempt", **given)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from velostream.engine.bad_rows.dead_letters import keep_untimely
+from velostream.engine.bad_rows.dead_letters import Untimely
 from velostream.engine.event_time.clock import EventClock
 from velostream.engine.event_time.watermark import WATERMARK
 from velostream.engine.event_time.windows import WindowPipeline
@@ -17,12 +17,12 @@ from velostream.engine.kinds.follow import FollowPipeline
 from velostream.engine.kinds.groups import GroupsPipeline
 from velostream.engine.kinds.recompute import RecomputePipeline
 from velostream.engine.kinds.rows import JoinedRowsPipeline, KeyedRowsPipeline, RowsPipeline
-from velostream.engine.kinds.runner import Runner
 from velostream.engine.kinds.upsert import MessagesPipeline, UpsertPipeline
 from velostream.engine.on_spark import SparkTable
 from velostream.engine.opening.opened_query import Opened
 from velostream.engine.outputs.outputs import TableOutput, table_of
 from velostream.engine.over.pipeline import OverPipeline
+from velostream.engine.runner import Runner
 from velostream.engine.stage import Stage
 from velostream.engine.stages import Stages
 from velostream.plan.plans import GroupsPlan, Kind, OverPlan, RowsPlan
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from velostream.engine.kinds.pipeline import Pipeline
     from velostream.engine.opening.kept_inputs import KeptInput
     from velostream.engine.outputs.outputs import JobOutput
-    from velostream.model.changes import BadRow, SourceOffsets
     from velostream.model.options import CommonOptions
 
 
@@ -129,17 +128,13 @@ class Building:
             late, grace = (windowing.late, windowing.grace) if windowing is not None else (late, 0)
         state = part.state if isinstance(part, Opened) and part.state is not None else table_of(output)
         last = state.last_commit
-
-        def refuse(rows: list[BadRow], stage: str, start: SourceOffsets | None) -> None:
-            keep_untimely(letters, self.job, self.options, stage, f"{start}", rows)
-
         return EventClock(
             [part.inputs, *(kept if part.kind is Kind.WINDOWS else ())],
             last.extra.get(WATERMARK) if last is not None else None,
             late=late,
             grace=grace,
             now=self._now,
-            refuse=refuse,
+            untimely=Untimely(letters, self.job, self.options),
         )
 
 
@@ -186,4 +181,4 @@ def _let_forget(kept: Pipeline, opened: Opened, follower: Stage) -> None:
     if after is None and windowing.late != "update" and opened.only_grows:
         after = 0
     if after is not None:
-        kept.forgets(after, lambda: follower.offsets() is not None)
+        kept.forgets(after, follower)

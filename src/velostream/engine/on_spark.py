@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.engine.inputs.tables import TableSource
-    from velostream.engine.kinds.runner import Runner
     from velostream.engine.rows.shape import ResultShape
+    from velostream.engine.runner import Runner
     from velostream.plan.plans import Plan
 
 

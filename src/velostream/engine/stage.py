@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from velostream.engine.bad_rows.search import Culprit
     from velostream.engine.inputs.inputs import Inputs
     from velostream.engine.kinds.pipeline import Pipeline
-    from velostream.engine.kinds.runner import Progress
     from velostream.engine.outputs.outputs import JobOutput
+    from velostream.engine.runner import Progress
     from velostream.model.changes import BadRow, Commit, Offset, SourceOffsets
     from velostream.model.options import CommonOptions
     from velostream.serving.contract.table import Table

@@ -64,7 +64,13 @@ class Stages:
             end = stage.latest(have)
             if (end is not None and end != have) or kept_table(stage).due(at):
                 ends[str(number)] = end or have or {}
-        if not ends and not self._untouched() and not any(_behind(stage) for stage in self.then):
+        following = self.then
+        if not self.keeping:
+            # The first stage of the result reads the sources.
+            first, following = _behind(self.then[0]), self.then[1:]
+            if first is not None:
+                ends[RESULT] = first
+        if not ends and not self._untouched() and not any(_behind(stage) for stage in following):
             return after
         return {**ends, CLOCK: {"at": at}}
 
@@ -76,12 +82,12 @@ class Stages:
         self._forget_untouched()
         if self.time.closes_first:
             # First the result of a step that a crash interrupted, before rows that it needs are forgotten.
-            done += self._results(commit)
+            done += self._results(end, commit)
             for stage in self.keeping:
                 kept_table(stage).close_due(at)
-            done += self._results(commit)
+            done += self._results(end, commit)
         origin: Origin | None = None
-        behind, settled = self._result_behind(), self.then[0].pipeline.settled_at
+        behind, settled = self.keeping and self._result_behind(), self.then[0].pipeline.settled_at
         for number, stage in enumerate(self.keeping):
             table = kept_table(stage)
             table.forget_due(at, settled)
@@ -99,14 +105,18 @@ class Stages:
             # Late rows are reported with the positions of this step's rows. After a crash the result may be
             # several steps behind, and its rows are of other steps too.
             first.late.origin = origin if not behind and len(self.keeping) == 1 else None
-        done += self._results(commit)
+        done += self._results(end, commit)
         return replace(done, watermark=self.time.at()) if self.time.closes_first else done
 
-    def _results(self, commit: Commit) -> BatchFigures:
-        """Advance each stage of the result to the newest version of the table that it reads."""
+    def _results(self, end: SourceOffsets, commit: Commit) -> BatchFigures:
+        """Advance each stage of the result to the newest version of the table that it reads.
+
+        One that reads sources advances to the end of the step, for which they were asked.
+        """
         done = BatchFigures(0, 0)
         for stage in self.then:
-            newest = _behind(stage)
+            asked = stage is self.then[0] and not self.keeping and CLOCK in end
+            newest = end.get(RESULT) if asked else _behind(stage)
             if newest is None:
                 continue
             figures = stage.advance(stage.offsets(), newest, replace(commit, offsets=newest))

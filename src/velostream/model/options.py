@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -37,6 +37,8 @@ class Options(BaseModel):
     """Base of all option models: immutable, unknown names refused, users' names as aliases."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_alias=True, validate_by_name=False)
+    of_sources: ClassVar[frozenset[str]] = frozenset()
+    """Properties, as users write them, that say how to read, and mean nothing to a sink."""
 
     @classmethod
     def property_names(cls) -> tuple[str, ...]:

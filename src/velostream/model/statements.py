@@ -342,6 +342,8 @@ class Drop(Statement):
     kind: ObjectKind
     name: str
     if_exists: bool = False
+    called: str = ""
+    """The word for the kind: `materialized view`, where that was written."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Plans: how the result of one statement is maintained incrementally. Pure data, chosen without Spark."""
+"""Plans: how the materialized result of a statement is maintained incrementally. Pure data, without Spark."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -130,7 +131,7 @@ class Strategy:
         """Whether no source retracts rows."""
         return all(each.only_grows for each in self.traits.values())
 
-    @property
+    @cached_property
     def follower(self) -> Part | None:
         """The part that writes the changes of a result that is kept beside the job; None without one."""
         if not self.beside:

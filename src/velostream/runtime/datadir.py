@@ -138,9 +138,12 @@ class DataDirectory:
         if not _locked(descriptor):
             holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
+            program = _program(holder)
             raise DataDirError(
-                f"data directory {self.root} is in use by process {holder}",
-                hint="stop that process, or give another directory with --data-dir",
+                f"data directory {self.root} is in use by process {holder}"
+                + (f" ({program})" if program else ""),
+                hint="velo sql and velo plan work with it while it runs; to start something else here, "
+                "stop that process, or give another directory with --data-dir",
             )
         self._lock = descriptor
         try:
@@ -168,6 +171,21 @@ class DataDirectory:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _program(process: str) -> str | None:
+    """What a process is: a command of ours, or a Python program; None where that cannot be told."""
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_text("utf-8", "replace").split("\0")
+    except OSError:
+        return None
+    names = [Path(word).name for word in words]
+    ours = next((n for n, name in enumerate(names[:4]) if name in ("velo", "velostream")), None)
+    if ours is None:
+        return "a Python program" if names[0].startswith("python") else names[0] or None
+    # No more of the line: statements and options may hold secrets.
+    command = next((word for word in words[ours + 1 :] if word and not word.startswith("-")), "")
+    return f"velo {command}" if command.isalpha() else "velo"
 
 
 def _locked(descriptor: int) -> bool:

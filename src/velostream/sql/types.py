@@ -65,6 +65,8 @@ def arrow_type(node: exp.DataType) -> pa.DataType:
         return pa.map_(_nested(node.expressions[0]), _nested(node.expressions[1]))
     if kind is _T.STRUCT and node.expressions:
         return pa.struct([_field(part) for part in node.expressions])
+    if kind in (_T.UUID, _T.JSON, _T.JSONB):
+        raise TypeMismatchError(f'type "{kind.value.lower()}" is not known', hint="write STRING")
     raise TypeMismatchError(f'type "{node.sql("spark").lower()}" is not known', hint=f"types are {_NAMES}")
 
 

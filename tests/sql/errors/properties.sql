@@ -24,3 +24,7 @@ CREATE TABLE p18 AS SELECT * FROM kafka://a WITH ("max.rows.per.batch" = "0");
 CREATE TABLE p19 AS SELECT * FROM file:///x.csv WITH ("header" = "maybe");
 CREATE TABLE p20 AS SELECT symbol FROM trades WHERE volume > 1 WITH ("event.time.column" = "tss");
 CREATE SOURCE p21 (a INT, ts TIMESTAMP) FROM kafka://a WITH ("event.time.column" = "tz");
+INSERT INTO 'postgresql://h/db?query="SELECT 1"' SELECT id FROM users EMIT CHANGES;
+INSERT INTO mysql://h/db?table=t SELECT id FROM users EMIT CHANGES WITH ("cdc" = "true");
+INSERT INTO clickhouse://h/db?table=t&where=a SELECT id FROM users EMIT CHANGES;
+INSERT INTO postgresql://h/db?table=t SELECT x.a FROM postgresql://h/db?table=u x JOIN postgresql://h/db?table=v y ON x.a = y.a WITH ("on.gap" = "fail");

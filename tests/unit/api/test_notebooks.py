@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pydoc
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -33,6 +35,20 @@ def test_the_module_shows_its_public_names() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_help_shows_what_users_hold() -> None:
+    shown = pydoc.plain(pydoc.render_doc(velostream))
+    _, _, classes = shown.partition("\nCLASSES\n")
+    classes, _, functions = classes.partition("\nFUNCTIONS\n")
+    functions = functions.partition("\nVERSION\n")[0]
+    defined = re.findall(r"^    class (\w+)\(", classes, re.MULTILINE)
+    made = re.findall(r"^    (\w+)\(", functions, re.MULTILINE)
+    assert sorted([*defined, *made, "__version__"]) == sorted(velostream.__all__)
+    # Neither what they are made of, nor that they are methods of something else.
+    assert not {"Shortcuts", "Registry", "Instance"} & set(re.findall(r"\w+", classes + functions))
+    methods = {name for name in re.findall(r"^     \|  (\w+)\(", classes, re.MULTILINE) if name[0] != "_"}
+    assert {"sql", "explain", "wait_until", "create_table", "get", "changes", "df"} <= methods
+
+
 def test_completion_proposes_the_public_names_alone(db: Database) -> None:
     from IPython.core.completer import provisionalcompleter
     from IPython.core.interactiveshell import InteractiveShell
@@ -59,6 +75,15 @@ def test_a_line_for_each(db: Database, tmp_path: Path) -> None:
     assert repr(db) == f"<Database {tmp_path / 'data'}: 2 tables, 0 jobs>"
     assert repr(db.sql("SELECT item, price FROM prices")) == "<Result: 1 row of item, price>"
     assert repr(db.sql("DELETE FROM prices")) == '<Result: 1 row deleted from "prices">'
+    changes = table.changes(after=1, timeout=0)
+    assert repr(changes) == "<Subscription: the changes after version 1, open>"
+    assert [version for version, _ in changes] == [2]
+    changes.close()
+    assert repr(changes) == "<Subscription: the changes after version 2, closed>"
+    assert {name for name in dir(changes) if name[0] != "_"} == {"close", "next_change", "version"}
+    live = db.stream("SELECT price\nFROM prices WHERE price > 10 AND price < 20 OR item = 'a'")
+    shown = "SELECT price FROM prices WHERE price > 10 AND price < 20 OR …"
+    assert repr(live) == f"<Stream of {shown}: not begun>"
     db.close()
     assert repr(table) == "<Table: closed>"
     assert "closed" in table._repr_html_()
@@ -80,6 +105,17 @@ def test_html(db: Database) -> None:
     assert "0 rows" in db.sql("SELECT text FROM t WHERE id = -1")._repr_html_()
     assert "<th>rows</th>" in db._repr_html_()
     assert db.sql("DELETE FROM t")._repr_html_() == "<p>50 rows deleted from &quot;t&quot;</p>"
+
+
+@pytest.mark.parametrize(("call", "package"), [("df", "pandas"), ("pl", "polars")])
+def test_a_dataframe_without_its_package(
+    db: Database, monkeypatch: pytest.MonkeyPatch, call: str, package: str
+) -> None:
+    rows = db.sql("SHOW TABLES")
+    monkeypatch.setitem(sys.modules, package, None)
+    with refusal("config", f"{call}()", package) as refused:
+        getattr(rows, call)()
+    assert refused.value.hint == f"pip install 'velostream[{package}]'"
 
 
 def test_waiting(db: Database) -> None:

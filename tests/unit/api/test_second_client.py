@@ -315,6 +315,30 @@ def test_again_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert velostream.connect("data", master="local[1]") is other
 
 
+def test_again_in_a_second_process(holder: Holder) -> None:
+    attached = velostream.connect(holder.data)
+    assert velostream.connect(holder.data) is attached
+    with refusal("config", "master"):
+        velostream.connect(holder.data, master="local[1]")
+    reading = velostream.connect(holder.data, read_only=True)
+    assert reading is not attached
+    assert velostream.connect(holder.data, read_only=True) is reading
+    holder.end()
+    assert velostream.connect(holder.data, read_only=True) is reading
+    attached.close()
+    reading.close()
+
+
+def test_the_next_one_to_hold_it_is_this_process(holder: Holder) -> None:
+    attached = velostream.connect(holder.data)
+    holder.end()
+    with velostream.connect(holder.data) as own:
+        assert own is not attached
+        assert ", of another process" not in repr(own)
+        assert velostream.connect(holder.data) is own
+    attached.close()
+
+
 def test_reading_what_is_not_there(tmp_path: Path) -> None:
     with refusal("data_dir", "nowhere"):
         velostream.connect(tmp_path / "nowhere", read_only=True)
@@ -328,7 +352,9 @@ def test_reading_needs_no_spark(holder: Holder, running: bool) -> None:
     script = (
         "import sys, velostream; db = velostream.connect(sys.argv[1], read_only=True); "
         "t = db.table('trades'); "
-        "assert t.get(3).symbol == 'B' and t.stats().record_count == 10; t.changes(after=0, timeout=0); "
+        "assert t.get(3).symbol == 'B' and t.stats().record_count == 10; "
+        "changes = list(t.changes(after=0, timeout=0)); assert [v for v, _ in changes] == [1], changes; "
+        "assert sum(rows.num_rows for _, rows in changes) == 10; "
         "assert db.sql('SELECT SUM(price) FROM trades').scalar() == 11.25; "
         "assert 'pyspark' not in sys.modules and 'py4j' not in sys.modules"
     )

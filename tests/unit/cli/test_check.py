@@ -97,10 +97,11 @@ def test_connect_knows_what_is_made_of_a_source(velo: Velo, tmp_path: Path) -> N
     ]
     assert ran.err.count("x.csv: user_id, amount") == 1
     assert "a job waits for its first record" in ran.err
-    # Without the sources, a column of theirs may be meant: it is guessed.
+    # Without the sources, a column of theirs may be meant: it is not known, and said so.
     ran = velo("check", "app.sql")
     assert ran.code == 1
-    assert 'app.sql:4:31: column "usr_id" must be grouped' in ran.err
+    assert 'app.sql:4:31: column "usr_id" is neither grouped nor inside an aggregate' in ran.err
+    assert 'only the source knows whether "t" has it: velo check --connect asks' in ran.err
     assert 'hint: did you mean "user_id"? If not, GROUP BY usr_id' in ran.err
 
 

@@ -24,7 +24,7 @@ def test_a_group_of_commands_alone_lists_them(velo: Velo) -> None:
     ran = velo("topic")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == velo("topic", "--help").out
-    assert all(f"  {name} " in ran.out for name in ("create", "list", "produce", "show"))
+    assert all(f"  {name} " in ran.out for name in ("create", "delete", "list", "produce", "show"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -48,6 +48,28 @@ def test_an_unknown_option_is_told_with_the_nearest(velo: Velo) -> None:
     ran = velo("run", "app.sql", "--onse")
     assert ran.code == 2
     assert ran.err == 'error: no option "--onse"\nhint: did you mean "--once"?\n'
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("app.sql", "velo run app.sql"),
+        ("stop", "Ctrl-C"),
+        ("shell", "velo sql"),
+        ("sql app.sql", "velo run app.sql"),
+        ("sql -f app.sql", "velo run app.sql"),
+        ("sql -c x", 'velo sql "SELECT 1"'),
+        ("sql \\d", "velo tables"),
+        ("sql help", "velo --help"),
+        ("topic consume t", "velo topic show"),
+        ("topic describe t", "velo topic list"),
+        ("topic rm t", "velo topic delete"),
+    ],
+)
+def test_what_other_programs_call_it(velo: Velo, typed: str, hint: str) -> None:
+    ran = velo(*typed.split())
+    assert ran.code == 2
+    assert hint in ran.err.partition("\nhint: ")[2]
 
 
 def test_a_value_that_does_not_fit(velo: Velo) -> None:

@@ -6,6 +6,7 @@ import logging
 import re
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from velostream.connectors import registry
 from velostream.connectors.base import Connector, SinkContext, Source, SourceContext
 from velostream.connectors.capabilities import SparkReader
 from velostream.connectors.properties import build_options, resolve_secrets
-from velostream.connectors.registry import BUILT_IN, Registry
+from velostream.connectors.registry import BUILT_IN, ConnectorWarning, Registry
 from velostream.errors import UnknownNameError
 from velostream.model.options import Options
 from velostream.model.uri import Uri
@@ -60,6 +61,20 @@ def test_loading_all_of_them_is_quick_and_needs_no_driver():
 def test_built_in_connectors_work_without_entry_points(monkeypatch):
     monkeypatch.setattr(registry, "entry_points", lambda group: [])
     assert set(Registry().names()) == set(BUILT_IN)
+
+
+def test_a_connector_that_cannot_be_loaded_matters_where_it_is_used(monkeypatch):
+    lost = EntryPoint("lost", "gone.module:Connector", registry.GROUP)
+    replaced = EntryPoint("file", "gone.module:Files", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [lost, replaced])
+    own = Registry()
+    with pytest.warns(ConnectorWarning, match="gone") as told:
+        assert own.by_scheme("FILE").name == "file"
+    assert len(told) == 2
+    assert own.by_scheme("unheard_of") is None
+    for use in (own.by_scheme, own.by_name):
+        with refusal("config", "lost", "gone.module", why="No module named 'gone'"):
+            use("lost")
 
 
 def test_entry_points_and_the_built_in_list_agree():

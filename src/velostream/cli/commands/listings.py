@@ -30,6 +30,8 @@ _RARE = frozenset(
     }
 )
 """Columns that are shown to people only when they are not all zero."""
+NOTHING_YET = {"SHOW TABLES": "no tables yet", "SHOW JOBS": "no jobs yet"}
+"""What people are told where a list has no rows."""
 
 
 @click.command("tables")
@@ -47,7 +49,7 @@ def tables_command(invocation: Invocation, verify: bool) -> int:
     rows = ask(invocation, "SHOW TABLES")
     if invocation.output_format == "table":
         rows = brief(rows)
-    _print(invocation, rows, "no tables yet")
+    _print(invocation, rows, NOTHING_YET["SHOW TABLES"])
     return 0
 
 
@@ -62,7 +64,7 @@ def jobs_command(invocation: Invocation, partitions: bool) -> None:
         return
     if invocation.output_format == "table":
         rows = brief(rows)
-    _print(invocation, rows, "no jobs yet")
+    _print(invocation, rows, NOTHING_YET["SHOW JOBS"])
 
 
 def by_partition(jobs: pa.Table) -> pa.Table:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from velostream.errors import VelostreamError
     from velostream.model.statements import SelectStatement, Statement
     from velostream.runtime.instance import Instance
+    from velostream.runtime.jobs.job import Job
     from velostream.runtime.statements.application import NotStarted, Step
 
 
@@ -48,9 +49,9 @@ def run_command(
     """Run the statements of FILE and keep them running until Ctrl-C; without FILE, what was made before.
 
     All of it is checked before anything starts. Run again on the same data directory, everything resumes
-    where it was. A SELECT in the file prints its rows to stdout. --for counts from when all statements
-    have started, or from when one of them begins to wait for its source; with what did not start by then,
-    the exit code is not 0.
+    where it was. A SELECT in the file prints its rows to stdout. --for counts from when everything that
+    runs has started, or from when a statement begins to wait for its source; with what did not start by
+    then, the exit code is not 0.
     """
     text, name = read_script(file) if file is not None else (None, "")
     with stopped_by_signals():
@@ -89,6 +90,8 @@ class Run:
         self._followers: list[threading.Thread] = []
         self._unfollowed: dict[int, tuple[SelectStatement, str]] = {}
         """SELECTs that have not begun to follow their source yet, and what they wait for."""
+        self._opening: list[threading.Event] = []
+        """Of each SELECT, set when it follows its source, or waits for it, or has failed."""
         self._failures: list[BaseException] = []
 
     def run(self, text: str | None, name: str) -> int:
@@ -105,7 +108,9 @@ class Run:
             self._limit.begin()
             board.tell(reason)
 
-        database = Instance(settings, once=self._once, resume=False, tell=tell, on_job=board.job_changed)
+        database = Instance(
+            settings, once=self._once, resume=False, tell=tell, note=board.note, on_job=board.job_changed
+        )
         self._limit.over = database.executor.stopping.set
         with closing(database, board):
             threading.Thread(target=_warm, args=(database,), name="spark", daemon=True).start()
@@ -139,6 +144,7 @@ class Run:
             for statement in application.followed:
                 self._follow(database, statement, board)
             board.started()
+        self._await_start(database)
         self._limit.begin()
         self._wait(database)
         if self._limit.lasts is not None:
@@ -175,6 +181,24 @@ class Run:
         for warning in step.result.warnings:
             board.warn(warning)
 
+    def _await_start(self, database: Instance) -> None:
+        """Wait until everything runs, or waits for its source: also what the file does not name."""
+        from velostream.runtime.changing.replacing import loaded
+
+        over = database.executor.stopping
+
+        def started(job: Job) -> bool:
+            held_up = job.state in ("waiting", "degraded") or not job.state.alive
+            return held_up or loaded(job) or over.is_set()
+
+        if self._limit.lasts is None:
+            return
+        for job in database.jobs_by_name:
+            job.wait(started)
+        for opened in self._opening:
+            while not opened.wait(0.2) and not over.is_set():
+                pass
+
     # --- while it runs ------------------------------------------------------------------------------
 
     def _follow(self, database: Instance, statement: SelectStatement, board: Board) -> None:
@@ -182,6 +206,8 @@ class Run:
         from velostream.runtime.answers.events import Awaiting, Changes, Following, followed
 
         self._unfollowed[id(statement)] = statement, ""
+        opened = threading.Event()
+        self._opening.append(opened)
 
         def follow() -> None:
             following: Following | None = None
@@ -195,9 +221,12 @@ class Run:
                         del self._unfollowed[id(statement)]
                     elif isinstance(event, Changes) and following is not None:
                         self._output.write_more(rows_of(event, following))
+                    opened.set()
             except BaseException as exc:
                 self._unfollowed.pop(id(statement), None)
                 self._failures.append(exc)
+            finally:
+                opened.set()
 
         thread = threading.Thread(target=follow, name="select", daemon=True)
         thread.start()

@@ -82,6 +82,7 @@ def sql_command(
 def _readable(text: str) -> str:
     if not text.strip():
         raise ConfigError("there is no statement", hint='velo sql "SELECT 1"')
+    _refuse_other(text.strip())
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -90,6 +91,20 @@ def _readable(text: str) -> str:
             hint="use a UTF-8 locale: LC_ALL=C.UTF-8 velo sql …",
         ) from None
     return text
+
+
+def _refuse_other(text: str) -> None:
+    """Refuse what is no SQL: a file's name, and commands that belong to the prompt."""
+    if re.fullmatch(r"\S+\.sql", text):
+        raise ConfigError(
+            f'"{text}" is a file, and no statement',
+            hint=f"velo run {text} keeps it running; velo sql - < {text} runs its statements once",
+        )
+    if text.startswith("\\") or text.rstrip("; ").lower() in ("help", "?", "quit", "exit"):
+        raise ConfigError(
+            f"{text.split(maxsplit=1)[0]} belongs to the prompt, which velo sql alone opens",
+            hint="from the command line: velo tables, velo jobs, velo describe NAME, velo --help",
+        )
 
 
 def parameters(given: Iterable[str]) -> dict[str, Any]:
@@ -127,15 +142,16 @@ def print_events(
     stop: Event,
     shape: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     begin: Callable[[], None] = lambda: None,
+    empty: str | None = None,
 ) -> None:
     """Write results as they arrive; a grouped SELECT over a source is drawn live on a terminal.
 
-    `shape` prepares results for people; `begin` is called when a SELECT begins to follow, or to wait for its
-    source. Raises DeadlineError when it still waited when `stop` was set. However it ends, the work behind
-    the events has been stopped when this returns.
+    `shape` prepares results for people, who read `empty` instead of a table without rows; `begin` is called
+    when a SELECT begins to follow, or to wait for its source. Raises DeadlineError when it still waited when
+    `stop` was set. However it ends, the work behind the events has been stopped when this returns.
     """
     with closing(events):
-        _print_all(events, output, stop, shape, begin)
+        _print_all(events, output, stop, shape, begin, empty)
 
 
 def _print_all(
@@ -144,6 +160,7 @@ def _print_all(
     stop: Event,
     shape: Callable[[pa.Table], pa.Table],
     begin: Callable[[], None],
+    empty: str | None,
 ) -> None:
     from velostream.cli.prompt.live import patiently, show
     from velostream.runtime.answers.events import Answer, Awaiting, Following
@@ -165,7 +182,9 @@ def _print_all(
                 say(result.message)
             for warning in result.warnings:
                 caution(warning)
-            if not result.message and result.table.num_columns:
+            if output.pretty and empty is not None and not result.table.num_rows:
+                whisper(empty)
+            elif not result.message and result.table.num_columns:
                 took = time.monotonic() - started
                 output.write(shape(result.table) if output.pretty else result.table)
                 if output.pretty:

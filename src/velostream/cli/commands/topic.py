@@ -1,4 +1,4 @@
-"""`velo topic`: list, create, fill and show the topics of a Kafka cluster, without starting Spark."""
+"""`velo topic`: list, create, fill, show and delete the topics of a Kafka cluster, without starting Spark."""
 
 from __future__ import annotations
 
@@ -38,11 +38,20 @@ _WAITING = 10_000
 """The most lines that wait to be sent."""
 
 
-@click.group("topic", cls=Actions)
+_OTHERS = {
+    **dict.fromkeys(("consume", "read", "cat", "tail"), "velo topic show TOPIC shows its records"),
+    **dict.fromkeys(("describe", "info"), "velo topic list shows partitions and records of every topic"),
+    **dict.fromkeys(("write", "send", "publish"), "velo topic produce TOPIC writes the lines of its input"),
+    **dict.fromkeys(("drop", "remove", "rm"), "velo topic delete TOPIC"),
+    "ls": "velo topic list",
+}
+
+
+@click.group("topic", cls=Actions, others=_OTHERS)
 @click.pass_context
 @common
 def topic_command(invocation: Invocation, context: click.Context) -> None:
-    """List, create, fill and show the topics of a Kafka cluster.
+    """List, create, fill, show and delete the topics of a Kafka cluster.
 
     TOPIC is a name, or an address as in SQL: kafka://broker:9092/orders. The brokers are those of
     --bootstrap, of VELOSTREAM_KAFKA_BROKERS, of the configuration file, or localhost:9092.
@@ -225,6 +234,34 @@ def show_command(
                 _follow(browser, output, start, limit)
             else:
                 _show(browser, output, start, limit)
+
+
+@topic_command.command("delete")
+@click.argument("topic")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@_reaching
+@common
+def delete_command(
+    invocation: Invocation, topic: str, yes: bool, bootstrap: str | None, properties: tuple[str, ...]
+) -> None:
+    """Delete TOPIC and its records.
+
+    It asks before; without a terminal, only --yes deletes.
+    """
+    options = _options(invocation, topic, bootstrap, properties)
+    with _cluster(options) as cluster:
+        name = _name(options, cluster)
+        found = next((each for each in cluster.overview() if each.name == name), None)
+        if found is None:
+            raise _missing(name, cluster)
+        what = f'topic "{name}" with {counted(found.records, "record")}'
+        if not yes and not sys.stdin.isatty():
+            raise ConfigError(f"{what} is not deleted without being asked for", hint="--yes deletes it")
+        if not yes and not click.confirm(f"delete {what}?", err=True):
+            say(f'topic "{name}" stays')
+            return
+        cluster.delete(name)
+    say(f"{what} deleted")
 
 
 # --- showing --------------------------------------------------------------------------------------------

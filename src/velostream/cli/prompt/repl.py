@@ -19,7 +19,7 @@ from prompt_toolkit.styles import Style
 from pygments.lexers.sql import SqlLexer
 
 from velostream import __version__
-from velostream.cli.commands.listings import brief
+from velostream.cli.commands.listings import NOTHING_YET, brief
 from velostream.cli.commands.sql import print_events
 from velostream.cli.diagnostics import exit_code_of, say, whisper
 from velostream.cli.output import Output
@@ -126,8 +126,9 @@ class Repl:
 
     def _run(self, text: str, stop: Event, *, follow: bool) -> None:
         events = self._session.answers(text, follow=follow, stop=stop)
-        listing = text.rstrip("; ").upper() in {"SHOW JOBS", "SHOW TABLES"}
-        print_events(events, self._output, stop, brief if listing else lambda rows: rows)
+        what = text.rstrip("; ").upper()
+        shape = brief if what in NOTHING_YET else lambda rows: rows
+        print_events(events, self._output, stop, shape, empty=NOTHING_YET.get(what))
 
     def _command(self, text: str, stop: Event) -> str | None:
         """Carry out a command; returns the statement that it stands for, if it is one."""

@@ -42,12 +42,25 @@ class Session:
         changing = changes(text)
         client = self._client()
         if client is not None:
-            yield from client.answers(text, params, follow=follow, stop=stop, once=once)
+            yield from self._answers_of(client, text, params, follow=follow, stop=stop, once=once)
             return
         from velostream.sql.check import in_turn
 
         for part in in_turn(text) if params is None else [text]:
             yield from self._answers(part, params, changing=changing, follow=follow, stop=stop, once=once)
+
+    def _answers_of(
+        self, client: Client, text: str, params: Params, *, follow: bool, stop: Event, once: bool
+    ) -> Generator[AnswerEvent]:
+        from velostream.runtime.answers.events import Answer
+
+        there = client.elsewhere(text)
+        if there is not None:
+            self._tell(f"relative paths start at the folder of process {client.holder}: {there}")
+        for event in client.answers(text, params, follow=follow, stop=stop, once=once):
+            for note in event.result.notes if isinstance(event, Answer) else ():
+                self._tell(note)
+            yield event
 
     def _answers(
         self, text: str, params: Params, *, changing: bool, follow: bool, stop: Event, once: bool
@@ -118,6 +131,7 @@ class Session:
             read_only=not changing,
             resume=changing and self._resume,
             tell=self._tell,
+            note=self._tell,
         )
         return self._database
 

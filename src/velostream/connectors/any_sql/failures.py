@@ -50,6 +50,7 @@ _WORDS: tuple[tuple[tuple[str, ...], type[SourceError]], ...] = (
         SourceNetworkError,
     ),
     (("timeout", "connection attempt failed", "gone away", "terminating connection"), SourceNetworkError),
+    (("interrupt", "canceling statement", "max_statement_time"), SourceNetworkError),
 )
 _RELATIONS = ("relation", "table", "database", "schema", "view")
 

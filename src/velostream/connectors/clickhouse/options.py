@@ -19,7 +19,12 @@ _TLS_PORTS = (_TLS_PORT, 443)
 class ClickHouseOptions(DatabaseOptions):
     """The properties of all databases."""
 
-    of_others: ClassVar[tuple[str, ...]] = OF_LOGS
+    of_others: ClassVar[tuple[str, ...]] = (
+        *OF_LOGS,
+        # Requests stand alone: there is no pool of sessions, and there are no transactions.
+        *("pool_size", "connection_pool_size", "pool_max_idle", "pool_validation_query"),
+        "transaction_isolation",
+    )
 
     key: str | None = Field(
         None, description="columns that identify a row, separated by commas; ClickHouse itself knows none"

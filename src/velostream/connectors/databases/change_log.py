@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.durable.sealed_json import sync_folder
 from velostream.disk.framing import FrameFile, encode, write_parts
 from velostream.disk.full_disk import storing
 from velostream.disk.private import FILE
+from velostream.disk.sealed_json import sync_folder
 from velostream.errors import CorruptDataError, LaggingReaderError
 
 if TYPE_CHECKING:

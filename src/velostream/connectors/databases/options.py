@@ -126,6 +126,15 @@ class DatabaseOptions(Options):
         Literal["read_uncommitted", "read_committed", "repeatable_read", "serializable"] | None
     ) = Field(None, alias="transaction.isolation", description="isolation of reads")
 
+    of_sources: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("query", "query.params", "where", "order.by", "limit"),
+            *("poll.interval", "incremental.column", "poll.query", "on.gap"),
+            *("cdc", "cdc.format", "cdc.start", "cdc.start.position", "initial.load"),
+            *("slot.name", "publication.name", "binlog.file", "binlog.position"),
+            *("fetch.size", "prefetch.count", "parallel.readers", "transaction.isolation"),
+        }
+    )
     names_a_relation: ClassVar[bool] = True
     """Whether the address has to name a table or a query."""
     of_others: ClassVar[tuple[str, ...]] = ()

@@ -1,14 +1,15 @@
 """Relations without a log of changes: asked again and again, for what is new or for everything.
 
-By a column that only grows, the rows after its last value are asked for, and deletes are not seen. Otherwise
+By a column that only grows, the rows from its last value on are asked for, and deletes are not seen. Rows
+that have the last value come again: those that the log has are recognised by what they hold. Otherwise
 everything is asked for each time, and the difference to the time before is what changed: rows are compared by
 key, or, where there is none, by what they hold.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import math
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -17,14 +18,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 
 from velostream.connectors.databases.change_log import SetAside
+from velostream.connectors.databases.newest import Kept, Newest, Since, counted, digest
 from velostream.connectors.databases.parallel import released
 from velostream.connectors.databases.rows import log_rows, no_rows, same_moment
-from velostream.connectors.databases.source import Described, Reader, stopped
+from velostream.connectors.databases.source import AGAIN, Described, Reader, stopped
 from velostream.connectors.databases.text_rows import Bad, Decoded, key_text
-from velostream.connectors.durable.sealed_json import replace_file
+from velostream.connectors.databases.wider_types import wider_than_written
 from velostream.disk.full_disk import storing
+from velostream.disk.sealed_json import replace_file
+from velostream.errors import SourceConfigError
 from velostream.model.columns import KEY
 
 if TYPE_CHECKING:
@@ -38,7 +43,11 @@ if TYPE_CHECKING:
     from velostream.connectors.databases.change_log import ChangeLog
     from velostream.connectors.narrowing import Narrowing
 
+log = structlog.get_logger("velostream.connectors")
+
 _FILE = "polled.arrow"
+_LOOK_EVERY = 1.0
+"""Seconds between two looks at the columns, which may have been altered."""
 
 
 class Asked(ABC):
@@ -53,9 +62,16 @@ class Asked(ABC):
     def narrow(self, narrowing: Narrowing) -> None:  # noqa: B027
         """See `Reader`."""
 
+    def look(self) -> None:  # noqa: B027
+        """Ask for the columns again; `describe` tells them from now on."""
+
     @abstractmethod
-    def rows(self, after: str | None) -> Iterator[Decoded]:
-        """Its rows, some at a time; those after a value of the column that grows, if one is given."""
+    def rows(self, since: Since | None) -> Iterator[Decoded]:
+        """Its rows, some at a time; those since a value of the column that grows, if one is given.
+
+        They are of one moment. Those since a value come in the order of that column, and so do all, where the
+        column is a text: only the database knows the order of its texts.
+        """
 
     def interrupt(self) -> None:  # noqa: B027
         """See `Reader`."""
@@ -65,15 +81,17 @@ class Asked(ABC):
 
 
 class Polling(Reader):
-    """See `Reader`. A position of the log is the last value of the column that grows, as text."""
+    """See `Reader`. A position of the log is where the column that grows was, or nothing."""
 
     def __init__(self, asked: Asked, spool: Path, every: timedelta | None, grows: str | None) -> None:
         self._asked = asked
         self._every = every.total_seconds() if every is not None else None
         self._grows = grows
         self._path = spool / _FILE
-        self._asked_at = 0.0
+        self._kept = Kept(spool)
+        self._asked_at = self._looked_at = -math.inf
         self._answered = False
+        self._warned = False
         self.name = asked.name
 
     def describe(self) -> Described:
@@ -106,8 +124,7 @@ class Polling(Reader):
         self._asked_at = time.monotonic()
         if self._grows is not None or self._every is None:
             # Nothing will be compared with these rows: they are written as they come.
-            last = self._append(changes, None, stop, divisible=True)
-            changes.append(self._none(), {"last": last}, whole=True, divisible=True)
+            self._append(changes, None, stop, divisible=True)
             return
         now = self._everything(stop)
         parts = [self._changes_of(now.rows, deleted=False), self._unfit(now.bad.values())]
@@ -117,7 +134,7 @@ class Polling(Reader):
             SetAside(first + row, bad.reason, bad.raw) for row, bad in enumerate(now.bad.values(), start=1)
         ]
         changes.append(rows, {"last": None}, whole=True, divisible=True, aside=aside)
-        self._save(now)
+        self._save(now, changes.end)
 
     def follow(self, changes: ChangeLog, stop: threading.Event) -> None:
         """See `Reader`."""
@@ -125,35 +142,83 @@ class Polling(Reader):
             max(self._asked_at + self._every - time.monotonic(), 0)
         ):
             self._asked_at = time.monotonic()
-            if self._grows is not None:
-                before = changes.position["last"]
-                last = self._append(changes, before, stop)
-                if changes.written > changes.end:
-                    changes.append(self._none(), {"last": last if last is not None else before}, whole=True)
-            else:
-                self._difference(changes, stop)
+            try:
+                self._poll(changes, stop)
+            except SourceConfigError:
+                self._altered(changes)  # it tells more about a column that is gone
+                raise
+            finally:
+                changes.abandon()
             self._answered = True
+
+    def _poll(self, changes: ChangeLog, stop: threading.Event) -> None:
+        if time.monotonic() - self._looked_at >= _LOOK_EVERY and self._altered(changes):
+            log.warning("everything is read again", source=self.name, reason="its columns were altered")
+            self._load(changes, changes.end, stop)
+        elif self._grows is not None:
+            since = self._kept.of(changes.end, changes.position["last"])
+            self._append(changes, since, stop)
+        else:
+            self._difference(changes, stop)
+
+    def _altered(self, changes: ChangeLog) -> bool:
+        """Whether columns of the log are other ones now: some were added, or their types became wider.
+
+        Refuses columns by which rows that are there would lose values.
+        """
+        asked_before = self._looked_at > -math.inf
+        if asked_before and self._asked.describe().sampled:
+            return False
+        self._asked.look()
+        self._looked_at = time.monotonic()
+        described = self._asked.describe()
+        now = {field.name: field.type for field in described.schema}
+        before = {name: kind for name, kind in changes.last_columns if not name.startswith("_")}
+        for name, kind in before.items():
+            told = f'column "{name}" of {self.name}'
+            if name not in now and name not in described.others:
+                raise SourceConfigError(f"{told} was dropped or renamed", hint=AGAIN)
+            if name in now and not described.sampled and not wider_than_written(kind, now[name]):
+                raise SourceConfigError(f"{told} is {now[name]} now, and was {kind}", hint=AGAIN)
+        return before != {name: str(kind) for name, kind in now.items()}
 
     # --- by a column that grows ---------------------------------------------------------------------------
 
     def _append(
-        self, changes: ChangeLog, after: str | None, stop: threading.Event, *, divisible: bool = False
-    ) -> str | None:
-        """Write the rows after a value; returns the last value of the column that grows, if there is one."""
-        described, last = self.describe(), after
-        with released(self._asked.rows(after)) as answer:
+        self, changes: ChangeLog, since: Since | None, stop: threading.Event, *, divisible: bool = False
+    ) -> None:
+        """Write the rows since a value that the log does not have."""
+        described = self.describe()
+        newest = Newest(self._grows, described.key, since)
+        with released(self._asked.rows(since)) as answer:
             for found in answer:
                 stopped(stop)
-                count = len(next(iter(found.columns.values())))
+                new = newest.take(found)
+                count = len(next(iter(new.columns.values())))
                 if not count:
                     continue
                 there, now = np.zeros(count, dtype=bool), same_moment(time.time_ns() // 1000, count)
-                rows, aside = log_rows(found, described.key, there, now, changes.written)
+                rows, aside = log_rows(new, described.key, there, now, changes.written)
                 changes.append(rows, whole=False, divisible=divisible, aside=aside)
-                newest = pc.max(found.columns[self._grows]) if self._grows is not None else None
-                if newest is not None and newest.is_valid:
-                    last = newest.cast(pa.string()).as_py()
-        return last
+        if since is None or changes.written > changes.end:
+            self._end(changes, newest.since, divisible=divisible)
+        if newest.too_many and not described.key and not self._warned:
+            self._warned = True
+            log.warning(
+                "rows that come later with the same value are not read",
+                source=self.name,
+                column=self._grows,
+                reason="rows without a key, of which too many have its last value to recognise them",
+            )
+
+    def _end(self, changes: ChangeLog, since: Since | None, *, divisible: bool) -> None:
+        """End what was written: the log is where the column that grows is then."""
+        end = changes.written
+        if self._grows is not None:
+            self._kept.before(end, since)
+        position = {"last": since.value if since is not None else None}
+        changes.append(self._none(), position, whole=True, divisible=divisible)
+        self._kept.after(end)
 
     def _none(self) -> pa.Table:
         return no_rows(self.describe().schema)
@@ -178,11 +243,18 @@ class Polling(Reader):
                 bad |= {each.raw: each for each in found.bad.values()}
         whole = pa.concat_tables(parts).combine_chunks()
         if not described.key:
-            whole = whole.set_column(whole.schema.get_field_index(KEY), KEY, _counted(whole[KEY]))
+            names = counted(whole[KEY].to_pylist(), {})
+            whole = whole.set_column(whole.schema.get_field_index(KEY), KEY, pa.array(names, pa.string()))
         return _Answer(whole, bad)
 
     def _difference(self, changes: ChangeLog, stop: threading.Event) -> None:
-        before, now = self._saved(), self._everything(stop)
+        before = self._saved(changes.end)
+        if before is None:
+            # We were killed between the log and the answer that it was compared with: what went back to what
+            # it was would be in no difference.
+            self._load(changes, changes.end, stop)
+            return
+        now = self._everything(stop)
         gone = before.rows.filter(pc.invert(pc.is_in(before.rows[KEY], now.rows[KEY].combine_chunks())))
         place = pc.index_in(now.rows[KEY], before.rows[KEY].combine_chunks())
         changed = now.rows.filter(pa.array(~_same(now.rows, before.rows, place)))
@@ -198,7 +270,7 @@ class Polling(Reader):
             aside = [SetAside(first + row, each.reason, each.raw) for row, each in enumerate(bad, start=1)]
             changes.append(rows, {"last": None}, whole=True, aside=aside)
         if rows.num_rows or now.bad.keys() != before.bad.keys():
-            self._save(now)
+            self._save(now, changes.end)
 
     def _changes_of(self, rows: pa.Table, *, deleted: bool) -> pa.Table:
         plain = Decoded({name: rows[name].combine_chunks() for name in rows.column_names if name != KEY}, {})
@@ -213,26 +285,26 @@ class Polling(Reader):
         made, _ = log_rows(Decoded(plain, {}), (), np.ones(len(bad), dtype=bool), moment, 0)
         return made
 
-    def _save(self, now: _Answer) -> None:
-        """Keep an answer for the next comparison.
-
-        After a crash before this, the same changes come again, by key.
-        """
+    def _save(self, now: _Answer, end: int) -> None:
+        """Keep an answer for the next comparison; the log has what it changed, up to row `end`."""
         out = pa.BufferOutputStream()
-        told = {"bad": json.dumps([[each.reason, each.raw] for each in now.bad.values()])}
-        rows = now.rows.replace_schema_metadata(told)
+        bad = json.dumps([[each.reason, each.raw] for each in now.bad.values()])
+        rows = now.rows.replace_schema_metadata({"bad": bad, "end": str(end)})
         with pa.ipc.new_file(out, rows.schema) as writer:
             writer.write_table(rows)
         with storing(self._path):
             replace_file(self._path, out.getvalue().to_pybytes())
 
-    def _saved(self) -> _Answer:
+    def _saved(self, end: int) -> _Answer | None:
+        """The answer that belongs to the end of the log; None where that is another one."""
         try:
             rows = pa.ipc.open_file(self._path.read_bytes()).read_all()
-        except FileNotFoundError:
-            return _Answer(no_rows(self.describe().schema), {})
-        told = json.loads(rows.schema.metadata[b"bad"])
-        return _Answer(rows, {raw: Bad(reason, raw) for reason, raw in told})
+        except (FileNotFoundError, pa.ArrowInvalid):
+            return None
+        told = rows.schema.metadata
+        if told.get(b"end") != str(end).encode():
+            return None
+        return _Answer(rows, {raw: Bad(reason, raw) for reason, raw in json.loads(told[b"bad"])})
 
 
 @dataclass(frozen=True)
@@ -254,12 +326,17 @@ def _same(now: pa.Table, before: pa.Table, place: pa.ChunkedArray) -> npt.NDArra
     for name in now.column_names:
         new, old = now[name], before[name].take(at)
         if pa.types.is_nested(new.type):
-            equal = np.array(
-                [a == b for a, b in zip(new.to_pylist(), old.to_pylist(), strict=True)], dtype=bool
-            )
+            # As text, in which NaN is equal to itself.
+            pairs = zip(new.to_pylist(), old.to_pylist(), strict=True)
+            equal = np.array([repr(a) == repr(b) for a, b in pairs], dtype=bool)
         else:
-            both = pc.and_(new.is_null(), old.is_null())
-            equal = pc.or_(pc.equal(new, old).fill_null(fill_value=False), both).to_numpy()
+            alike = [pc.and_(new.is_null(), old.is_null())]
+            if pa.types.is_floating(new.type):
+                alike.append(pc.and_(pc.is_nan(new), pc.is_nan(old)).fill_null(fill_value=False))
+            equal = pc.equal(new, old).fill_null(fill_value=False)
+            for each in alike:
+                equal = pc.or_(equal, each)
+            equal = equal.to_numpy()
         same &= equal
     return same
 
@@ -267,17 +344,4 @@ def _same(now: pa.Table, before: pa.Table, place: pa.ChunkedArray) -> npt.NDArra
 def _contents(columns: Mapping[str, pa.Array]) -> pa.Array:
     """What identifies a row by its contents."""
     lists = [column.to_pylist() for column in columns.values()]
-    return pa.array(
-        [hashlib.blake2b(repr(row).encode(), digest_size=16).hexdigest() for row in zip(*lists, strict=True)],
-        pa.string(),
-    )
-
-
-def _counted(contents: pa.ChunkedArray) -> pa.Array:
-    """The contents of each row, and how many rows before it are equal: equal rows are told apart."""
-    seen: dict[str, int] = {}
-    made = []
-    for each in contents.to_pylist():
-        number = seen[each] = seen.get(each, 0) + 1
-        made.append(f"{each}#{number}")
-    return pa.array(made, pa.string())
+    return pa.array([digest(row) for row in zip(*lists, strict=True)], pa.string())

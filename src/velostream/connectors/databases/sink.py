@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import uuid
 from abc import abstractmethod
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.connectors.base import Delivery, Sink
+from velostream.connectors.databases.refused_rows import RefusedRowError, write_taken
 from velostream.connectors.sinks import as_sink_errors, identity
-from velostream.errors import SinkChangedError, SinkConfigError
+from velostream.errors import SinkChangedError, SinkConfigError, SourceDataError
 from velostream.formats.json.writer import json_bytes
 from velostream.formats.row_bytes import packed
 from velostream.model.changes import BadRow
 from velostream.model.columns import WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from velostream.connectors.base import SinkContext
+    from velostream.errors import SourceError
 
 PROGRESS = "velostream_sinks"
 """The table that holds the token of the last step of each job, beside the table that is written."""
@@ -39,8 +42,8 @@ class TableSink(Sink):
     """
 
     delivery = Delivery.EXACTLY_ONCE
-    refused: ClassVar[tuple[type[Exception], ...]]
-    """Errors of the driver that may be about a row."""
+    failure: ClassVar[type[Exception]]
+    """What errors of the driver are."""
 
     def __init__(self, context: SinkContext) -> None:
         self._context = context
@@ -67,19 +70,26 @@ class TableSink(Sink):
 
     @abstractmethod
     def _written(self) -> tuple[int, str] | None:
-        """The step that was recorded last, and its token."""
+        """The step that was recorded last, and its token; a commit that is under way is waited for."""
 
     @abstractmethod
     def _transaction(self, *, undone: bool = False) -> AbstractContextManager[object]:
-        """A transaction, which is rolled back after an error, or in any case where it is `undone`."""
+        """A transaction, which is undone after an error, or in any case."""
 
     @abstractmethod
-    def _told(self) -> AbstractContextManager[None]:
-        """Turns errors of the driver into those of sources; errors about rows stay as they are."""
+    def _savepoint(self) -> AbstractContextManager[object]:
+        """A part of a transaction, which is undone after an error."""
+
+    def _check_late(self) -> None:
+        """Let the server check now what it would check at the end of the transaction."""
 
     @abstractmethod
-    def _reason(self, exc: Exception) -> str:
-        """Why the server refuses a row."""
+    def _refusal(self, exc: Exception) -> RefusedRowError | None:
+        """What an error of the driver says about a row; None where it is not about one."""
+
+    @abstractmethod
+    def _error(self, exc: Exception) -> SourceError:
+        """An error of the driver as one of ours."""
 
     # --- contract -----------------------------------------------------------------------------------------
 
@@ -116,51 +126,96 @@ class TableSink(Sink):
             with as_sink_errors(), self._told():
                 try:
                     self._write(batch, rows)
-                except self.refused:
-                    self._write(batch, self._without_refused(rows))
+                except RefusedRowError:
+                    self._write_taken(batch, rows)
         return {"step": batch}
 
     def _write(self, batch: int, rows: pa.Table) -> None:
-        with self._transaction():
-            self._step(rows)
+        with self._about_rows(), self._transaction():
+            _, added, removed = self._parts(rows)
+            self._apply_numbered(rows, [*removed, *added])
             self._record(batch)
 
     def try_out(self, rows: pa.Table) -> None:
         """See `Sink`."""
         if rows.num_rows:
-            with as_sink_errors(), self._told():
-                self._without_refused(rows)
+            with as_sink_errors(), self._told(), self._transaction(undone=True):
+                self._refuse(rows)
 
-    def _step(self, rows: pa.Table) -> None:
-        added, removed = _halves(rows)
-        gone = _keys_without(removed, added, list(self._context.key)) if self._upserts else None
-        self._apply(added, gone)
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turns errors of the driver into ours, also those about rows that could not be told apart."""
+        try:
+            yield
+        except RefusedRowError as exc:
+            cause = exc.__cause__
+            raise (
+                self._error(cause) if isinstance(cause, self.failure) else SourceDataError(str(exc))
+            ) from exc
+        except self.failure as exc:
+            raise self._error(exc) from exc
+
+    @contextmanager
+    def _about_rows(self) -> Iterator[None]:
+        try:
+            yield
+        except self.failure as exc:
+            refusal = self._refusal(exc)
+            if refusal is None:
+                raise
+            raise refusal from exc
 
     # --- rows that are refused ----------------------------------------------------------------------------
 
-    def _without_refused(self, rows: pa.Table) -> pa.Table:
-        """The rows that the server takes; the others are set aside, each with the server's reason."""
-        refused: dict[int, str] = {}
-        places = _added(rows)
+    def _write_taken(self, batch: int, rows: pa.Table) -> None:
+        """Write the rows that the server takes; the others are set aside, each with the server's reason."""
+        with self._about_rows(), self._transaction():
+            self._refuse(rows)
+            self._record(batch)
 
-        def search(part: list[int]) -> None:
+    def _refuse(self, rows: pa.Table) -> None:
+        """Write the rows that the server takes, inside a transaction, and set the others aside."""
+        outdated, added, removed = self._parts(rows)
+
+        def attempt(numbers: Sequence[int]) -> RefusedRowError | None:
             try:
-                with self._transaction(undone=True):
-                    self._step(rows.take(part))
-            except self.refused as exc:
-                if len(part) == 1:
-                    refused[part[0]] = self._reason(exc)
-                    return
-                middle = len(part) // 2
-                search(part[:middle])
-                search(part[middle:])
+                with self._about_rows(), self._savepoint():
+                    self._apply_numbered(rows, numbers)
+                    self._check_late()
+            except RefusedRowError as exc:
+                return exc
+            return None
 
-        if places:
-            search(places)
+        refused = write_taken([*removed, *added], outdated, attempt)
         self._context.refuse(
-            [self._bad(reason, rows.slice(place, 1)) for place, reason in sorted(refused.items())]
+            [self._bad(str(error), rows.slice(number, 1)) for number, error in sorted(refused.items())]
         )
-        return rows.take([place for place in range(rows.num_rows) if place not in refused])
+
+    def _parts(self, rows: pa.Table) -> tuple[dict[int, int], list[int], list[int]]:
+        """The numbers of rows to add and of those to delete.
+
+        The retracted row of a key that is added again is not deleted, but replaced: the first part of the
+        answer is its number by that of the row that replaces it.
+        """
+        if WEIGHT not in rows.schema.names:
+            return {}, list(range(rows.num_rows)), []
+        weights = rows[WEIGHT].to_pylist()
+        added = [number for number, weight in enumerate(weights) if weight > 0]
+        removed = [number for number, weight in enumerate(weights) if weight < 0]
+        keys = [tuple(row.values()) for row in rows.select(list(self._context.key)).to_pylist()]
+        again = {keys[number]: number for number in added}
+        outdated = {again[keys[number]]: number for number in removed if keys[number] in again}
+        return outdated, added, [number for number in removed if keys[number] not in again]
+
+    def _apply_numbered(self, rows: pa.Table, numbers: Sequence[int]) -> None:
+        """Write rows with these numbers, deletions first."""
+        chosen = rows if len(numbers) == rows.num_rows else rows.take(pa.array(numbers, pa.int64()))
+        gone = None
+        if WEIGHT in rows.schema.names:
+            there = pc.greater(chosen[WEIGHT], 0)
+            plain = chosen.drop_columns([WEIGHT])
+            chosen, gone = plain.filter(there), plain.filter(pc.invert(there)).select(list(self._context.key))
+        self._apply(chosen, gone)
 
     def _bad(self, reason: str, row: pa.Table) -> BadRow:
         return BadRow(reason, self._target_name, "", "", next(iter(json_bytes(row))), row=packed(row))
@@ -170,26 +225,14 @@ class TableSink(Sink):
         if missing:
             raise SinkConfigError(f'{table} has no column "{missing[0]}"', hint=MISSING_COLUMN)
 
-
-def _added(rows: pa.Table) -> list[int]:
-    """Which rows are added."""
-    if WEIGHT not in rows.schema.names:
-        return list(range(rows.num_rows))
-    return [place for place, weight in enumerate(rows[WEIGHT].to_pylist()) if weight > 0]
-
-
-def _halves(rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-    if WEIGHT not in rows.schema.names:
-        return rows, None
-    added = pc.greater(rows[WEIGHT], 0)
-    plain = rows.drop_columns([WEIGHT])
-    return plain.filter(added), plain.filter(pc.invert(added))
-
-
-def _keys_without(removed: pa.Table | None, added: pa.Table, key: list[str]) -> pa.Table | None:
-    """Keys of retracted rows that no added row has."""
-    if removed is None or not removed.num_rows:
-        return None
-    there = {tuple(row.values()) for row in added.select(key).to_pylist()}
-    stays = [tuple(row.values()) not in there for row in removed.select(key).to_pylist()]
-    return removed.filter(pa.array(stays)).select(key)
+    def _check_scales(self, table: object, scales: Mapping[str, int]) -> None:
+        """Refuse columns of the table that would round what is written: no server says a word of that."""
+        for field in self._context.schema:
+            places = scales.get(field.name)
+            if places is not None and pa.types.is_decimal(field.type) and field.type.scale > places:
+                raise SinkConfigError(
+                    f'column "{field.name}" of {table} has {places} decimal places, and would round '
+                    f"DECIMAL({field.type.precision},{field.type.scale})",
+                    hint=f"alter its type; or select CAST({field.name} AS DECIMAL("
+                    f"{field.type.precision},{max(places, 0)}))",
+                )

@@ -47,6 +47,8 @@ _FIRST_LOOK = 0.5
 """Seconds that the job's thread waits for the first load, before it asks again: it may have to stop."""
 ONLY = "changes"
 """The name of the one partition."""
+AGAIN = "CREATE OR REPLACE the tables that are built on it"
+"""What to do where columns were altered so that tables would have to lose values."""
 
 
 class ChangesLostError(Exception):
@@ -59,6 +61,10 @@ class Described:
 
     schema: pa.Schema
     key: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    """Columns that are there, and are not read."""
+    sampled: bool = False
+    """Whether types are those of the rows that were looked at: of others they may be other ones."""
 
 
 class Reader(ABC):
@@ -278,6 +284,8 @@ class DatabaseSource(Source, Announcing, Narrowed, Counted, BadRecords, Widening
             if self._follows:
                 self._reader.begin()
             if self._log.position is None or have > self._log.end:
+                if have > 0 and not self._reload:
+                    raise self._gap(f'the log of them in "{self._context.spool}" is gone')
                 self._load(have)
             self._loaded.set()
             while self._follows and not self._stop.is_set():
@@ -293,12 +301,15 @@ class DatabaseSource(Source, Announcing, Narrowed, Counted, BadRecords, Widening
     def _load(self, have: int) -> None:
         self._reader.load(self._log, have, self._stop)
 
+    def _gap(self, reason: str) -> SourceGapError:
+        return SourceGapError(
+            f"changes of {self._reader.name} were lost: {reason}",
+            hint='"on.gap" = "reload" reads everything again, and applies the difference',
+        )
+
     def _load_again(self, reason: str) -> None:
         if not self._reload:
-            raise SourceGapError(
-                f"changes of {self._reader.name} were lost: {reason}",
-                hint='"on.gap" = "reload" reads everything again, and applies the difference',
-            )
+            raise self._gap(reason)
         soon = self._loaded_at is not None and time.monotonic() - self._loaded_at < _SOON
         self._pause = min(max(1.0, 2 * self._pause), _LONGEST_PAUSE) if soon else 0.0
         log.warning("everything is read again", source=self._reader.name, reason=reason, after=self._pause)

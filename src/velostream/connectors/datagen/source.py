@@ -12,8 +12,8 @@ from velostream.connectors.base import Source, SourceContext
 from velostream.connectors.capabilities import BadRecords, Counted, SparkReader
 from velostream.connectors.datagen.generators import generator
 from velostream.connectors.datagen.values import Mix, Moment, Values
-from velostream.connectors.durable.record import Record
 from velostream.disk.private import make_folder
+from velostream.disk.record import Record
 from velostream.model.changes import Located
 from velostream.model.columns import ENTERED, OFFSET, PARTITION, POSITION
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
-from velostream.connectors.durable.sealed_json import sync_folder
+from velostream.disk.sealed_json import sync_folder
 from velostream.errors import SinkConfigError, SinkError, SinkMissingError
 
 if TYPE_CHECKING:
@@ -37,11 +37,19 @@ def folder_of(options: DeltaOptions) -> Path:
 
 def table_there(folder: Path) -> bool:
     """Whether the folder holds a table."""
-    return DeltaTable.is_deltatable(folder.as_uri())
+    return (folder / _LOG).is_dir() and DeltaTable.is_deltatable(folder.as_uri())
 
 
 def check_place(folder: Path, *, make: bool) -> None:
     """Raise SinkError where there is no table, and none can be made, or is to be made."""
+    try:
+        _check_place(folder, make=make)
+    except OSError as exc:
+        reason = (exc.strerror or str(exc)).lower()
+        raise SinkError(f'"{folder}" cannot be looked at: {reason}') from exc
+
+
+def _check_place(folder: Path, *, make: bool) -> None:
     if table_there(folder):
         if not os.access(folder / _LOG, os.W_OK):
             raise SinkError(f'"{folder}" cannot be written: permission denied')

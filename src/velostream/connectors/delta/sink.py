@@ -6,6 +6,7 @@ kept through checkpoints, and two commits of one job that do not know each other
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from velostream.connectors.delta.options import DeltaOptions
 
 _NO_ROW = "Invalid data found"
+_ARROW = "↳"
+_COLOUR = re.compile(r"\x1b\[\d*m")
 
 
 class DeltaSink(LakeSink):
@@ -189,6 +192,9 @@ class DeltaSink(LakeSink):
 
 
 def _said(exc: Exception) -> str:
-    text = next((line for line in str(exc).splitlines() if line.strip()), type(exc).__name__).strip()
+    """What went wrong, and the cause, which stands in the last of the lines that an arrow begins."""
+    lines = [_COLOUR.sub("", line).strip() for line in str(exc).splitlines()]
+    causes = [line.removeprefix(_ARROW).strip() for line in lines if line.startswith(_ARROW)]
+    text = next((line for line in lines if line and not line.startswith(_ARROW)), type(exc).__name__)
     text = text.removeprefix("Generic DeltaTable error: ").rstrip(".")
-    return text[:1].lower() + text[1:]
+    return ": ".join([text[:1].lower() + text[1:], *causes[-1:]])

@@ -30,12 +30,13 @@ def check_support(name: str, table: DeltaTable, *, upserts: bool) -> None:
     if upserts and told.get(_APPEND_ONLY, "false").lower() == "true":
         raise SinkConfigError(
             f"{name} takes no updates and deletions: {_APPEND_ONLY} is true",
-            hint='WITH ("mode" = "append") appends each version of a row',
+            hint='set it to false; or write rows that are only added, WITH ("mode" = "append")',
         )
     if upserts and _DELETION_VECTORS in (table.protocol().reader_features or ()):
         raise SinkConfigError(
             f"{name} has deletion vectors, and rows of it cannot be updated by key",
-            hint='drop the feature: ALTER TABLE … DROP FEATURE deletionVectors; or WITH ("mode" = "append")',
+            hint="drop the feature: ALTER TABLE … DROP FEATURE deletionVectors; "
+            'or write rows that are only added, WITH ("mode" = "append")',
         )
 
 

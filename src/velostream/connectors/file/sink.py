@@ -10,12 +10,12 @@ from typing import IO, TYPE_CHECKING, Any
 from zlib import crc32
 
 from velostream.connectors.base import Sink, SinkContext
-from velostream.connectors.durable.sealed_json import sync_folder
 from velostream.connectors.files.encoder import Encoder
 from velostream.connectors.files.parts import PartsSink, Shelf, remember, written_format
 from velostream.connectors.files.watch.layout import format_of
 from velostream.disk.full_disk import reason, remedy
 from velostream.disk.private import open_file
+from velostream.disk.sealed_json import sync_folder
 from velostream.errors import SinkChangedError, SinkError, SourceConfigError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from typing import IO, TYPE_CHECKING, Any
 
 from velostream.connectors.base import Sink, SinkContext
-from velostream.connectors.durable.record import Record
 from velostream.disk.full_disk import storing
 from velostream.disk.private import make_folder
+from velostream.disk.record import Record
 from velostream.errors import SinkChangedError, SourceConfigError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -70,6 +70,13 @@ class Place(ABC):
     def absent(self) -> str | None:
         """Why no file can be there at all, such as a missing folder; None where there is no such reason."""
 
+    def outlived(self, identity: Identity) -> bool:
+        """Whether the clock that dates files was past `grain` after this time when the place was looked at.
+
+        Whatever is written after that look has another identity.
+        """
+        return False
+
     @abstractmethod
     def open(self, path: str) -> AbstractContextManager[IO[bytes]]:
         """A file's content, which can be sought; raises OSError if it cannot be read."""

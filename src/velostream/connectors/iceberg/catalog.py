@@ -76,12 +76,6 @@ def open_catalog(options: IcebergOptions, *, make: bool) -> Catalog:
             warehouse=f"file://{folder}",
             **_FILES,
         )
-    if options.uri is None:
-        named = f': the configuration has none for "{options.connection}"' if options.connection else ""
-        raise SinkConfigError(
-            f"iceberg:// needs a catalogue{named}",
-            hint='write iceberg:///warehouse/namespace.table, or give the "uri" of a REST catalogue',
-        )
     return TimedRestCatalog(options.catalog_name, **_rest_properties(options), **_FILES)
 
 
@@ -91,7 +85,7 @@ def _rest_properties(options: IcebergOptions) -> dict[str, str]:
         "warehouse": options.warehouse,
         "token": options.token,
         "credential": options.credential,
-        "oauth2-server-uri": options.oauth_address,
+        "oauth2-server-uri": options.oauth_address or f"{(options.uri or '').rstrip('/')}/v1/oauth/tokens",
         "scope": options.scope,
         "s3.endpoint": options.endpoint,
         "s3.region": options.region,
@@ -100,16 +94,6 @@ def _rest_properties(options: IcebergOptions) -> dict[str, str]:
         "s3.session-token": options.session_token,
     }
     return {name: value for name, value in given.items() if value is not None}
-
-
-def identifier(options: IcebergOptions) -> tuple[str, ...]:
-    """Namespaces and name of the table."""
-    parts = tuple(part for part in (options.table or "").split(".") if part)
-    if len(parts) < 2:
-        raise SinkConfigError(
-            f'"{options.table or ""}" names no table of Iceberg', hint="write namespace.table"
-        )
-    return parts
 
 
 def check_reach(options: IcebergOptions, catalog: Catalog, table: Table, reach: Reach) -> None:

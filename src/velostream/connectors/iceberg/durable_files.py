@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from velostream.connectors.durable.sealed_json import sync_folder
+from velostream.disk.sealed_json import sync_folder
 
 if TYPE_CHECKING:
     from pyiceberg.io import OutputStream

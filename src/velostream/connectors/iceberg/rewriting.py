@@ -57,9 +57,9 @@ def filled(added: pa.Table, found: pa.Table, key: Sequence[str], written: Sequen
     places = {row: place for place, row in enumerate(key_tuples(found.select(list(key))))}
     taken = pa.array([places.get(row) for row in key_tuples(added.select(list(key)))], pa.int64())
     for name in others:
-        added = added.set_column(
-            added.schema.get_field_index(name), added.schema.field(name), found[name].take(taken)
-        )
+        field = added.schema.field(name)
+        kept = found[name].take(taken).cast(field.type)
+        added = added.set_column(added.schema.get_field_index(name), field, kept)
     return added
 
 
@@ -87,4 +87,4 @@ def _bounds(keys: pa.Table) -> BooleanExpression:
 
 def _limit(sign: str, name: str, value: Any) -> BooleanExpression:
     kind = GreaterThanOrEqual if sign == ">=" else LessThanOrEqual
-    return kind(name, value)  # type: ignore[call-arg, arg-type, unused-ignore]
+    return kind(name, value)  # type: ignore[call-arg, arg-type, misc, unused-ignore]

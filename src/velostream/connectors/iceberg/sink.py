@@ -19,7 +19,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.io.pyarrow import _dataframe_to_data_files as data_files
 
-from velostream.connectors.iceberg.catalog import check_reach, identifier, open_catalog, told
+from velostream.connectors.iceberg.catalog import check_reach, open_catalog, told
 from velostream.connectors.iceberg.partitions import (
     check_format,
     check_partition_types,
@@ -55,12 +55,12 @@ _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 def await_table(options: IcebergOptions) -> None:
     """Raise where the table does not exist and is not to be made."""
-    name = ".".join(identifier(options))
+    name = ".".join(options.identifier)
     with told(f"table {name} cannot be opened"):
         catalog = open_catalog(options, make=options.create_table)
         try:
             if not options.create_table:
-                catalog.load_table(identifier(options))
+                catalog.load_table(options.identifier)
         finally:
             catalog.close()
 
@@ -70,7 +70,7 @@ class IcebergSink(LakeSink):
 
     def __init__(self, options: IcebergOptions, context: SinkContext) -> None:
         self._options = options
-        self._name = identifier(options)
+        self._name = options.identifier
         super().__init__(options, context, f"table {'.'.join(self._name)}")
         self._partitions = partitions(options.partition_by)
         self._catalog: Catalog | None = None
@@ -159,7 +159,7 @@ class IcebergSink(LakeSink):
         newest = table.current_snapshot()
         table.metadata = metadata.model_copy(
             update={
-                # A commit that fails is tried again by us, who look first whether the step is there after all.
+                # A commit that fails is tried again by us, who first look whether it took place.
                 "properties": {**metadata.properties, **_NO_RETRIES},
                 # pyiceberg copies all of this about 15 times for a commit, which the catalogue then applies
                 # to what it has itself: with 1,000 snapshots that took a second.

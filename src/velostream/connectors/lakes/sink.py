@@ -155,6 +155,8 @@ class LakeSink(Sink):
     def try_out(self, rows: pa.Table) -> None:
         """See `Sink`."""
         with self._told():
+            # What the table demands may have changed since it was opened.
+            self._newest()
             self._set_aside(halves(rows)[0], {})
 
     @staticmethod

@@ -33,6 +33,8 @@ _FETCHED_WHOLE = 64 << 20
 _AHEAD_BYTES = 128 << 20
 """So much content is fetched ahead of its use."""
 _OPENED_AGAIN = 5
+_SECOND = 1_000_000_000
+_GRAIN_SECONDS = 2
 _SHOWN = 5
 
 
@@ -52,7 +54,7 @@ class Prefix(Place):
     second may look the same. Its tag (ETag), which comes with its content, tells.
     """
 
-    grain = timedelta(seconds=2)
+    grain = timedelta(seconds=_GRAIN_SECONDS)
     clocks = timedelta(minutes=10)
     compares = False
 
@@ -65,6 +67,7 @@ class Prefix(Place):
         self._bucket = options.bucket or ""
         self._key = (options.path or "").lstrip("/")
         self._sizes: dict[str, int] = {}
+        self._newest = 0
         self._tags: dict[str, str] = {}
         self._ahead: OrderedDict[str, Future[Fetched]] = OrderedDict()
         self._waiting: list[str] = []
@@ -125,6 +128,10 @@ class Prefix(Place):
             self._listed_at = time.monotonic()
             listing = self._everything()
         self._last = listing if self._events is not None and listing.files else None
+        # The clock that dates objects is past the latest of them; a time in our future would be a mistake.
+        now = time.time_ns()
+        times = (identity.mtime_ns for identity in listing.files.values() if identity.mtime_ns <= now)
+        self._newest = max(self._newest, max(times, default=0))
         self._sizes = {name: identity.size for name, identity in listing.files.items()}
         return Listing(dict(listing.files))
 
@@ -167,6 +174,10 @@ class Prefix(Place):
         if name.endswith(("/", ".tmp", ".partial")) or any(part[:1] in "._" for part in name.split("/")):
             return False
         return self._wanted is None or self._wanted.fullmatch(name) is not None
+
+    def outlived(self, identity: Identity) -> bool:
+        """See `Place`."""
+        return identity.mtime_ns + _GRAIN_SECONDS * _SECOND <= self._newest
 
     def absent(self) -> str | None:
         """See `Place`: the bucket or the object does not exist."""
@@ -313,9 +324,6 @@ class Prefix(Place):
 
 
 _WAIT = 'wait for it:         WITH ("wait.timeout" = "30s")'
-
-
-_SECOND = 1_000_000_000
 
 
 def _identity(info: fs.FileInfo) -> Identity:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from velostream.engine.bad_rows.letter import BATCH, EDITION, KEY, NAME, POSITION, ROW, SCHEMA, letters_table
 from velostream.errors import SinkConfigError, SourceDataError
 from velostream.formats.json.text import cell_text
-from velostream.model.changes import BadRow, Commit
+from velostream.model.changes import BadRow, Commit, SourceOffsets
 from velostream.secrets import redact
 
 if TYPE_CHECKING:
@@ -347,18 +347,24 @@ def keep_as_told(
         letters.keep(job, stage, start, rows, datetime.now(UTC))
 
 
-def keep_untimely(
-    letters: DeadLetters | None, job: str, options: CommonOptions, stage: str, start: str, rows: list[BadRow]
-) -> None:
-    """Handle rows that are late or have no event time as the statement says.
+@dataclass(frozen=True)
+class Untimely:
+    """Handles rows that are late or have no event time as a statement says."""
 
-    Late rows become dead letters whatever `on.error` says, unless it says to fail: `late.rows` has decided
-    that.
-    """
-    if stage == "late" and options.on_error != "fail" and letters is not None:
-        letters.keep_now(job, stage, start, rows)
-    else:
-        keep_as_told(letters, job, options, stage, start, rows)
+    letters: DeadLetters | None
+    job: str
+    options: CommonOptions
+
+    def refuse(self, rows: list[BadRow], stage: str, start: SourceOffsets | None) -> None:
+        """`stage` is why: `late` or `timing`; `start` are the positions at which the step began.
+
+        Late rows become dead letters whatever `on.error` says, unless it says to fail: `late.rows` has
+        decided that.
+        """
+        if stage == "late" and self.options.on_error != "fail" and self.letters is not None:
+            self.letters.keep_now(self.job, stage, f"{start}", rows)
+        else:
+            keep_as_told(self.letters, self.job, self.options, stage, f"{start}", rows)
 
 
 class Refused:

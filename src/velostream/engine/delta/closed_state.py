@@ -6,7 +6,7 @@ import logging
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from velostream.connectors.durable.sealed_json import checksum
+from velostream.disk.sealed_json import checksum
 from velostream.engine.delta.commit_metadata import POSITION
 from velostream.errors import CorruptDataError
 from velostream.serving.durable import description

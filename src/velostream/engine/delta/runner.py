@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,20 +17,20 @@ import pyarrow as pa
 
 from velostream.disk.private import make_folder
 from velostream.engine.delta.reader import STAGING
-from velostream.engine.kinds.runner import Progress, Runner, retracted_frames
+from velostream.engine.runner import Computed, Runner, retracted_frames
 from velostream.plan.plans import GroupsPlan
 from velostream.spark.dataframes import brought, nullable
 from velostream.spark.failures import translated
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from velostream.engine.delta.table import DeltaTable
-    from velostream.engine.inputs.inputs import Halves
     from velostream.engine.rows.shape import ResultShape
+    from velostream.engine.runner import Halves
     from velostream.plan.plans import Plan
 
 PART_ROWS = 200_000
@@ -72,37 +73,33 @@ class DeltaRunner(Runner):
         self._results: dict[tuple[str, str], _Spilled | None] = {}
         self._part, self._parts = 0, 1
 
-    def in_parts(self, step: Callable[[], Progress]) -> Progress:
-        """Run a step once for each part of its result; all parts are one commit."""
+    @contextmanager
+    def parts(self) -> Iterator[Iterable[int]]:
+        """See `Runner`: the parts of a step's result, which become one commit together."""
         if self._spill is not None:
-            return step()
+            # A step that recomputes the whole result, within a part of the step that found that cheaper.
+            yield (self._part,)
+            return
         parent = self._table.folder / STAGING
         make_folder(parent)
         self._spill = Path(tempfile.mkdtemp(dir=parent))
         self._results, self._part, self._parts = {}, 0, 1
-        rows_in = rows_out = 0
         try:
             with self._table.staged():
-                while self._part < self._parts:
-                    progress = step()
-                    rows_in += progress.rows_in
-                    rows_out += progress.rows_out
-                    self._part += 1
-            return Progress(rows_in, rows_out)
+                yield self._each()
         finally:
             shutil.rmtree(self._spill, ignore_errors=True)
             self._spill = None
 
+    def _each(self) -> Iterator[int]:
+        """Part by part: how many there are is known once the first has computed the result."""
+        while self._part < self._parts:
+            yield self._part
+            self._part += 1
+
     # --- results in files ---------------------------------------------------------------------------------
 
-    def halves(
-        self,
-        sql: str,
-        changes: Mapping[str, Halves],
-        observed: Callable[[DataFrame], None],
-        *,
-        divisible: bool = True,
-    ) -> tuple[pa.Table, pa.Table | None]:
+    def halves(self, sql: str, changes: Mapping[str, Halves], *, divisible: bool = True) -> Computed:
         """See `Runner`: the rows of the current part; the first part computes and spills all of them."""
         if ("plus", sql) not in self._results:
             self.show({key: halves.plus for key, halves in changes.items()})
@@ -116,7 +113,7 @@ class DeltaRunner(Runner):
                 self._divide(max(plus.rows, minus.rows if minus is not None else 0))
         added, removed = self._results["plus", sql], self._results["minus", sql]
         assert added is not None
-        return self._of_part(added), None if removed is None else self._of_part(removed)
+        return Computed(self._of_part(added), None if removed is None else self._of_part(removed))
 
     def whole(self, sql: str) -> pa.Table:
         """See `Runner`: the rows of the current part, as in `halves`."""

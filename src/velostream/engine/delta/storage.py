@@ -6,8 +6,8 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from velostream.connectors.durable.sealed_json import sync_folder
 from velostream.disk.full_disk import storing
+from velostream.disk.sealed_json import sync_folder
 from velostream.engine.delta import maintenance
 from velostream.engine.delta.log import DeltaLog
 from velostream.engine.delta.reader import ROWS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from velostream.connectors.durable.sealed_json import sync_folder
+from velostream.disk.sealed_json import sync_folder
 from velostream.engine.delta import closed_state
 from velostream.engine.delta import commit_metadata as state
 from velostream.engine.delta.reader import STAGING, DeltaReader
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from velostream.engine.delta.log import DeltaLog
     from velostream.engine.delta.maintenance import Maintenance
-    from velostream.engine.kinds.runner import Runner
     from velostream.engine.rows.shape import ResultShape
+    from velostream.engine.runner import Runner
     from velostream.model.changes import Commit
     from velostream.model.tables import TableSpec
     from velostream.plan.plans import Plan

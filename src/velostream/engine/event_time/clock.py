@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from velostream.engine.bad_rows.dead_letters import Untimely
     from velostream.engine.inputs.inputs import Inputs
     from velostream.model.changes import BadRow, Commit, SourceOffsets
-
-    Refuse = Callable[[list[BadRow], str, SourceOffsets | None], None]
-    """Called with rejected rows, why (`late` or `timing`), and the positions at which the step began."""
 
 TIMELESS = "the event time is null"
 
@@ -37,12 +35,12 @@ class EventClock:
         late: str,
         grace: int,
         now: Callable[[], float],
-        refuse: Refuse,
+        untimely: Untimely,
     ) -> None:
         """`watched` are the inputs that drive the watermark, `recorded` is that of the last commit."""
         self._watched = list(watched)
         self._now = now
-        self._refuse = refuse
+        self._untimely = untimely
         self._start: SourceOffsets | None = None
         times = {item.id: item.time for inputs in watched for item in inputs.all.values() if item.watched}
         self.marks = self.ahead = Watermarks(times, recorded, now())
@@ -143,4 +141,4 @@ class EventClock:
     def refuse(self, rows: list[BadRow], stage: str) -> None:
         """Hand rejected rows to the statement's policy for bad rows."""
         if rows:
-            self._refuse(rows, stage, self._start)
+            self._untimely.refuse(rows, stage, self._start)

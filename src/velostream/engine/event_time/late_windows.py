@@ -14,19 +14,16 @@ import pyarrow.compute as pc
 from velostream.engine.bad_rows.places import refused, rows_found
 from velostream.engine.event_time.clock import TIMELESS
 from velostream.engine.event_time.session_windows import continued
-from velostream.engine.inputs.inputs import Halves
 from velostream.engine.rows.group_keys import row_count
 from velostream.engine.rows.multisets import codes
+from velostream.engine.runner import Halves
 from velostream.model.columns import POSITION
 from velostream.plan.derived.nodes import Both, Each, Keyed, Scan, walk
 from velostream.spark.dataframes import arrow_frame
-from velostream.spark.failures import translated
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from velostream.engine.bad_rows.places import Row
     from velostream.engine.event_time.clock import EventClock
@@ -34,8 +31,9 @@ if TYPE_CHECKING:
     from velostream.engine.event_time.origin import Origin
     from velostream.engine.inputs.feed import DerivedFeed
     from velostream.engine.inputs.inputs import Inputs
+    from velostream.engine.kinds.aggregation import Aggregation
+    from velostream.engine.runner import Runner
     from velostream.model.changes import BadRow, SourceOffsets
-    from velostream.plan.plans import GroupsPlan
     from velostream.serving.contract.table import Table
 
 
@@ -44,25 +42,24 @@ class LateWindows:
 
     def __init__(
         self,
-        plan: GroupsPlan,
+        aggregation: Aggregation,
         clock: EventClock,
         closing: Closing,
         table: Table,
-        spark: SparkSession,
+        runner: Runner,
         inputs: Inputs,
         feed: Inputs | DerivedFeed,
-        groups_of: Callable[[Mapping[str, Halves]], pa.Table],
     ) -> None:
-        """`table` holds the windows; `groups_of` aggregates the added rows of a change."""
-        self._plan = plan
+        """`table` holds the windows, which `aggregation` makes of rows."""
+        self._aggregation = aggregation
+        self._plan = aggregation.plan
         self._clock = clock
         self._closing = closing
         self._windowing = closing.windowing
         self._table = table
-        self._spark = spark
+        self._runner = runner
         self._inputs = inputs
         self._feed = feed
-        self._groups_of = groups_of
         self.origin: Origin | None = None
         """Where rows are kept beside the job: the step that added the current ones, if it is known."""
 
@@ -134,7 +131,7 @@ class LateWindows:
         self.origin = origin
         try:
             # The stages have a Spark session each. The rows cross by the driver: dead letters are few.
-            rows = arrow_frame(self._spark, kept.drop(POSITION).toArrow())
+            rows = arrow_frame(self._runner.spark, self._runner.rows(kept.drop(POSITION)))
             return self._not_taken(self._through_steps(rows), {})
         finally:
             self.origin = None
@@ -149,15 +146,16 @@ class LateWindows:
                 frame = rows.select(*step.columns)
             else:
                 assert isinstance(step, Each | Both | Keyed)
-                frame = self._spark.sql(step.sql)
-            frame.createOrReplaceTempView(quote(step.view))
-        return {below.view: Halves(self._spark.table(quote(below.view)), None)}
+                frame = self._runner.frame(step.sql)
+            self._runner.show({step.view: frame})
+        return {below.view: Halves(frame, None)}
 
     def _not_taken(self, changes: dict[str, Halves], at: SourceOffsets) -> dict[str, str]:
         """From the position of each added row that no window accepts to the reason."""
         if not self._plan.detail_sql:
             return {}
-        plus = self._groups_of(changes)
+        added = {key: halves.plus for key, halves in changes.items()}
+        plus = self._aggregation.groups(self._runner.run(self._aggregation.sql, added))
         timeless, late = self._refused(plus, None)
         found: dict[str, str] = {}
         if self._windowing.gap:
@@ -186,8 +184,7 @@ class LateWindows:
         With `over`, only rows whose last window had closed at that watermark.
         """
         plan, windowing = self._plan, self._windowing
-        spark = self._show_rows(start, end)
-        arrow_frame(spark, groups.select(plan.keys)).createOrReplaceTempView("__refused")
+        runner = self._show_rows(start, end)
         # By time and not by window bounds: a row's session is not known before sessions are merged, and
         # sliding windows would make several rows of each.
         on = [f"r.__k{number} <=> g.{quote(name)}" for number, name in enumerate(plan.keys[:-2], start=1)]
@@ -203,28 +200,25 @@ class LateWindows:
             into = f"pmod({time} - {windowing.offset}L, {windowing.advance}L)"
             last = f"{time} - {into} + {windowing.size + windowing.grace}L"
             sql += f" WHERE r.__time IS NULL OR {last} <= {over}L"
-        with translated():
-            found = spark.sql(sql).toArrow()
-        return rows_found(found)
+        return rows_found(runner.run(sql, {"__refused": arrow_frame(runner.spark, groups.select(plan.keys))}))
 
     def _rows_without_time(self, start: SourceOffsets | None, end: SourceOffsets) -> list[Row]:
-        spark, sql = self._show_rows(start, end), self._plan.detail_sql
-        with translated():
-            return rows_found(spark.sql(f"SELECT * FROM ({sql}) WHERE __time IS NULL").toArrow())
+        runner = self._show_rows(start, end)
+        return rows_found(runner.run(f"SELECT * FROM ({self._plan.detail_sql}) WHERE __time IS NULL"))
 
-    def _show_rows(self, start: SourceOffsets | None, end: SourceOffsets) -> SparkSession:
-        """Register the rows of a range, with positions, as views; returns the Spark session that has them."""
+    def _show_rows(self, start: SourceOffsets | None, end: SourceOffsets) -> Runner:
+        """Register the rows of a range, with positions, as views; returns the runner that has them."""
         if self.origin is not None:
             kept = self.origin.frame()
             if kept is not None:
-                kept.createOrReplaceTempView(quote(self._inputs.only.id))
-                return self.origin.pipeline.spark
+                self.origin.pipeline.runner.show({self._inputs.only.id: kept})
+                return self.origin.pipeline.runner
             self.origin = None
         joined = self._plan.stream is not None
         feed = self._feed if joined else self._inputs
         changes = feed.changes(start, end, () if joined else (POSITION,), careful=True)
-        feed.register({key: halves.plus for key, halves in changes.items()})
-        return self._spark
+        self._runner.show({key: halves.plus for key, halves in changes.items()})
+        return self._runner
 
 
 def among(rows: pa.Table, names: tuple[str, ...], keys: pa.Table) -> pa.Array:

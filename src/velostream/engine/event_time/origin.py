@@ -40,9 +40,10 @@ class Origin:
         seen = self.pipeline.inputs.seen
         told = not seen.unread
         changes = self.pipeline.feed.changes(self.start, self.end, (POSITION,), careful=True)
-        self.pipeline.feed.register({key: halves.plus for key, halves in changes.items()})
+        runner = self.pipeline.runner
+        runner.show({key: halves.plus for key, halves in changes.items()})
         if told:
             # Their event times were observed when they first arrived, and must not count again.
             seen.forget()
         place = exp.column(POSITION, table=tree.args["from_"].this.alias_or_name, quoted=True)
-        return self.pipeline.spark.sql(tree.select(place).sql(dialect=SPARK))
+        return runner.frame(tree.select(place).sql(dialect=SPARK))

@@ -8,13 +8,36 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.engine.kinds.aggregation import Aggregation
 from velostream.engine.rows.group_keys import micros_of
 from velostream.engine.rows.multisets import codes
 from velostream.plan.groups import merge as merging
+from velostream.plan.time.panes import pane_sql
 
 if TYPE_CHECKING:
+    from velostream.engine.rows.shape import ResultShape
     from velostream.model.windows import Windowing
     from velostream.plan.plans import GroupsPlan
+
+
+class PaneAggregation(Aggregation):
+    """Where windows overlap, Spark aggregates panes, which are merged into windows here."""
+
+    def __init__(self, plan: GroupsPlan, shape: ResultShape, sql: str) -> None:
+        super().__init__(plan, shape)
+        self.sql = sql
+
+    def groups(self, rows: pa.Table) -> pa.Table:
+        """See `Aggregation`."""
+        assert self.plan.windowing is not None
+        return super().groups(windows_of(self.plan, self.plan.windowing, rows))
+
+
+def aggregation(plan: GroupsPlan, shape: ResultShape) -> Aggregation:
+    """How the rows of a batch become windows."""
+    # Panes add in another order than Spark would, which changes sums of doubles.
+    sql = None if shape.inexact else pane_sql(plan)
+    return Aggregation(plan, shape) if sql is None else PaneAggregation(plan, shape, sql)
 
 
 def windows_of(plan: GroupsPlan, windowing: Windowing, panes: pa.Table) -> pa.Table:

@@ -7,33 +7,39 @@ its row is hidden from readers until the window has closed.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.engine.event_time.closing import Closing
 from velostream.engine.event_time.late_windows import LateWindows, among
-from velostream.engine.event_time.panes import windows_of
+from velostream.engine.event_time.panes import aggregation
 from velostream.engine.event_time.session_windows import joined_sessions, stored_groups
 from velostream.engine.event_time.watermark import FOREVER
 from velostream.engine.kinds.finish import Finisher
 from velostream.engine.kinds.groups import LOST, GroupsPipeline
-from velostream.engine.kinds.runner import Progress, Runner
 from velostream.engine.rows.due import DueRows, forget
-from velostream.engine.rows.group_keys import absent, any_rows, distinct_keys, micros_of, row_count
+from velostream.engine.rows.group_keys import absent, distinct_keys, micros_of, row_count
+from velostream.engine.runner import Progress, Runner
 from velostream.model.columns import HAVING, SHOWN
-from velostream.plan.time.panes import pane_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from velostream.engine.event_time.clock import EventClock
-    from velostream.engine.inputs.inputs import Halves, Inputs
+    from velostream.engine.inputs.inputs import Inputs
     from velostream.engine.outputs.outputs import JobOutput
     from velostream.engine.rows.shape import ResultShape
     from velostream.model.changes import BadRow, Commit, SourceOffsets
     from velostream.plan.plans import GroupsPlan
+
+
+class Follower(Protocol):
+    """A stage that follows the table of windows."""
+
+    def offsets(self) -> SourceOffsets | None:
+        """The positions that it has committed."""
 
 
 class WindowPipeline(GroupsPipeline):
@@ -54,13 +60,12 @@ class WindowPipeline(GroupsPipeline):
         super().__init__(plan, shape, inputs, output, runner, clock)
         self.windowing = plan.windowing
         self._closing = Closing(plan.windowing, clock)
-        self._finisher = _WindowFinisher(runner, shape, self._is_closed)
-        # Panes add in another order than Spark would, which changes sums of doubles.
-        self._pane_sql = None if shape.inexact else pane_sql(plan)
+        self._finisher = WindowFinisher(runner, shape, self._closing)
+        self._aggregation = aggregation(plan, shape)
         self.late = LateWindows(
-            plan, clock, self._closing, self._table, self.spark, inputs, self.feed, self._groups_of
+            self._aggregation, clock, self._closing, self._table, runner, inputs, self.feed
         )
-        self._followed: Callable[[], bool] = lambda: True
+        self._follower: Follower | None = None
         self._open = self._window_ends()
         """Open windows, by the watermark at which they close."""
         self._past: DueRows | None = None
@@ -83,7 +88,7 @@ class WindowPipeline(GroupsPipeline):
         plus = self.late.left_out(plus, minus, start, end)
         self.clock.move(end)
         state, replaced = self._window_state(plus, minus, start, end, careful=careful)
-        upserts, deletes = self._finisher.split(self.plan, state)
+        upserts, deletes = self._finisher.split(self.plan, state, self._watermark)
         self._commit(upserts, self._also(deletes, replaced, upserts), commit)
         return Progress(rows_in, state.num_rows)
 
@@ -109,19 +114,6 @@ class WindowPipeline(GroupsPipeline):
     def _begin_step(self, start: SourceOffsets | None) -> None:
         self._forget()
         self.clock.begin_step(start)
-
-    def _accumulated(self, changes: Mapping[str, Halves]) -> tuple[pa.Table, pa.Table | None]:
-        """Where windows overlap, Spark aggregates panes, which are merged into windows here."""
-        if self._pane_sql is None:
-            return super()._accumulated(changes)
-        plus, minus = self._of_changes(self._pane_sql, changes)
-        return self._of_panes(plus), None if minus is None or not any_rows(minus) else self._of_panes(minus)
-
-    def _of_panes(self, panes: pa.Table) -> pa.Table:
-        return self._as_state(windows_of(self.plan, self.windowing, panes))
-
-    def _groups_of(self, changes: Mapping[str, Halves]) -> pa.Table:
-        return self._accumulated(changes)[0]
 
     def _correctable(self, minus: pa.Table | None) -> pa.Table | None:
         """The groups of retracted rows whose window is still stored; forgotten windows are not corrected."""
@@ -202,7 +194,8 @@ class WindowPipeline(GroupsPipeline):
         return done
 
     def _finished(self, found: pa.Table) -> pa.Table:
-        return self._closing.open(super()._finished(found), self._closing.forgotten_at)
+        rows = self._finisher.finished(self.plan, self._as_state(found), self._watermark)
+        return self._closing.open(rows, self._closing.forgotten_at)
 
     # --- closing ------------------------------------------------------------------------------------------
 
@@ -225,10 +218,6 @@ class WindowPipeline(GroupsPipeline):
     def waiting(self) -> bool:
         """Whether a window is open."""
         return self._open.first is not None
-
-    def _is_closed(self, state: pa.Table) -> pa.Array | pa.ChunkedArray:
-        """Which groups are closed at the watermark as of the end of the step."""
-        return self._closing.closed(state, self.clock.ahead.at)
 
     def _closing_rows(self, moments: list[int], upserts: pa.Table, deletes: pa.Table | None) -> pa.Table:
         """Stored rows whose window closes in this step and that the batch does not change, made visible.
@@ -255,13 +244,13 @@ class WindowPipeline(GroupsPipeline):
 
     # --- forgetting ---------------------------------------------------------------------------------------
 
-    def forgets(self, after: int, followed: Callable[[], bool] = lambda: True) -> None:
+    def forgets(self, after: int, follower: Follower | None = None) -> None:
         """Delete windows from the table `after` microseconds of event time after they have closed.
 
-        `followed`: whether the stage that follows the table has its first position. Before that it would
-        start from a snapshot, in which forgotten windows are missing; afterwards it reads the log.
+        Not before the stage that follows the table, if one does, has its first position: it would start
+        from a snapshot, in which forgotten windows are missing; afterwards it reads the log.
         """
-        self._closing.forget_after, self._followed = after, followed
+        self._closing.forget_after, self._follower = after, follower
         self._past = self._window_ends()
         self._remember(self._table.version_object.physical())
 
@@ -283,7 +272,9 @@ class WindowPipeline(GroupsPipeline):
 
     def _forget(self) -> None:
         """Delete windows that closed long enough ago, in a commit that followers skip."""
-        if self._past is None or not self.windowing.bounded or not self._followed():
+        if self._past is None or not self.windowing.bounded:
+            return
+        if self._follower is not None and self._follower.offsets() is None:
             return
         with self._past.taken(self._closing.forgotten_at) as moments:
             forget(self._table, self._past.rows(moments))
@@ -299,17 +290,15 @@ class WindowPipeline(GroupsPipeline):
             self._past.remember(rows)
 
 
-class _WindowFinisher(Finisher):
+class WindowFinisher(Finisher):
     """Makes groups visible to readers once their window has closed."""
 
-    def __init__(
-        self, runner: Runner, shape: ResultShape, closed: Callable[[pa.Table], pa.Array | pa.ChunkedArray]
-    ) -> None:
+    def __init__(self, runner: Runner, shape: ResultShape, closing: Closing) -> None:
         super().__init__(runner, shape)
-        self._closed = closed
+        self._closing = closing
 
     def shown(
-        self, plan: GroupsPlan, state: pa.Table, having: pa.ChunkedArray | None
+        self, plan: GroupsPlan, state: pa.Table, having: pa.ChunkedArray | None, at: int | None
     ) -> dict[str, pa.ChunkedArray]:
         """The hidden columns that decide whether readers see a row.
 
@@ -317,8 +306,8 @@ class _WindowFinisher(Finisher):
         """
         assert plan.windowing is not None
         if not plan.windowing.final:
-            return super().shown(plan, state, having)
-        closed = self._closed(state)
+            return super().shown(plan, state, having, at)
+        closed = self._closing.closed(state, at)
         if having is None:
             return {SHOWN: closed}
         return {SHOWN: pc.and_(closed, having), HAVING: having}

@@ -17,17 +17,17 @@ import pyarrow.compute as pc
 from velostream.engine.rows.multisets import among, before, codes, distinct, net, split_nulls, with_nulls
 from velostream.errors import InternalError
 from velostream.plan.derived.nodes import INNER, Both, Each, Keyed, Node, Scan, Side
-from velostream.spark.dataframes import arrow_frame, brought, empty_frame
-from velostream.spark.failures import translated
+from velostream.spark.dataframes import arrow_frame, empty_frame
 from velostream.sql.types import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from velostream.engine.bad_rows.leave_out import Tolerance
     from velostream.engine.inputs.inputs import Inputs
+    from velostream.engine.runner import Runner
     from velostream.model.changes import SourceOffsets
 
 When = Literal["before", "after"]
@@ -74,14 +74,15 @@ class Evaluation:
 
     def __init__(
         self,
-        spark: SparkSession,
+        runner: Runner,
         inputs: Inputs,
         start: SourceOffsets | None,
         end: SourceOffsets,
         tolerance: Tolerance | None = None,
     ) -> None:
         self._tolerance = tolerance
-        self._spark = spark
+        self.runner = runner
+        self._spark = runner.spark
         self._inputs = inputs
         self._start = start
         self._end = end
@@ -113,11 +114,11 @@ class Evaluation:
 
     def _brought(self, node: Node) -> Delta:
         if not any(self.changed(scan) for scan in _scans(node)):
-            nothing = self.here(self._empty(node))
+            nothing = self.runner.rows(self._empty(node))
             return Delta(nothing, nothing)
         came, went = self.halves(node)
         # One Spark job for both halves, instead of two.
-        rows = self.here(
+        rows = self.runner.rows(
             came.selectExpr("*", f"1 AS {_WEIGHT}").unionAll(went.selectExpr("*", f"-1 AS {_WEIGHT}"))
         )
         plus = pc.greater(rows.column(_WEIGHT), 0)
@@ -220,7 +221,7 @@ class Evaluation:
         """Rows of a node after the change, collected to the driver."""
         if isinstance(node, Scan):
             return self._looked_up(node, "after", only)
-        return self.here(self.frame(node, "after", only))
+        return self.runner.rows(self.frame(node, "after", only))
 
     def _looked_up(self, scan: Scan, when: When, only: Restriction | None) -> pa.Table:
         end = self._end[scan.relation]
@@ -283,7 +284,7 @@ class Evaluation:
             if sorted(columns) == sorted(side.keys):
                 order = [known[columns.index(name)] for name in side.keys]
                 return distinct([only.keys.select(order)])
-            rows = self.here(self.frame(side.node, when, Restriction(columns, distinct([wanted]))))
+            rows = self.runner.rows(self.frame(side.node, when, Restriction(columns, distinct([wanted]))))
             return distinct([keys_of(rows, side)])
         return None
 
@@ -305,24 +306,17 @@ class Evaluation:
         elif self._tolerance is not None and isinstance(node, Keyed) and node.word != INNER:
             # An inner join compares plain columns only, which cannot fail.
             inputs = self._tolerance.computable_keys(node, inputs, when)
-        for child, frame in zip(node.below, inputs, strict=True):
-            frame.createOrReplaceTempView(quote(child.view))
         assert isinstance(node, Each | Both | Keyed)
-        with translated():
-            return self._spark.sql(node.sql)
+        views = {child.view: frame for child, frame in zip(node.below, inputs, strict=True)}
+        return self.runner.frame(node.sql, views)
 
     def same_types(self, side: Side, kinds: Sequence[pa.DataType]) -> bool:
         """Whether the key columns of a side have these types; integers of any width count as equal."""
-        given = self.here(self._empty(side.node).select(*map(quote, side.keys))).schema.types
+        given = self.runner.rows(self._empty(side.node).select(*map(quote, side.keys))).schema.types
         return all(
             one == other or (pa.types.is_integer(one) and pa.types.is_integer(other))
             for one, other in zip(given, kinds, strict=True)
         )
-
-    def here(self, frame: DataFrame) -> pa.Table:
-        """The rows of a frame, collected to the driver."""
-        with translated():
-            return brought(frame)
 
 
 def keys_of(rows: pa.Table, side: Side) -> pa.Table:

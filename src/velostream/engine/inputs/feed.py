@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from velostream.engine.bad_rows.leave_out import Tolerance, apart, contents, key_of, key_texts, letter
 from velostream.engine.inputs.evaluation import Evaluation, Restriction
-from velostream.engine.inputs.inputs import Halves, without
+from velostream.engine.inputs.inputs import without
+from velostream.engine.runner import Halves
 from velostream.model.columns import POSITION
 from velostream.plan.derived.nodes import Each, Keyed, Node, walk
 from velostream.spark.dataframes import arrow_frame
@@ -16,9 +17,10 @@ from velostream.spark.dataframes import arrow_frame
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from velostream.engine.inputs.inputs import Inputs
+    from velostream.engine.runner import Runner
     from velostream.model.changes import BadRow, SourceOffsets
 
 MANY_ROWS = 1000
@@ -34,8 +36,9 @@ FEW_ROWS = 1000
 class DerivedFeed:
     """The rows of a derived relation between positions of a job's inputs."""
 
-    def __init__(self, spark: SparkSession, inputs: Inputs, node: Node) -> None:
-        self._spark = spark
+    def __init__(self, runner: Runner, inputs: Inputs, node: Node) -> None:
+        self._runner = runner
+        self._spark = runner.spark
         self._inputs = inputs
         self._node = node
         self.excluded: dict[str, set[str]] = {}
@@ -53,7 +56,7 @@ class DerivedFeed:
     def begin(self, start: SourceOffsets | None, end: SourceOffsets) -> None:
         """Begin a new range."""
         self._settle()
-        self._evaluation = Evaluation(self._spark, self._inputs, start, end, self._tolerance)
+        self._evaluation = Evaluation(self._runner, self._inputs, start, end, self._tolerance)
 
     def _settle(self) -> None:
         if self._evaluation is not None:
@@ -118,13 +121,9 @@ class DerivedFeed:
     ) -> dict[str, DataFrame]:
         """Rows as of `end` whose columns are among the keys."""
         only = Restriction(columns, keys) if columns else None
-        evaluation = self._evaluation or Evaluation(self._spark, self._inputs, None, end, self._tolerance)
+        evaluation = self._evaluation or Evaluation(self._runner, self._inputs, None, end, self._tolerance)
         self._evaluation = evaluation
         return {self._node.view: self._usable(evaluation.frame(self._node, "after", only), extra)}
-
-    def register(self, frames: Mapping[str, DataFrame]) -> None:
-        """Make frames visible to SQL."""
-        self._inputs.register(frames)
 
     def forget_excluded(self) -> None:
         """Try rows again that could not be computed: later rows may have the same contents."""
@@ -161,7 +160,9 @@ class DerivedFeed:
         for side in node.sides:
             delta = evaluation.delta(side.node)
             rows = arrow_frame(self._spark, pa.concat_tables([delta.came, delta.went]))
-            found |= set(rows.selectExpr(f"{key_texts(side)} AS key").toArrow().column("key").to_pylist())
+            found |= set(
+                self._runner.rows(rows.selectExpr(f"{key_texts(side)} AS key")).column("key").to_pylist()
+            )
         return found
 
     def _came(self, evaluation: Evaluation, node: Node, start: SourceOffsets | None) -> set[str] | None:
@@ -169,7 +170,7 @@ class DerivedFeed:
         if start is None:
             return None
         rows = arrow_frame(self._spark, evaluation.delta(node).came)
-        return set(rows.selectExpr(contents()).toArrow().column(POSITION).to_pylist())
+        return set(self._runner.rows(rows.selectExpr(contents())).column(POSITION).to_pylist())
 
     def _usable(self, frame: DataFrame, extra: tuple[str, ...]) -> DataFrame:
         excluded = self.excluded.get(self._node.view)

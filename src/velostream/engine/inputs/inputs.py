@@ -14,6 +14,7 @@ from velostream.connectors.delivered import delivered
 from velostream.engine.inputs.event_times import Seen
 from velostream.engine.inputs.tables import TableSource
 from velostream.engine.inputs.widening import ColumnsWidenedError
+from velostream.engine.runner import Halves
 from velostream.errors import TypeMismatchError, UnsupportedError
 from velostream.formats.columns.dataframes import rows_at
 from velostream.model.columns import BAD, ENTERED, EVENT_TIME, POSITION, WEIGHT, arrow_types
@@ -95,14 +96,6 @@ class Input:
         return next((name for name in self.schema.names if name.casefold() == first), first)
 
 
-@dataclass
-class Halves:
-    """Rows added and rows retracted, as frames; `minus` is None when nothing was retracted."""
-
-    plus: DataFrame
-    minus: DataFrame | None
-
-
 class Inputs:
     """All inputs of one job."""
 
@@ -179,11 +172,6 @@ class Inputs:
         """The rows added to and retracted from one input after `start` up to `end`."""
         item = self.all[key]
         return self._halves(item, _of(start, key), end[key], item.wanted(extra), careful)
-
-    def register(self, frames: Mapping[str, DataFrame]) -> None:
-        """Register frames as views under their ids."""
-        for key, frame in frames.items():
-            frame.createOrReplaceTempView(quote(key))
 
     def _halves(
         self, item: Input, start: Offset | None, end: Offset, columns: list[str] | None, careful: bool

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from velostream.connectors.capabilities import Counted
 from velostream.engine.inputs.evaluation import Evaluation, Restriction, keys_of
 from velostream.engine.inputs.feed import DerivedFeed
-from velostream.engine.inputs.inputs import Halves
 from velostream.engine.rows.multisets import among, distinct, split_nulls
+from velostream.engine.runner import Halves
 from velostream.errors import UnsupportedError
 from velostream.model.columns import POSITION
 from velostream.plan.derived.nodes import Keyed, Node, Scan, Side
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from velostream.engine.inputs.inputs import Inputs
+    from velostream.engine.runner import Runner
     from velostream.model.changes import SourceOffsets
 
 _COUNT = "__rows"
@@ -35,12 +36,9 @@ _MISSED = f"{_MET} IS NULL"
 class LookupFeed(DerivedFeed):
     """A stream's batches, looked up in tables. Only the stream has changes; tables are read as they are."""
 
-    def __init__(
-        self, spark: SparkSession, inputs: Inputs, node: Node, stream: str, *, observes: bool
-    ) -> None:
-        super().__init__(spark, inputs, node)
+    def __init__(self, runner: Runner, inputs: Inputs, node: Node, stream: str) -> None:
+        super().__init__(runner, inputs, node)
         self._stream = stream
-        self._observes = observes
         self.watched: dict[str, DataFrame] = {}
         """Frames that are observed while the result of the last range is computed, by name."""
         self.gone: pa.Table | None = None
@@ -61,11 +59,11 @@ class LookupFeed(DerivedFeed):
         )
         self.gone = None
         if halves.minus is not None:
-            self.gone = halves.minus.select(POSITION).distinct().toArrow()
+            self.gone = self._runner.rows(halves.minus.select(POSITION).distinct())
         self.begin(None, end)
         assert self._evaluation is not None
         batch = Batch(self._evaluation, self._inputs, end, self._stream, halves.plus)
-        if self._observes and not careful:
+        if self._runner.observes and not careful:
             batch.meets = max(FEW, self._count(start, end) // _SHARE)
         rows = batch.rows(self._node)
         self._misses = batch.misses
@@ -202,7 +200,7 @@ class Batch:
 
         names = [f"k{number}" for number in range(len(mine.keys))]
         keys = batch.select(*(batch[quote(c)].alias(n) for c, n in zip(mine.keys, names, strict=True)))
-        return self._evaluation.here(keys.groupBy(*names).agg(functions.count("*").alias(_COUNT)))
+        return self._evaluation.runner.rows(keys.groupBy(*names).agg(functions.count("*").alias(_COUNT)))
 
     def _size(self, node: Node) -> int:
         return self._inputs.size({s.relation: self._end[s.relation] for s in scans(node)})

@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 from velostream.engine.bad_rows.places import rows_found
 from velostream.engine.event_time.late_rows import LateRows
 from velostream.engine.kinds.rows import RowsPipeline
-from velostream.engine.kinds.runner import Progress, Runner
+from velostream.engine.runner import Progress, Runner
 from velostream.model.columns import EVENT_TIME, POSITION, POSITION_KEPT, ROW_AS_JSON, TIME, UNTIL
-from velostream.spark.failures import translated
 
 if TYPE_CHECKING:
     from velostream.engine.bad_rows.places import Row
@@ -84,9 +83,7 @@ class StreamPipeline(RowsPipeline):
 
     def _rows_where(self, condition: str, start: SourceOffsets | None, end: SourceOffsets) -> list[Row]:
         (halves,) = self.inputs.changes(start, end, (POSITION, EVENT_TIME), careful=True).values()
-        with translated():
-            chosen = halves.plus.where(condition)
-            columns = f"{POSITION} AS {POSITION_KEPT}", f"to_json(struct(*)) AS {ROW_AS_JSON}"
-            found = chosen.selectExpr(*columns).toArrow()
+        columns = f"{POSITION} AS {POSITION_KEPT}", f"to_json(struct(*)) AS {ROW_AS_JSON}"
+        found = self._runner.rows(halves.plus.where(condition).selectExpr(*columns))
         self.clock.forget_observed()
         return rows_found(found)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class KeptTable(TableOutput, ABC):
-    """A table of kept rows that appear, close, are retracted or forgotten at times that they record."""
+    """State store of rows that appear, close, are retracted or forgotten at times that they record."""
 
     def __init__(self, table: Table, moments: Iterable[str]) -> None:
         """`moments` are the columns that may hold such a time; a table has some of them."""

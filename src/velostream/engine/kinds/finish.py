@@ -16,8 +16,8 @@ from velostream.plan.plans import GROUPS_VIEW
 from velostream.spark.dataframes import arrow_frame, checked_cast
 
 if TYPE_CHECKING:
-    from velostream.engine.kinds.runner import Runner
     from velostream.engine.rows.shape import ResultShape
+    from velostream.engine.runner import Runner
     from velostream.plan.plans import GroupsPlan
 
 
@@ -28,18 +28,23 @@ class Finisher:
         self._runner = runner
         self._shape = shape
 
-    def split(self, plan: GroupsPlan, state: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-        """The groups to upsert, with visible columns, and the keys of groups that have no row any more."""
+    def split(
+        self, plan: GroupsPlan, state: pa.Table, at: int | None = None
+    ) -> tuple[pa.Table, pa.Table | None]:
+        """The groups to upsert, with visible columns, and the keys of groups that have no row any more.
+
+        `at` is the watermark as of the end of the step, by which windows are closed.
+        """
         counts = state.column(GROUP_ROWS)
         if pc.any(pc.less(counts, 0)).as_py():
             raise InternalError("a group lost more rows than it had")
         if not plan.grouped:
-            return self.finished(plan, state), None
+            return self.finished(plan, state, at), None
         alive = pc.greater(counts, 0)
         gone = state.filter(pc.invert(alive)).select(plan.keys)
-        return self.finished(plan, state.filter(alive)), gone if gone.num_rows else None
+        return self.finished(plan, state.filter(alive), at), gone if gone.num_rows else None
 
-    def finished(self, plan: GroupsPlan, state: pa.Table) -> pa.Table:
+    def finished(self, plan: GroupsPlan, state: pa.Table, at: int | None = None) -> pa.Table:
         """Groups as they are stored: accumulators and visible columns."""
         values = merging.values(plan, state, self._shape.values)
         if plan.finish_sql is None:
@@ -49,7 +54,7 @@ class Finisher:
             visible[SHOWN] = pa.chunked_array([], pa.bool_())
         else:
             visible = self._finish_in_spark(plan, values)
-        hidden = self.shown(plan, state, visible.pop(SHOWN, None) if plan.having else None)
+        hidden = self.shown(plan, state, visible.pop(SHOWN, None) if plan.having else None, at)
         columns = dict(zip(state.schema.names, state.columns, strict=True)) | visible | hidden
         return checked_cast(pa.table(columns), self._shape.physical)
 
@@ -70,7 +75,7 @@ class Finisher:
         return {int(culprit.position): culprit.row.reason for culprit in found}
 
     def shown(
-        self, plan: GroupsPlan, state: pa.Table, having: pa.ChunkedArray | None
+        self, plan: GroupsPlan, state: pa.Table, having: pa.ChunkedArray | None, at: int | None
     ) -> dict[str, pa.ChunkedArray]:
         """The hidden columns that decide which rows are visible; `having` is the value of HAVING, if any."""
         return {} if having is None else {SHOWN: having}

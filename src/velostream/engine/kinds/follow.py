@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from velostream.engine.kinds.pipeline import Pipeline
-from velostream.engine.kinds.runner import Progress
 from velostream.engine.rows.group_keys import absent, distinct_keys
+from velostream.engine.runner import Progress
 
 if TYPE_CHECKING:
     from velostream.model.changes import Commit, SourceOffsets

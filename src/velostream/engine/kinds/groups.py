@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from velostream.engine.kinds.aggregation import Aggregation
 from velostream.engine.kinds.finish import Finisher
 from velostream.engine.kinds.pipeline import Pipeline
-from velostream.engine.kinds.runner import Progress, Runner
 from velostream.engine.rows.group_keys import (
     absent,
     any_rows,
@@ -21,14 +21,15 @@ from velostream.engine.rows.group_keys import (
     lost_group,
     row_count,
 )
+from velostream.engine.runner import Progress, Runner
 from velostream.plan.groups import merge as merging
 from velostream.spark.dataframes import checked_cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from velostream.engine.event_time.clock import EventClock
-    from velostream.engine.inputs.inputs import Halves, Inputs
+    from velostream.engine.inputs.inputs import Inputs
     from velostream.engine.outputs.outputs import JobOutput
     from velostream.engine.rows.shape import ResultShape
     from velostream.model.changes import BadRow, Commit, SourceOffsets
@@ -55,6 +56,7 @@ class GroupsPipeline(Pipeline):
     ) -> None:
         super().__init__(plan, shape, inputs, output, runner, clock)
         self._finisher = Finisher(runner, shape)
+        self._aggregation = Aggregation(plan, shape)
 
     @property
     def row_sql(self) -> str:
@@ -81,12 +83,9 @@ class GroupsPipeline(Pipeline):
         # taken for a retraction and the group recomputed.
         netted = self.derived and not self.plan.subtractable(self._shape.inexact)
         changes = self.feed.changes(start, end, (), careful=careful or netted)
-        plus, minus = self._accumulated(changes)
-        return plus, minus if minus is not None and any_rows(minus) else None
-
-    def _accumulated(self, changes: Mapping[str, Halves]) -> tuple[pa.Table, pa.Table | None]:
-        plus, minus = self._of_changes(self.plan.partial_sql, changes)
-        return self._as_state(plus), None if minus is None else self._as_state(minus)
+        plus, minus = self._of_changes(self._aggregation.sql, changes)
+        groups = self._aggregation.groups
+        return groups(plus), groups(minus) if minus is not None and any_rows(minus) else None
 
     def _as_state(self, groups: pa.Table) -> pa.Table:
         return checked_cast(groups, self._shape.state)
@@ -108,6 +107,11 @@ class GroupsPipeline(Pipeline):
             batch = merging.net(plan, plus, minus)
             return merging.merge(plan, self._table.fetch(batch.select(plan.keys)), batch)
         return self._fresh_groups(plus, minus, end, plan.partial_sql, careful=careful)
+
+    @property
+    def _watermark(self) -> int | None:
+        """The watermark as of the end of the step; None without event time."""
+        return self.clock.ahead.at if self.clock is not None else None
 
     @property
     def _merges(self) -> bool:
@@ -150,7 +154,11 @@ class GroupsPipeline(Pipeline):
         Every changed group is recomputed from all rows, so that a group returns as soon as it can be
         computed. Which groups are lost is part of the commit.
         """
-        return self._runner.in_parts(lambda: self._around_overflow(start, end, commit, keep))
+        done = Progress(0, 0)
+        with self._runner.parts() as parts:
+            for _ in parts:
+                done += self._around_overflow(start, end, commit, keep)
+        return done
 
     def _around_overflow(
         self,
@@ -191,6 +199,6 @@ class GroupsPipeline(Pipeline):
         keep([lost_group(name, why) for name, why in new])
         lost = (self.lost - set(group_names(state.select(plan.keys)))) | set(names)
         whole = np.setdiff1d(np.arange(small.num_rows), places)
-        upserts, gone = self._finisher.split(plan, small.take(whole))
+        upserts, gone = self._finisher.split(plan, small.take(whole), self._watermark)
         deletes = broken if gone is None else pa.concat_tables([broken, gone])
         return upserts, deletes, replace(commit, extra={**commit.extra, LOST: sorted(lost)})

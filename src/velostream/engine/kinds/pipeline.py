@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from velostream.engine.bad_rows.search import Search
 from velostream.engine.inputs.feed import DerivedFeed
 from velostream.engine.inputs.lookups import LookupFeed
-from velostream.engine.kinds.runner import Progress, Runner
 from velostream.engine.outputs.outputs import TableOutput, table_of, table_output
+from velostream.engine.runner import Progress, Runner
 from velostream.errors import InternalError
 from velostream.model.columns import POSITION
 from velostream.spark.dataframes import arrow_frame, observed
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
     from velostream.engine.bad_rows.search import Culprit
     from velostream.engine.event_time.clock import EventClock
-    from velostream.engine.inputs.inputs import Halves, Inputs
+    from velostream.engine.inputs.inputs import Inputs
     from velostream.engine.outputs.outputs import JobOutput
     from velostream.engine.rows.shape import ResultShape
+    from velostream.engine.runner import Halves
     from velostream.model.changes import BadRow, Commit, SourceOffsets
     from velostream.plan.plans import Plan
     from velostream.serving.contract.table import Table
@@ -61,9 +62,14 @@ class Pipeline(ABC):
         self.feed: Inputs | DerivedFeed = inputs
         """What the plan's SQL reads."""
         if plan.below is not None and plan.stream is not None:
-            self.feed = LookupFeed(self.spark, inputs, plan.below, plan.stream, observes=runner.observes)
+            self.feed = LookupFeed(runner, inputs, plan.below, plan.stream)
         elif plan.below is not None:
-            self.feed = DerivedFeed(self.spark, inputs, plan.below)
+            self.feed = DerivedFeed(runner, inputs, plan.below)
+
+    @property
+    def runner(self) -> Runner:
+        """Runs the SQL of the step, and has its views."""
+        return self._runner
 
     @property
     def spark(self) -> SparkSession:
@@ -80,12 +86,17 @@ class Pipeline(ABC):
         `careful`: rows that cannot be decoded are left out, and each row has the same position in every
         attempt, by which it can be excluded. Without it, a bad row fails the step.
         """
-        return self._runner.in_parts(lambda: self._advance(start, end, commit, careful=careful))
+        done = Progress(0, 0)
+        with self._runner.parts() as parts:
+            for _ in parts:
+                done += self._advance(start, end, commit, careful=careful)
+        return done
 
     @abstractmethod
     def _advance(
         self, start: SourceOffsets | None, end: SourceOffsets, commit: Commit, *, careful: bool
-    ) -> Progress: ...
+    ) -> Progress:
+        """One part of a step; see `Runner.parts`."""
 
     def pass_over(self, commit: Commit) -> Progress:
         """Record positions without processing what lies between."""
@@ -97,19 +108,19 @@ class Pipeline(ABC):
 
     def rebuild(self, end: SourceOffsets, commit: Commit) -> Progress:
         """Recompute the whole result as of `end`, for a job that fell behind what its inputs retain."""
-        sql = self._whole(end)
-        return self._runner.in_parts(lambda: self._replaced_by(sql, commit))
+        sql, done = self._whole(end), Progress(0, 0)
+        with self._runner.parts() as parts:
+            for _ in parts:
+                found = self._runner.whole(sql)
+                rows = self._finished(found)
+                table_output(self._output).replace_all(rows, commit)
+                done += Progress(found.num_rows, rows.num_rows)
+        return done
 
     def _whole(self, end: SourceOffsets) -> str:
         """The SQL of the whole result; views of all rows of the inputs as of `end` are registered for it."""
         self._runner.show(self.feed.snapshot(end, careful=True))
         return self.row_sql
-
-    def _replaced_by(self, sql: str, commit: Commit) -> Progress:
-        found = self._runner.whole(sql)
-        rows = self._finished(found)
-        table_output(self._output).replace_all(rows, commit)
-        return Progress(found.num_rows, rows.num_rows)
 
     def _finished(self, found: pa.Table) -> pa.Table:
         """The result of the SQL of `_whole`, as it is stored."""
@@ -134,8 +145,11 @@ class Pipeline(ABC):
     def _of_changes(
         self, sql: str, changes: Mapping[str, Halves], *, divisible: bool = True
     ) -> tuple[pa.Table, pa.Table | None]:
-        """A query over what was added and what was retracted; see `Runner.halves`."""
-        return self._runner.halves(sql, changes, self._observed, divisible=divisible)
+        """A query over what was added and what was retracted, None where nothing was."""
+        both = self._runner.halves(sql, changes, divisible=divisible)
+        if both.frame is not None:
+            self._observed(both.frame)
+        return both.plus, both.minus
 
     def _only(self, touched: pa.Table, sql: str, key: tuple[str, ...]) -> pa.Table:
         """Rows of a query whose key is among `touched`; null equals null."""

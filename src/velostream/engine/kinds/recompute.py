@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from velostream.engine.kinds.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from velostream.engine.kinds.runner import Progress
+    from velostream.engine.runner import Progress
     from velostream.model.changes import Commit, SourceOffsets
 
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from velostream.engine.inputs.lookups import LookupFeed
 from velostream.engine.kinds.pipeline import Pipeline
-from velostream.engine.kinds.runner import Progress
 from velostream.engine.rows.group_keys import absent, distinct_keys, in_order
 from velostream.engine.rows.multisets import net
+from velostream.engine.runner import Progress
 from velostream.model.columns import POSITION_KEPT
 
 if TYPE_CHECKING:

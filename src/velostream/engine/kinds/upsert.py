@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from velostream.connectors.capabilities import Ordered
 from velostream.engine.kinds.pipeline import Pipeline
-from velostream.engine.kinds.runner import Progress
 from velostream.engine.outputs.outputs import table_output
 from velostream.engine.rows.group_keys import absent, distinct_keys, in_order, key_schema, last_of_each
+from velostream.engine.runner import Progress
 from velostream.model.columns import KEY, MESSAGE_KEY, NO_ROW, POSITION, POSITION_KEPT, TOMBSTONE
 from velostream.spark.dataframes import checked_cast
 

@@ -23,6 +23,7 @@ from velostream.disk.private import make_folder
 from velostream.engine.inputs.tables import loaded
 from velostream.errors import (
     JobError,
+    SourceConfigError,
     SourceEmptyError,
     SourceMissingError,
     SourceNetworkError,
@@ -125,6 +126,7 @@ def _given(
     source = connector.source(uri, options, context)
     source.traits = traits
     source.most_rows = context.most_rows
+    source.declared = context.schema if context.declared else None
     if isinstance(options, SourceOptions):
         source.batch_rows = options.batch_size
         source.beginning = options.beginning()
@@ -247,10 +249,24 @@ def wait_for(source: Source, waiting: Waiting) -> None:
 
     def look() -> None:
         source.check()
-        source.discover()
+        _keep_declared(source.discover(), source.declared)
 
     absent = (SourceMissingError, SourceNetworkError)
     waiting.until(look, absent, source.traits.wait_timeout, Awaited.of(source).retry_delay)
+
+
+def _keep_declared(found: pa.Schema, declared: pa.Schema | None) -> None:
+    """Raise where a source has its own columns, whatever the user declares."""
+    if declared is None:
+        return
+    from velostream.sql.types import schema_text
+
+    if schema_text(found) != schema_text(declared):
+        raise SourceConfigError(
+            "the columns of this source cannot be declared",
+            detail=f"it has {schema_text(found)}",
+            hint="leave them out, and CAST in the SELECT what needs another type",
+        )
 
 
 def wait_for_columns(opened: Callable[[str], Table], names: Iterable[str], waiting: Waiting) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from velostream.connectors.base import SinkContext
-from velostream.connectors.durable.journal import Journal
+from velostream.disk.journal import Journal
 from velostream.engine.opening.connect import declared_columns, open_sink, open_source
 from velostream.engine.opening.sink import folded, shown
 from velostream.engine.outputs.outputs import SinkOutput

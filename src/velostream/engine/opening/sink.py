@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from velostream.connectors.base import SinkContext
-from velostream.connectors.durable.journal import Journal
+from velostream.disk.journal import Journal
 from velostream.engine.bad_rows.dead_letters import Refused
 from velostream.engine.opening.connect import open_sink
 from velostream.engine.outputs.outputs import SinkOutput

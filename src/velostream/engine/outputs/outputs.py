@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from velostream.connectors.base import Sink
-    from velostream.connectors.durable.journal import Journal
+    from velostream.disk.journal import Journal
     from velostream.engine.bad_rows.dead_letters import Refused
     from velostream.model.changes import BadRow, Commit, SourceOffsets
     from velostream.serving.contract.table import Table

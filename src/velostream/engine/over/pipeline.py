@@ -21,12 +21,12 @@ from velostream.engine.bad_rows.places import rows_found
 from velostream.engine.event_time.late_rows import LateRows
 from velostream.engine.event_time.watermark import FOREVER
 from velostream.engine.kinds.pipeline import Pipeline
-from velostream.engine.kinds.runner import Progress, Runner
 from velostream.engine.over.kept_rows import NEVER, KeptRows, group_numbers, micros
 from velostream.engine.over.results import Horizons, OverResults
 from velostream.engine.over.step_rows import StepRows, needed
 from velostream.engine.rows.group_keys import distinct_keys, micros_of
 from velostream.engine.rows.multisets import codes
+from velostream.engine.runner import Progress, Runner
 from velostream.model.columns import EVENT_TIME, POSITION, POSITION_KEPT, RETRACTED_AT, SEQUENCE, TIME
 from velostream.spark.dataframes import checked_cast
 
@@ -78,7 +78,7 @@ class OverPipeline(Pipeline):
     ) -> None:
         super().__init__(plan, shape, inputs, output, runner, clock)
         self._kept = KeptRows(state, plan.keys)
-        self._results = OverResults(runner.spark, plan, shape)
+        self._results = OverResults(runner, plan, shape)
         self._late = LateRows(clock, inputs.only, TIME, self._rows_where)
         self._final = plan.windowing is not None and plan.windowing.final
         self._step = OverStep(**self._recorded().get(STEP, {}))

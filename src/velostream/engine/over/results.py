@@ -17,16 +17,15 @@ from velostream.engine.over.window_frames import framed
 from velostream.engine.rows.multisets import net
 from velostream.model.columns import GROUP, ORDER, SEQUENCE
 from velostream.plan.over.plan import ROWS_VIEW
-from velostream.spark.dataframes import arrow_frame, rows_of
+from velostream.spark.dataframes import arrow_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import SparkSession
-
     from velostream.engine.over.kept_rows import Flags, Numbers
     from velostream.engine.over.step_rows import Correction, StepRows
     from velostream.engine.rows.shape import ResultShape
+    from velostream.engine.runner import Runner
     from velostream.plan.plans import OverPlan
 
 
@@ -42,7 +41,7 @@ class Horizons:
 class OverResults:
     """Computes the changes of one statement's result, in NumPy where that is exact, else in Spark."""
 
-    spark: SparkSession
+    runner: Runner
     plan: OverPlan
     shape: ResultShape
 
@@ -98,13 +97,12 @@ class OverResults:
         plan, taken = self.plan, pa.array(places)
         given = {name: rows.rows.column(kept).take(taken) for name, kept in plan.columns.items()}
         given |= {GROUP: pa.array(rows.groups[places]), ORDER: pa.array(np.arange(len(places)))}
-        frame = arrow_frame(self.spark, pa.table(given))
+        frame = arrow_frame(self.runner.spark, pa.table(given))
         if plan.peers:
             # One partition keeps rows of equal times in this order. Sums of doubles depend on the order, and
             # a result that is computed again has to be equal to the digit to be recognised as unchanged.
             frame = frame.coalesce(1)
-        frame.createOrReplaceTempView(ROWS_VIEW)
-        *values, order = rows_of(self.spark, plan.over_sql).columns
+        *values, order = self.runner.run(plan.over_sql, {ROWS_VIEW: frame}).columns
         return _Computed(places[np.asarray(order.to_numpy(), dtype=np.int64)], values)
 
     def _table(self, rows: StepRows, computed: _Computed) -> pa.Table:

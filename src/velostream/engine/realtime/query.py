@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from velostream.connectors.base import Source
-    from velostream.connectors.durable.record import Record
     from velostream.connectors.realtime import EndlessSource, RealtimeTarget
+    from velostream.disk.record import Record
     from velostream.model.changes import Commit, Offset, SourceOffsets
     from velostream.plan.realtime import RowExpression
 

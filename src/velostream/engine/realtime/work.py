@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from velostream.connectors.base import SinkContext
 from velostream.connectors.capabilities import BadRecords, Counted, SparkReader
-from velostream.connectors.durable.record import Record
 from velostream.disk.private import make_folder
+from velostream.disk.record import Record
 from velostream.engine.bad_rows.dead_letters import keep_as_told
 from velostream.engine.bad_rows.failures import explained
 from velostream.engine.bad_rows.places import located

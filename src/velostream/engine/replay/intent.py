@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from velostream.connectors.durable.record import Record
+from velostream.disk.record import Record
 from velostream.engine.bad_rows.letter import EDITION, KEY
 
 if TYPE_CHECKING:

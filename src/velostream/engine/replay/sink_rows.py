@@ -23,7 +23,8 @@ def to_write(
     """The rows of letters to write again, and the letters that have become moot.
 
     Where the sink follows a table by key, the current row of each key is written, since the refused one is
-    outdated; the letter is moot when the key is gone or a later letter has the same key.
+    outdated; the letter is moot when the key is gone or a later letter has the same key. The letter of a
+    deletion is written as one for as long as the key is gone.
     """
     rows = [(letter, unpacked(letter.row or b"")) for letter in letters]
     items = list(work.inputs.all.values())
@@ -45,6 +46,8 @@ def to_write(
         if now.num_rows and key not in seen:
             names = [name for name in row.schema.names if name != WEIGHT]
             found.append((letter, now.select(names).slice(0, 1)))
+        elif key not in seen and WEIGHT in row.schema.names and row[WEIGHT][0].as_py() < 0:
+            found.append((letter, row))
         else:
             moot.append(letter)
         seen.add(key)

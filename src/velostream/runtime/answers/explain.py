@@ -17,6 +17,7 @@ from velostream.plan.plans import RecomputePlan
 from velostream.plan.query.limit import few_at_a_time, limited
 from velostream.plan.query.narrowing import narrowing
 from velostream.plan.realtime import told as realtime
+from velostream.plan.sinks import Writing, target
 from velostream.plan.state_bounds import warnings
 from velostream.plan.strategy import Known, answered, decide
 from velostream.plan.time.stream_joins import joins_streams
@@ -161,10 +162,9 @@ def _output(statement: model.Statement, strategy: Strategy) -> list[str]:
         lines.append("  guarantee: exactly once")
         leaving = told(options)
         lines += [f"  retention: {leaving}"] if leaving else []
-    elif isinstance(statement, model.InsertIntoSink):
-        lines.append(f"output: {statement.uri}")
-    elif isinstance(statement, model.CreateStream):
-        lines.append(f"output: {statement.properties.get('sink', 'console://')}")
+    elif isinstance(statement, Writing):
+        uri, _ = target(statement)
+        lines.append(f"output: {uri}")
     elif not query.continuous:
         lines.append("output: the rows of now, then every change; the result is kept while somebody reads")
     lines += realtime(statement)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from velostream.errors import ConfigError
 from velostream.serving.columns.html import html_table
 from velostream.serving.columns.values import to_python
 from velostream.serving.table.record import row_class
@@ -29,6 +31,8 @@ class Result:
     """The engine that computed it: duckdb, spark or velostream itself."""
     warnings: tuple[str, ...] = ()
     """Warnings about what was created, such as state that grows without bound."""
+    notes: tuple[str, ...] = ()
+    """The plan of what was replaced: what was built anew, from where, and how much there was."""
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
@@ -40,12 +44,13 @@ class Result:
 
     def df(self) -> pd.DataFrame:
         """The rows as a pandas dataframe (needs the `pandas` extra)."""
-        return self.table.to_pandas()
+        with _installed("df()", "pandas"):
+            return self.table.to_pandas()
 
     def pl(self) -> pl.DataFrame:
         """The rows as a polars dataframe (needs the `polars` extra)."""
-        import polars
-
+        with _installed("pl()", "polars"):
+            import polars
         frame = polars.from_arrow(self.table)
         assert isinstance(frame, polars.DataFrame)
         return frame
@@ -73,3 +78,15 @@ class Result:
     def _repr_html_(self) -> str:
         """The first rows, in a notebook."""
         return f"<p>{escape(self.message)}</p>" if self.message is not None else html_table(self.table)
+
+
+@contextmanager
+def _installed(call: str, package: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as exc:
+        if exc.name != package:
+            raise
+        raise ConfigError(
+            f"{call} needs the package {package}", hint=f"pip install 'velostream[{package}]'"
+        ) from exc

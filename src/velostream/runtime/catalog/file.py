@@ -8,9 +8,9 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.durable.sealed_json import Sealed, replace_file, seal, unseal
 from velostream.disk.full_disk import storing
 from velostream.disk.private import make_folder
+from velostream.disk.sealed_json import Sealed, replace_file, seal, unseal
 from velostream.errors import CorruptDataError, DataDirError
 from velostream.runtime.datadir import FORMAT
 

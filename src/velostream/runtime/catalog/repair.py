@@ -22,7 +22,7 @@ from velostream.sql.types import schema_text
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from velostream.connectors.durable.sealed_json import Sealed
+    from velostream.disk.sealed_json import Sealed
     from velostream.model.tables import TableSpec
 
 Stored = dict[str, Any]

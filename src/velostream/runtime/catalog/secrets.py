@@ -12,7 +12,7 @@ import secrets
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from velostream.connectors.durable.record import Record
+from velostream.disk.record import Record
 from velostream.errors import CorruptDataError, DataDirError
 from velostream.secrets import with_secrets
 

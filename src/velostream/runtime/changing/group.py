@@ -10,6 +10,7 @@ from velostream.connectors.registry import default_registry
 from velostream.errors import CycleError, DuplicateNameError, VelostreamError
 from velostream.location import SourceText
 from velostream.model import statements as model
+from velostream.plan.sinks import Writing, target
 from velostream.runtime.catalog.catalog import Made, Overlaid
 from velostream.runtime.statements.identity import kind_of, made_name
 from velostream.secrets import redact_uri
@@ -108,14 +109,13 @@ def group_of(catalog: Catalog, statement: Made, together: Mapping[str, Made] | N
 def refuse_sink(entry: Entry, base: str) -> None:
     """Refuse to rebuild what writes to a sink: what it has written cannot be taken back."""
     statement = entry.statement
-    if isinstance(statement, model.CreateStream):
-        to, drop = statement.properties.get("sink", "the console"), f"DROP STREAM {entry.name}"
-    elif isinstance(statement, model.InsertIntoSink):
-        to, drop = str(statement.uri), f"DROP JOB {entry.job}"
-    else:
+    if not isinstance(statement, Writing):
         return
+    uri, _ = target(statement)
+    to, stream = redact_uri(str(uri)), isinstance(statement, model.CreateStream)
+    drop = f"DROP STREAM {entry.name}" if stream else f"DROP JOB {entry.job}"
     raise DuplicateNameError(
-        f'"{entry.name}" writes what it reads of "{base}" to {redact_uri(to)}, and that cannot be taken back',
+        f'"{entry.name}" writes what it reads of "{base}" to {to}, and that cannot be taken back',
         hint=f"{drop} first; created again afterwards, it writes the rows of the new one from the start",
     )
 

@@ -57,6 +57,9 @@ class Replacing:
     store: TableStore
     jobs: Jobs
     tell: Callable[[str], None]
+    """Told what is waited for."""
+    note: Callable[[str], None]
+    """Told what is done."""
     stopping: Event
 
     def replace(self, group: Group, await_loaded: Callable[[Job], None]) -> tuple[str, ...] | None:
@@ -90,7 +93,7 @@ class Replacing:
 
     def _build(self, member: Member, group: Group, built: Built) -> None:
         if len(group.members) > 1:
-            self.tell(f"building {member.what} beside the old one")
+            self.note(f"building {member.what} beside the old one")
         name = member.old.name
         try:
             statement = member.new or built.overlay.bound(member.old.text, name, member.old.udfs)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from velostream.connectors.durable.record import Record
 from velostream.connectors.registry import connector_for
+from velostream.disk.record import Record
 from velostream.engine.opening.connect import release_sources
 from velostream.model.statements import SourceRef
 from velostream.model.uri import Uri

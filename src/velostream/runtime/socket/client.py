@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from velostream.errors import ConnectionFailedError, InternalError, VelostreamError
@@ -19,15 +21,15 @@ from velostream.runtime.datadir import DataDirectory
 from velostream.runtime.socket.protocol import PROTOCOL, Frame, job_info, receive, row_of, send
 from velostream.runtime.socket.server import socket_path
 from velostream.serving.durable.verification import TableReport
+from velostream.sql.text.script import split
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
 
     from velostream.model.jobs import JobInfo
     from velostream.runtime.statements.dml import Params
 
+_OF_A_FOLDER = re.compile(r"(file|delta|iceberg)://[^/~]", re.IGNORECASE)
 START_SECONDS = 10.0
 """Seconds that the holder may take between locking the directory and listening."""
 
@@ -43,6 +45,17 @@ class Client:
     def holder(self) -> int | None:
         """Process id of the process that holds the directory."""
         return self._directory.holder()
+
+    def elsewhere(self, text: str) -> Path | None:
+        """The folder at which relative paths of a text start there; None where it has none, or it is ours."""
+        uris = [uri for piece in split(SourceText(text)).pieces for uri in piece.uris]
+        if not any(_OF_A_FOLDER.match(uri) for uri in uris):
+            return None
+        try:
+            there = Path(f"/proc/{self.holder}/cwd").readlink()
+        except OSError:
+            return None
+        return there if there != Path.cwd() else None
 
     def answers(
         self,
@@ -201,8 +214,9 @@ def _replies(
 def _event(reply: Mapping[str, Any], tables: Sequence[pa.Table]) -> AnswerEvent | None:
     kind = reply.get("event")
     if kind == "answer":
-        told = tuple(map(str, reply.get("warnings", ())))
-        return Answer(Result(tables[0], reply.get("message"), reply.get("engine") or "", told))
+        warnings, notes = (tuple(map(str, reply.get(part, ()))) for part in ("warnings", "notes"))
+        result = Result(tables[0], reply.get("message"), reply.get("engine") or "", warnings, notes)
+        return Answer(result)
     if kind == "awaiting":
         return Awaiting(str(reply["reason"]))
     if kind == "following":

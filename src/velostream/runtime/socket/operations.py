@@ -69,8 +69,9 @@ def _params(request: Request) -> Params:
 def _frame(event: AnswerEvent) -> Frame:
     if isinstance(event, Answer):
         result = event.result
-        said = {"message": result.message, "engine": result.engine, "warnings": result.warnings}
-        return {"event": "answer", **said}, [result.table]
+        said = {"message": result.message, "engine": result.engine}
+        lines = {"warnings": result.warnings, "notes": result.notes}
+        return {"event": "answer", **said, **lines}, [result.table]
     if isinstance(event, Awaiting):
         return {"event": "awaiting", "reason": event.reason}, []
     if isinstance(event, Following):

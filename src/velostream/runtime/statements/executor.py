@@ -78,7 +78,7 @@ DONE_BEFORE = "done before in this data directory"
 
 
 class Executor:
-    """Executes statements; `tell` reports progress of slow ones."""
+    """Executes statements; `tell` reports what a slow one waits for, and `note` what it does."""
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class Executor:
         jobs: Jobs,
         adhoc: AdHoc,
         tell: Callable[[str], None],
+        note: Callable[[str], None],
         made: Callable[[], None],
         replays: Replays,
         lifetime: Lifetime,
@@ -99,10 +100,11 @@ class Executor:
         self._adhoc = adhoc
         self._dml = Dml(store, adhoc)
         self._tell = tell
+        self._note = note
         self._made = made
         self._claims = Claims()
         self.stopping = Event()
-        self._replacing = Replacing(catalog, store, jobs, tell, self.stopping)
+        self._replacing = Replacing(catalog, store, jobs, tell, note, self.stopping)
         self._altering = Altering(catalog, store, jobs, self._replacing)
 
     @property
@@ -183,16 +185,17 @@ class Executor:
     def _replaced(self, group: Group, statement: Made) -> Result:
         """Build the group beside the old one, which is served and kept up to date until all has loaded."""
         self._check_leaving(statement)
-        for line in group.told(self._store) if group.dependents else ():
+        plan = tuple(group.told(self._store))
+        for line in plan:
             log.info("replace", plan=line)
-            self._tell(line)
+            self._note(line)
         warnings = self._replacing.replace(group, self.await_loaded)
         if warnings is None:
             late = f"{_what(statement)} stays as it was: the new one had not loaded before the end"
-            return Result(message=late)
+            return Result(message=late, notes=plan)
         rebuilt = ", ".join(f'"{each.statement_name}"' for each in group.dependents)
         with_it = f", and with it {rebuilt}" if rebuilt else ""
-        return Result(message=f"{_what(statement)} replaced{with_it}", warnings=warnings)
+        return Result(message=f"{_what(statement)} replaced{with_it}", warnings=warnings, notes=plan)
 
     @contextmanager
     def _room(self, name: str) -> Iterator[None]:
@@ -516,7 +519,7 @@ class Executor:
         found = self._catalog.require(statement.name)
         with self._claims.changing([found.name], statement.location):
             self.drop(found.name)
-        return Result(message=f'{statement.kind} "{statement.name}" dropped')
+        return Result(message=f'{statement.called or statement.kind} "{statement.name}" dropped')
 
     @_do.register
     def _(self, statement: model.DropJob) -> Result:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from velostream.connectors.durable.sealed_json import Sealed, replace_file, seal, unseal
 from velostream.disk.full_disk import storage_error, storing
+from velostream.disk.sealed_json import Sealed, replace_file, seal, unseal
 from velostream.errors import DataDirError
 from velostream.model.tables import TableSpec
 from velostream.serving.durable.damage import corrupt

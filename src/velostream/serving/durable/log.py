@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.durable.sealed_json import sync_folder
 from velostream.disk.framing import Frame, encode, write_parts
 from velostream.disk.full_disk import storing
+from velostream.disk.sealed_json import sync_folder
 from velostream.errors import CorruptDataError, LaggingReaderError, TableError
 from velostream.serving.durable.damage import corrupt, table_frames
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from velostream.connectors.durable.sealed_json import sync_folder
 from velostream.disk.framing import encode
 from velostream.disk.full_disk import storing
+from velostream.disk.sealed_json import sync_folder
 from velostream.errors import CorruptDataError
 from velostream.model.columns import ROW_ID, WEIGHT
 from velostream.serving.columns.dictionaries import for_disk

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from velostream.connectors.durable.sealed_json import ASIDE, sync_folder
 from velostream.disk.full_disk import storing
+from velostream.disk.sealed_json import ASIDE, sync_folder
 from velostream.errors import CorruptDataError, StorageError
 from velostream.model.changes import FORGETS, Commit
 from velostream.model.columns import ROW_ID, WEIGHT

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from velostream.connectors.durable.sealed_json import ASIDE
+from velostream.disk.sealed_json import ASIDE
 from velostream.errors import CorruptDataError, DataDirError, TableError
 from velostream.serving.columns.dictionaries import Dictionaries, plain, together
 from velostream.serving.columns.values import canonical

@@ -1,4 +1,4 @@
-"""All tables of a data directory, one folder each."""
+"""All tables of a data directory, one folder each: materialized views, and the state stores of jobs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from velostream.connectors.durable.sealed_json import sync_folder
 from velostream.disk.full_disk import storing
 from velostream.disk.private import make_folder
+from velostream.disk.sealed_json import sync_folder
 from velostream.errors import (
     ClosedError,
     DataDirError,

@@ -46,7 +46,7 @@ class Subscription:
     def __init__(self, after: int, changelog: Changelog, timeout: float | None) -> None:
         self.version = after
         """Every change up to and including this version was returned."""
-        self.lifetime = Lifetime()
+        self._lifetime = Lifetime()
         self._changelog = changelog
         self._timeout = timeout
         self._pending: Iterator[tuple[int, pa.Table]] = iter(())
@@ -58,7 +58,7 @@ class Subscription:
         try:
             change = self.next_change(self._timeout)
         except ClosedError:
-            if self.lifetime.ended:
+            if self._lifetime.ended:
                 raise StopIteration from None
             raise
         if change is None:
@@ -69,7 +69,7 @@ class Subscription:
         """The next version and its changed rows with `_weight`; None when the timeout passed."""
         deadline = None if timeout is None else monotonic() + timeout
         while True:
-            self.lifetime.check()
+            self._lifetime.check()
             newest = self._changelog.newest()
             change = self._next()
             if change is not None:
@@ -91,11 +91,11 @@ class Subscription:
     def _wait(self, deadline: float | None) -> bool:
         """Wait for a new version or the end of the table; False when the deadline passed."""
         left = None if deadline is None else max(0.0, deadline - monotonic())
-        return self._changelog.wait(self.version, left, lambda: self.lifetime.ended)
+        return self._changelog.wait(self.version, left, lambda: self._lifetime.ended)
 
     def close(self) -> None:
         """End the iteration, also one that is waiting in another thread."""
-        self.lifetime.end("the subscription is closed", hint="subscribe again: table.changes(after=version)")
+        self._lifetime.end("the subscription is closed", hint="subscribe again: table.changes(after=version)")
         self._changelog.wake()
 
     def __aiter__(self) -> Subscription:
@@ -109,7 +109,7 @@ class Subscription:
             try:
                 change = await asyncio.to_thread(self.next_change, left)
             except ClosedError:
-                if self.lifetime.ended:
+                if self._lifetime.ended:
                     raise StopAsyncIteration from None
                 raise
             if change is not None:
@@ -118,8 +118,12 @@ class Subscription:
                 raise StopAsyncIteration
 
     def __enter__(self) -> Subscription:
-        self.lifetime.check()
+        self._lifetime.check()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._lifetime.ended else "open"
+        return f"<Subscription: the changes after version {self.version}, {state}>"

@@ -90,19 +90,23 @@ class ReadBinder(StatementBinder):
         if relation is None and not node.if_exists:
             hint = did_you_mean(node.name.text, self.context.names())
             raise UnknownNameError(
-                f'unknown {node.kind} "{node.name.text}"',
+                f'unknown {node.called} "{node.name.text}"',
                 hint=hint or "write IF EXISTS",
                 location=node.name.location,
             )
         if relation is not None and relation.kind.value != node.kind.value:
             raise SqlSyntaxError(
-                f'"{relation.name}" is a {relation.kind}, not a {node.kind}',
+                f'"{relation.name}" is a {relation.kind}, not a {node.called}',
                 hint=f"write DROP {relation.kind.upper()} {relation.name}",
                 location=node.name.location,
             )
         return Result(
             model.Drop(
-                node.kind, relation.name if relation else node.name.text, node.if_exists, **self.common
+                node.kind,
+                relation.name if relation else node.name.text,
+                node.if_exists,
+                node.called,
+                **self.common,
             )
         )
 

@@ -20,9 +20,10 @@ from velostream.secrets import redact_uri
 from velostream.sql.bind import properties as props
 from velostream.sql.bind.parts import Result, StatementBinder
 from velostream.sql.bind.queries import check_source
-from velostream.sql.bind.relations import BUILT_IN, take_with, uri_properties
+from velostream.sql.bind.relations import BUILT_IN, refuse_parts, take_with, uri_properties
 from velostream.sql.bind.row_queries import rows_query
 from velostream.sql.known_relations import Relation, RelationKind
+from velostream.sql.parse import elsewhere
 from velostream.sql.parse import syntax as raw
 from velostream.sql.text.node_locations import anchor
 from velostream.sql.text.script import URI_MARK
@@ -43,6 +44,7 @@ class ChangeBinder(StatementBinder):
         name = target.name
         if isinstance(target.this, exp.Anonymous) or name.startswith(URI_MARK) or "://" in name:
             return self._insert_into_sink(node)
+        refuse_parts(target, self.context.connectors.schemes())
         relation = self._by_hand(
             raw.Name(name, self.context.place(target) or self.context.location), "INSERT INTO"
         )
@@ -194,7 +196,9 @@ class ChangeBinder(StatementBinder):
     def _by_hand(self, name: raw.Name, verb: str) -> Relation:
         relation = self.context.lookup(name.text)
         if relation is None:
-            hint = did_you_mean(name.text, self.context.names())
+            hint = did_you_mean(name.text, self.context.names()) or elsewhere.source(
+                name.text, frozenset(self.context.connectors.schemes())
+            )
             raise UnknownNameError(f'unknown table "{name.text}"', hint=hint, location=name.location)
         if relation.kind is not RelationKind.TABLE or not relation.by_hand:
             kept = "its query" if relation.kind is RelationKind.TABLE else "what it reads"

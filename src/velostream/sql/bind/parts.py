@@ -16,7 +16,7 @@ from velostream.sql.functions import HEADER_FUNCTIONS
 from velostream.sql.names.relation_columns import Shape
 from velostream.sql.names.resolution import Analysis
 from velostream.sql.names.scope import Scope
-from velostream.sql.parse import structure
+from velostream.sql.parse import elsewhere, structure
 from velostream.sql.parse import syntax as raw
 from velostream.sql.text.node_locations import anchor
 from velostream.sql.text.script import URI_MARK
@@ -120,9 +120,11 @@ class StatementBinder:
         elif "://" in name:
             uri = Uri(name)
         else:
+            written = ".".join(part.name for part in relation.parts)
+            schemes = frozenset(self.context.connectors.schemes())
             raise SqlSyntaxError(
-                f'"{name}" is not a URI',
-                hint="write one such as kafka://topic",
+                f'"{written}" is not a URI',
+                hint=elsewhere.source(written, schemes) or "write one such as kafka://topic",
                 location=self.context.place(relation),
             )
         try:

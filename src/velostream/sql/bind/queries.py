@@ -243,10 +243,17 @@ class QueryBinder:
                 to_source(only, name)
         elif self._near is not None and props.takes(self._near.connector, name):
             to_source(self._near, name)
-        elif props.takes(self.sink, name) or props.takes(self.sink, name.removeprefix("sink.")):
+        elif self._of_sink(name, sources):
             self.properties[name] = item.value
         else:
             self._addressed(item, sources, to_source)
+
+    def _of_sink(self, name: str, sources: list[Outside]) -> bool:
+        """Whether the sink takes a property; those that say how to read are for a source, if there is one."""
+        plain = name.removeprefix("sink.")
+        if self.sink is None or (sources and plain == name and name in self.sink.options.of_sources):
+            return False
+        return props.takes(self.sink, name) or props.takes(self.sink, plain)
 
     def _addressed(self, item: RawProperty, sources: list[Outside], to_source: object) -> None:
         prefix, dot, rest = item.key.partition(".")
@@ -287,6 +294,15 @@ class QueryBinder:
         mine = {name: value for name, value in mine.items() if name in known and name not in props.COMMON}
         for name in list(checked.places):
             checked.places.setdefault(name.removeprefix("sink."), checked.places[name])
+        for name in {**self.sink_address, **mine}:
+            if name in self.sink.options.of_sources:
+                self.context.report(
+                    PropertyError(
+                        f'property "{name}" says how to read, and means nothing to the {self.sink.name} sink',
+                        hint="a sink needs a table, and how to connect",
+                        location=checked.location(name, self.context.location, value=False),
+                    )
+                )
         props.validate(
             self.sink.options,
             {**self.sink_address, **mine},

@@ -23,12 +23,14 @@ from velostream.sql.functions import UNSAFE, table_functions
 from velostream.sql.known_relations import ConnectorInfo, Relation, RelationKind
 from velostream.sql.names.relation_columns import Shape, source_shape
 from velostream.sql.names.spelling import SOURCE
+from velostream.sql.parse import elsewhere
 from velostream.sql.parse.dialect import WITH
 from velostream.sql.parse.syntax import RawWith
 from velostream.sql.text.script import URI_MARK
-from velostream.sql.text.spark_text import SPARK
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from velostream.sql.bind.context import Context
 
 _FILE_TABLES = frozenset(
@@ -106,7 +108,7 @@ class Relations:
         if uri is not None:
             self._uri(node, uri, with_, _short_name(uri))
             return
-        _refuse_path(node)
+        _refuse_path(node, self.context.connectors.schemes())
         if name.lower() in visible_ctes(node):
             _refuse_with(with_, f'"{name}" is a query of this statement')
             return
@@ -135,7 +137,10 @@ class Relations:
             raise UnsafeError(f'function "{call.name}" is not allowed', detail=UNSAFE[name])
         if name not in table_functions():
             known = [*table_functions(), *self.context.connectors.functions()]
-            raise UnknownNameError(f'unknown function "{call.name}" in FROM', hint=did_you_mean(name, known))
+            raise UnknownNameError(
+                f'unknown function "{call.name}" in FROM',
+                hint=elsewhere.reader(name) or did_you_mean(name, known),
+            )
         _refuse_with(with_, f"{call.name} is a function")
 
     def _uri(self, node: exp.Table, uri: Uri, with_: RawWith | None, short: str | None) -> None:
@@ -146,7 +151,9 @@ class Relations:
         relation = self.context.lookup(name)
         if relation is None:
             raise UnknownNameError(
-                f'unknown table, stream or source "{name}"', hint=did_you_mean(name, self.context.names())
+                f'unknown table, stream or source "{name}"',
+                hint=did_you_mean(name, self.context.names())
+                or elsewhere.source(name, frozenset(self.context.connectors.schemes())),
             )
         if relation.kind is RelationKind.SOURCE and relation.source is not None:
             connector = connector_of(self.context, relation.source.uri)
@@ -320,7 +327,7 @@ def _short_name(uri: Uri) -> str | None:
     return uri.rest if _SHORT_NAME.match(uri.rest) else None
 
 
-def _refuse_path(node: exp.Table) -> None:
+def _refuse_path(node: exp.Table, schemes: Iterable[str]) -> None:
     database = node.args.get("db")
     if database is not None and database.name.lower() in _FILE_TABLES:
         raise UnsafeError(
@@ -328,10 +335,19 @@ def _refuse_path(node: exp.Table) -> None:
             detail="it would read any file that the server can",
             hint="name the file as a source: FROM file:///path",
         )
-    if database is not None or node.args.get("catalog") is not None:
-        raise UnknownNameError(f'"{node.sql(SPARK)}" has several parts; relations have one name')
+    refuse_parts(node, schemes)
     if "/" in node.name:
         raise SqlSyntaxError(f'"{node.name}" is not a URI', hint=f"write file://{node.name}")
+
+
+def refuse_parts(node: exp.Table, schemes: Iterable[str]) -> None:
+    """Refuse a name with dots in it."""
+    if len(node.parts) > 1:
+        written = ".".join(part.name for part in node.parts)
+        raise UnknownNameError(
+            f'"{written}" has several parts; relations have one name',
+            hint=elsewhere.source(written, frozenset(schemes)),
+        )
 
 
 def _refuse_with(with_: RawWith | None, reason: str) -> None:

@@ -12,8 +12,9 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from velostream.errors import SqlSyntaxError, UnsafeError, did_you_mean, nearest
+from velostream.errors import SqlSyntaxError, UnsafeError, did_you_mean
 from velostream.model.statements import JobAction, ObjectKind, ShowKind
+from velostream.sql.parse import elsewhere, guesses
 from velostream.sql.parse import syntax as raw
 from velostream.sql.parse.dialect import Velostream, VelostreamParser
 from velostream.sql.text.script import URI_MARK, Piece
@@ -30,30 +31,6 @@ _MATERIALIZED = ("MATERIALIZED", "VIEW")
 """Other words for TABLE, of a table that follows its query."""
 _KINDS = {kind.upper(): kind for kind in ObjectKind}
 _SHOWN = {kind.upper(): kind for kind in ShowKind}
-_CLAUSES = (
-    "FROM",
-    "WHERE",
-    "GROUP",
-    "HAVING",
-    "ORDER",
-    "LIMIT",
-    "JOIN",
-    "UNION",
-    "EXCEPT",
-    "INTERSECT",
-    "WINDOW",
-    "EMIT",
-    "WITH",
-)
-_ENDS_OPERAND = (
-    TokenType.VAR,
-    TokenType.IDENTIFIER,
-    TokenType.R_PAREN,
-    TokenType.STAR,
-    TokenType.STRING,
-    TokenType.NUMBER,
-)
-"""A word after one of these is an alias, or the misspelled word of a clause."""
 _UNSAFE = {
     "ADD": "ADD JAR and ADD FILE load code into Spark",
     "SET": "SET changes Spark's configuration",
@@ -155,7 +132,9 @@ class StatementParser:
             return self.select()
         raise SqlSyntaxError(
             f'"{self._current.text}" does not begin a statement',
-            hint=did_you_mean(word, _STATEMENTS) or f"statements begin with {', '.join(_LISTED)}",
+            hint=elsewhere.STATEMENTS.get(word)
+            or did_you_mean(word, _STATEMENTS)
+            or f"statements begin with {', '.join(_LISTED)}",
             location=self._place(),
         )
 
@@ -169,6 +148,9 @@ class StatementParser:
         if_not_exists = self.parser.words("IF", "NOT", "EXISTS")
         name = self._name(kind)
         schema = self._schema(kind) if self._current.token_type == TokenType.L_PAREN else raw.RawSchema()
+        if kind is not ObjectKind.SOURCE and self._current.token_type == TokenType.FROM:
+            whole = f"CREATE {word} {name.text} AS SELECT * FROM {self._show_token(self.parser.following)}"
+            raise self._unexpected("AS SELECT", hint=whole if self.parser.following else None)
         query, relation, properties = None, None, None
         if kind is ObjectKind.SOURCE:
             relation = self._source_relation()
@@ -208,7 +190,7 @@ class StatementParser:
         self._take("INTO", hint="INSERT INTO table VALUES (…)")
         self.parser.words("TABLE")
         target = self.parser.relation(name_only=self.parser.following.token_type == TokenType.L_PAREN)
-        if not isinstance(target, exp.Table):
+        if not isinstance(target, exp.Table) or self._current.token_type == TokenType.COLON:
             raise self._unexpected("a table or URI")
         self.parser.attach_with(target)
         columns: tuple[raw.Name, ...] = ()
@@ -224,6 +206,8 @@ class StatementParser:
             rows = tuple(self._rows())
         else:
             query = self._query()
+        if self._current.token_type == TokenType.ON:
+            raise self._unexpected("the end of the statement", hint=elsewhere.ON_CONFLICT)
         return raw.RawInsert(target, columns, rows, query, self._with(), bool(or_replace), **_PLACELESS)
 
     def _rows(self) -> list[tuple[exp.Expr, ...]]:
@@ -282,7 +266,8 @@ class StatementParser:
         self._kind("ALTER")
         table = self._name(ObjectKind.TABLE)
         if self.parser.words("RENAME"):
-            self._take("TO", hint=f"ALTER TABLE {table.text} RENAME TO another_name")
+            hint = f"ALTER TABLE {table.text} RENAME TO another_name"
+            self._take("TO", hint=self._instead_of_altering(hint))
             return raw.RawRename(table, self._name(ObjectKind.TABLE), **_PLACELESS)
         if self._current.text.upper() == "SET" and self.parser.following.token_type == TokenType.L_PAREN:
             return raw.RawSet(table, self.parser.parse_with(), **_PLACELESS)
@@ -290,8 +275,16 @@ class StatementParser:
             self.parser.words("COLUMN")
             if_not_exists = self.parser.words("IF", "NOT", "EXISTS")
             return raw.RawAddColumn(table, self._column(), bool(if_not_exists), **_PLACELESS)
-        raise self._unexpected(
-            "RENAME TO, SET (…) or ADD COLUMN", hint='ALTER TABLE name SET ("retention" = "7d")'
+        hint = f'ALTER TABLE {table.text} SET ("property" = "value")'
+        raise self._unexpected("RENAME TO, SET (…) or ADD COLUMN", hint=self._instead_of_altering(hint))
+
+    def _instead_of_altering(self, otherwise: str) -> str:
+        """How a column is dropped or changed, which ALTER does not do."""
+        if self._current.text.upper() not in ("DROP", "ALTER", "MODIFY", "CHANGE", "COLUMN"):
+            return otherwise
+        return (
+            "make it anew with the columns that it should have: CREATE OR REPLACE TABLE … AS SELECT …; "
+            "rows that were put in by hand go over with INSERT INTO … SELECT"
         )
 
     def select(self) -> raw.Raw:
@@ -370,9 +363,9 @@ class StatementParser:
         self._take("DROP")
         if self.parser.words("JOB"):
             return raw.RawDropJob(self._job(), **_PLACELESS)
-        kind, _ = self._kind("DROP")
+        kind, word = self._kind("DROP")
         if_exists = self.parser.words("IF", "EXISTS")
-        return raw.RawDrop(kind, self._name(kind), bool(if_exists), **_PLACELESS)
+        return raw.RawDrop(kind, self._name(kind), bool(if_exists), word.lower(), **_PLACELESS)
 
     def replay(self) -> raw.Raw:
         """REPLAY DEAD LETTERS."""
@@ -419,14 +412,15 @@ class StatementParser:
             if not self.parser.match(TokenType.COMMA):
                 break
         if not self.parser.match(TokenType.R_PAREN):
-            raise self._unexpected(", or )")
+            raise self._unexpected(", or )", hint=elsewhere.after_column(self._current.text))
         return raw.RawSchema(tuple(columns), key, watermark)
 
     def _column(self) -> raw.RawColumn:
         name = self._any_name("a column")
         kind = self.parser.data_type()
         if not isinstance(kind, exp.DataType):
-            raise self._unexpected(f'the type of column "{name.text}"')
+            instead = elsewhere.TYPES.get(self._current.text.upper()) if self._current else None
+            raise self._unexpected(f'the type of column "{name.text}"', hint=instead)
         primary = default = None
         while True:
             if self.parser.words("DEFAULT"):
@@ -454,7 +448,9 @@ class StatementParser:
                 f'{verb} "{self._current.text}" is not known'
                 if self._current
                 else f"expected a kind after {verb}",
-                hint=did_you_mean(self._current.text, _KINDS) or f"{verb} takes {', '.join(_KINDS)}",
+                hint=elsewhere.KINDS.get(self._current.text.upper())
+                or did_you_mean(self._current.text, _KINDS)
+                or f"{verb} takes {', '.join([*_KINDS, ' '.join(_MATERIALIZED)])}",
                 location=self._place(),
             )
         self.parser.advance()
@@ -509,9 +505,10 @@ class StatementParser:
 
     def _unexpected(self, expected: str | None = None, hint: str | None = None) -> SqlSyntaxError:
         found = f'"{self._show_token(self._current)}"' if self._current else "the end of the statement"
+        hint = hint or guesses.source(self.tokens, self._current, self.piece.text)
         if expected:
             return SqlSyntaxError(f"expected {expected}, found {found}", hint=hint, location=self._place())
-        misspelled = self._misspelled()
+        misspelled = guesses.misspelled(self.tokens, self._current) if hint is None else None
         if misspelled is not None:
             token, guess = misspelled
             return SqlSyntaxError(
@@ -520,17 +517,6 @@ class StatementParser:
                 location=self.parser.token_location(token),
             )
         return SqlSyntaxError(f"{found} is not expected here", hint=hint, location=self._place())
-
-    def _misspelled(self) -> tuple[Token, str] | None:
-        """The word here, or the one before, which was read as an alias, if it looks like a clause's."""
-        here = next((n for n, token in enumerate(self.tokens) if token is self._current), 0)
-        for at in (here - 1, here):
-            token, follows = self.tokens[at], at > 0 and self.tokens[at - 1].token_type in _ENDS_OPERAND
-            guess = nearest(token.text, _CLAUSES) if follows and token.token_type is TokenType.VAR else None
-            # A longer word, such as orders, is a name.
-            if guess is not None and not token.text.upper().startswith(guess):
-                return token, guess
-        return None
 
     def _show_token(self, token: Token) -> str:
         return self.parser.token_location(token).shown
@@ -542,7 +528,8 @@ class StatementParser:
             at_end = not self._current
             expected = message.split(" ", 1)[1].split(" but got", maxsplit=1)[0].strip()
             found = "the end of the statement" if at_end else f'"{self._show_token(self._current)}"'
-            return SqlSyntaxError(f"expected {expected}, found {found}", location=self._place())
+            hint = guesses.source(self.tokens, self._current, self.piece.text)
+            return SqlSyntaxError(f"expected {expected}, found {found}", hint=hint, location=self._place())
         if message.startswith("Required"):
             message = (
                 f'something is missing before "{self._show_token(token)}"'

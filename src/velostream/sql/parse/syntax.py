@@ -172,6 +172,8 @@ class RawDrop(Raw):
     kind: ObjectKind
     name: Name
     if_exists: bool
+    called: str
+    """The word for the kind: `materialized view`, where that was written."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import pytest
 
 from files_model import TEXTS, keys, open_source, reader_of
 from refusals import refusal
-from velostream.connectors.durable import journal
 from velostream.connectors.files.spool import pending_files as written
 from velostream.connectors.files.spool import spool
+from velostream.disk import journal
 
 
 def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):

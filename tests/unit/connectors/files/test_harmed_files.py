@@ -15,10 +15,10 @@ from refusals import refusal
 from velostream.connectors.base import SourceContext
 from velostream.connectors.datagen.options import DatagenOptions
 from velostream.connectors.datagen.source import DatagenSource
-from velostream.connectors.durable.journal import Journal
-from velostream.connectors.durable.record import Record
 from velostream.connectors.files.spool.spool import Spool
 from velostream.connectors.kafka.read.notes import SourceMemory
+from velostream.disk.journal import Journal
+from velostream.disk.record import Record
 
 if TYPE_CHECKING:
     import random

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.types import TypeEngine
 
+    from velostream.connectors.any_sql.options import SqlOptions
     from velostream.connectors.databases.text_rows import Decoded
 
 _SAMPLE = 1000
@@ -36,6 +38,7 @@ class AlchemyDriver(Driver):
     """`sql://dialect+package://user@host/database`, as SQLAlchemy writes it."""
 
     packages: ClassVar[Mapping[str, str]] = {"sqlalchemy": "velostream[sql]"}
+    takes: ClassVar[frozenset[str]] = Driver.takes | {"transaction_isolation"}
     dialect: str
 
     def __init__(self, dialect: str | None = None) -> None:
@@ -53,8 +56,11 @@ class AlchemyDriver(Driver):
         import sqlalchemy
         from sqlalchemy.exc import NoSuchModuleError
 
+        given: dict[str, Any] = {"connect_args": self.arguments(address.options)}
+        if (isolation := address.options.transaction_isolation) is not None:
+            given["isolation_level"] = isolation.replace("_", " ").upper()
         try:
-            engine = sqlalchemy.create_engine(self._url(address), poolclass=sqlalchemy.NullPool)
+            engine = sqlalchemy.create_engine(self._url(address), poolclass=sqlalchemy.NullPool, **given)
         except NoSuchModuleError as exc:
             raise SourceConfigError(
                 f'SQLAlchemy has no dialect "{self.dialect}"', hint="install the package that brings it"
@@ -68,7 +74,8 @@ class AlchemyDriver(Driver):
         @sqlalchemy.event.listens_for(engine, "connect")
         def _prepare(raw: Any, _: Any) -> None:
             with closing(raw.cursor()) as cursor:
-                for statement in (_IN_UTC.get(name), _READ_ONLY.get(name)):
+                limit = self.limit(raw, address.options)
+                for statement in (_IN_UTC.get(name), _READ_ONLY.get(name), limit):
                     if statement is not None:
                         cursor.execute(statement)
             raw.commit()
@@ -82,6 +89,14 @@ class AlchemyDriver(Driver):
                     cursor.close()
 
         return AlchemyConnection(engine)
+
+    def arguments(self, options: SqlOptions) -> dict[str, Any]:
+        """What the package is given to connect with, beside the address."""
+        return {}
+
+    def limit(self, raw: Any, options: SqlOptions) -> str | None:
+        """The statement that limits how long a query may take; `raw` is a connection of the package's."""
+        return None
 
     def _url(self, address: Address) -> Any:
         """The address of properties, or as it was written; a password may also be a property."""
@@ -109,6 +124,12 @@ class AlchemyDriver(Driver):
         return url.set(username=options.username or url.username, password=options.password or url.password)
 
 
+_OF_SERVERS = AlchemyDriver.takes | {
+    *("ssl_mode", "ssl_root_cert", "ssl_cert", "ssl_key"),
+    *("connect_timeout", "socket_timeout", "query_timeout"),
+}
+
+
 class PostgresDriver(AlchemyDriver):
     """PostgreSQL, by psycopg."""
 
@@ -118,6 +139,25 @@ class PostgresDriver(AlchemyDriver):
         "sqlalchemy": "velostream[sql]",
         "psycopg": "velostream[postgres]",
     }
+    takes: ClassVar[frozenset[str]] = _OF_SERVERS
+
+    def arguments(self, options: SqlOptions) -> dict[str, Any]:
+        """See `AlchemyDriver`: the parameters of libpq."""
+        silent = options.socket_timeout
+        told = {
+            "sslmode": options.ssl_mode if "ssl_mode" in options.model_fields_set else None,
+            "sslrootcert": options.ssl_root_cert,
+            "sslcert": options.ssl_cert,
+            "sslkey": options.ssl_key,
+            "connect_timeout": _seconds(options),
+            "tcp_user_timeout": round(silent.total_seconds() * 1000) if silent is not None else None,
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+    def limit(self, raw: Any, options: SqlOptions) -> str | None:
+        """See `AlchemyDriver`."""
+        longest = options.query_timeout
+        return f"SET statement_timeout = {round(longest.total_seconds() * 1000)}" if longest else None
 
 
 class MySqlDriver(AlchemyDriver):
@@ -126,12 +166,65 @@ class MySqlDriver(AlchemyDriver):
     name = "mysql"
     dialect = "mysql+pymysql"
     packages: ClassVar[Mapping[str, str]] = {"sqlalchemy": "velostream[sql]", "pymysql": "velostream[mysql]"}
+    takes: ClassVar[frozenset[str]] = _OF_SERVERS
+
+    def arguments(self, options: SqlOptions) -> dict[str, Any]:
+        """See `AlchemyDriver`."""
+        told: dict[str, Any] = {"connect_timeout": _seconds(options)}
+        if options.socket_timeout is not None:
+            told["read_timeout"] = options.socket_timeout.total_seconds()
+        return told | _encrypted(options)
+
+    def limit(self, raw: Any, options: SqlOptions) -> str | None:
+        """See `AlchemyDriver`: the two servers call it differently."""
+        longest = options.query_timeout
+        if longest is None:
+            return None
+        if "mariadb" in str(raw.get_server_info()).lower():
+            return f"SET SESSION max_statement_time = {longest.total_seconds()}"
+        return f"SET SESSION max_execution_time = {round(longest.total_seconds() * 1000)}"
+
+
+def _seconds(options: SqlOptions) -> int:
+    return max(2, round(options.connect_timeout.total_seconds()))
+
+
+def _encrypted(options: SqlOptions) -> dict[str, Any]:
+    """How PyMySQL encrypts; without any of these it prefers to."""
+    mode, files = options.ssl_mode, (options.ssl_root_cert, options.ssl_cert, options.ssl_key)
+    if mode == "disable":
+        return {"ssl_disabled": True}
+    if mode in ("allow", "prefer") and not any(files):
+        return {}
+    try:
+        context = ssl.create_default_context(cafile=options.ssl_root_cert)
+        if options.ssl_cert is not None:
+            context.load_cert_chain(options.ssl_cert, options.ssl_key)
+    except (OSError, ssl.SSLError) as exc:
+        raise SourceConfigError(
+            f"the certificates cannot be used: {exc.strerror or exc}",
+            hint='"ssl.root.cert", "ssl.cert" and "ssl.key" are PEM files',
+        ) from exc
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.check_hostname = mode == "verify-full"
+    context.verify_mode = ssl.CERT_REQUIRED if mode.startswith("verify") else ssl.CERT_NONE
+    return {"ssl": context}
+
+
+_OF_PACKAGES: Mapping[str, type[AlchemyDriver]] = {
+    "postgresql+psycopg": PostgresDriver,
+    "postgresql+psycopg2": PostgresDriver,
+    "mysql+pymysql": MySqlDriver,
+    "mariadb+pymysql": MySqlDriver,
+}
+"""Dialects whose package takes more than an address."""
 
 
 def dialect_driver(name: str) -> Driver | None:
     """The driver of one of SQLAlchemy's dialects, such as `mysql+pymysql`; None where it has no such one."""
+    made = _OF_PACKAGES.get(name, AlchemyDriver)(name)
     if find_spec("sqlalchemy") is None:
-        return AlchemyDriver(name) if "+" in name else None
+        return made if "+" in name else None
     from sqlalchemy.dialects import registry
     from sqlalchemy.exc import NoSuchModuleError
 
@@ -139,7 +232,7 @@ def dialect_driver(name: str) -> Driver | None:
         registry.load(name.replace("+", "."))
     except (NoSuchModuleError, ValueError):
         return None
-    return AlchemyDriver(name)
+    return made
 
 
 class AlchemyConnection(Connection):
@@ -163,6 +256,10 @@ class AlchemyConnection(Connection):
             digits = _digits(each[4], each[5])
             fields.append(pa.field(each[0], type_of([row[place] for row in rows], digits)))
         return pa.schema(fields)
+
+    def sampled(self, table: str | None, schema: str | None) -> bool:
+        """See `Connection`: of queries."""
+        return table is None
 
     def table_columns(self, table: str, schema: str | None) -> pa.Schema:
         """See `Connection`: as the catalogue tells them."""
@@ -200,6 +297,19 @@ class AlchemyConnection(Connection):
         with self._executed(query, values, size) as result:
             while rows := result.fetchmany(size):
                 yield decoded(schema, [tuple(row) for row in rows])
+
+    def interrupt(self) -> None:
+        """See `Connection`: where the package can, or the server by another connection."""
+        opened = self._open
+        if opened is None or opened.closed:
+            return
+        with suppress(Exception):
+            raw: Any = opened.connection.driver_connection
+            if hasattr(raw, "cancel"):
+                raw.cancel()
+            elif self._engine.dialect.name in ("mysql", "mariadb"):
+                with self._engine.connect() as other:
+                    other.exec_driver_sql(f"KILL QUERY {raw.thread_id()}")
 
     def close(self) -> None:
         """See `Connection`."""

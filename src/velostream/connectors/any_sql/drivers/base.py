@@ -36,6 +36,8 @@ class Connection(ABC):
 
     mark: ClassVar[str] = "?"
     """How a bound value is written in a query; `{}` in it is its number."""
+    shuts_out: ClassVar[bool] = False
+    """Whether nobody can write to the database while it is open; it is closed between two reads then."""
 
     @abstractmethod
     def columns(self, query: str, values: Sequence[Any]) -> pa.Schema:
@@ -51,6 +53,13 @@ class Connection(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close it; may be called twice."""
+
+    def interrupt(self) -> None:  # noqa: B027
+        """End a query that another thread waits for, where the database can."""
+
+    def sampled(self, table: str | None, schema: str | None) -> bool:
+        """Whether types of columns are those of the rows that are there, of a table, or of a query."""
+        return False
 
     def table_columns(self, table: str, schema: str | None) -> pa.Schema:
         """The columns of a table."""
@@ -91,6 +100,8 @@ class Driver(ABC):
     name: ClassVar[str]
     packages: ClassVar[Mapping[str, str]] = {}
     """Modules that it needs, each with the name to install it by."""
+    takes: ClassVar[frozenset[str]] = frozenset({"host", "port", "database", "username", "password"})
+    """The fields of `SqlOptions` about connections that it makes something of; others are refused."""
 
     def check(self, address: Address) -> None:  # noqa: B027
         """Raise the error that tells what is wrong with an address; opens nothing."""

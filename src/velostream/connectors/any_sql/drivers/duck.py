@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import duckdb
 import pyarrow as pa
@@ -39,6 +39,7 @@ class DuckDriver(Driver):
     """`sql://duckdb:/path/app.duckdb`."""
 
     name = "duckdb"
+    takes: ClassVar[frozenset[str]] = frozenset({"database"})
 
     def connect(self, address: Address) -> Connection:
         """See `Driver`: it can reach no other file than this one, and load nothing."""
@@ -53,12 +54,14 @@ class DuckDriver(Driver):
 class DuckConnection(Connection):
     """An open file."""
 
+    shuts_out: ClassVar[bool] = True
+
     def __init__(self, opened: duckdb.DuckDBPyConnection) -> None:
         self._opened = opened
 
     def columns(self, query: str, values: Sequence[Any]) -> pa.Schema:
         """See `Connection`."""
-        found = self._sql(f"SELECT * FROM ({query}) AS q LIMIT 0", values).to_arrow_reader(1).schema
+        found = self._sql(f"SELECT * FROM ({query}\n) AS q LIMIT 0", values).to_arrow_reader(1).schema
         return pa.schema([pa.field(field.name, plain_type(field.type)) for field in found])
 
     def key(self, table: str, schema: str | None) -> tuple[str, ...]:
@@ -81,8 +84,12 @@ class DuckConnection(Connection):
             for name, kind, *_ in told
         )
         columns = [TextColumn(f.name, f.type, _to(f.type), str(f.type)) for f in schema]
-        for batch in self._sql(f"SELECT {chosen} FROM ({query}) AS q", values).to_arrow_reader(size):
+        for batch in self._sql(f"SELECT {chosen} FROM ({query}\n) AS q", values).to_arrow_reader(size):
             yield decode(columns, batch.columns)
+
+    def interrupt(self) -> None:
+        """See `Connection`."""
+        self._opened.interrupt()
 
     def close(self) -> None:
         """See `Connection`."""

@@ -7,7 +7,7 @@ is read as a whole.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -37,6 +37,8 @@ class JdbcClass:
     jars: tuple[Jar, ...]
     quote: str = '"'
     """The mark that names are quoted with."""
+    read_only: Mapping[str, str] = field(default_factory=dict)
+    """Options of Spark's reader, and of the driver, by which the session only reads."""
 
 
 MARIADB = JdbcClass(
@@ -50,6 +52,7 @@ MARIADB = JdbcClass(
         ),
     ),
     quote="`",
+    read_only={"sessionInitStatement": "SET SESSION TRANSACTION READ ONLY"},
 )
 CLASSES: dict[str, JdbcClass] = {
     "postgresql": JdbcClass(
@@ -62,6 +65,7 @@ CLASSES: dict[str, JdbcClass] = {
                 "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
             ),
         ),
+        read_only={"readOnly": "true", "readOnlyMode": "always"},
     ),
     "mariadb": MARIADB,
 }
@@ -77,6 +81,7 @@ class JdbcDriver(Driver):
 
     name = "jdbc"
     packages: ClassVar[Mapping[str, str]] = {}
+    takes: ClassVar[frozenset[str]] = frozenset({"username", "password", "query_timeout"})
 
     def __init__(self, name: str = "jdbc", own: JdbcClass | None = None) -> None:
         self.name = name  # type: ignore[misc]
@@ -117,7 +122,9 @@ class JdbcConnection(Connection):
             if options.query_timeout
             else None,
         }
-        self._options = {name: value for name, value in told.items() if value is not None}
+        self._options = {name: value for name, value in told.items() if value is not None} | dict(
+            driver.read_only
+        )
         self._driver = driver
 
     def columns(self, query: str, values: Sequence[Any]) -> pa.Schema:

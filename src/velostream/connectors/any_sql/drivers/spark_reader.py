@@ -40,7 +40,7 @@ def read(
     load_pinned(spark, driver, jars)
     try:
         reader = spark.read.format("jdbc").options(**options).option("driver", driver)
-        frame = reader.option("dbtable", f"({query}) q").load()
+        frame = reader.option("dbtable", f"({query}\n) q").load()
         return (frame if rows else frame.limit(0)).toArrow()
     except Exception as exc:
         # Spark only tells that it failed; the last cause is what the driver says.

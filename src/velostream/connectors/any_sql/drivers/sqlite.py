@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -43,6 +43,7 @@ class SqliteDriver(Driver):
     """`sql://sqlite:/path/app.db`."""
 
     name = "sqlite"
+    takes: ClassVar[frozenset[str]] = frozenset({"database", "connect_timeout"})
 
     def connect(self, address: Address) -> Connection:
         """See `Driver`."""
@@ -121,6 +122,18 @@ class SqliteConnection(Connection):
         if pa.types.is_decimal(column.type):
             return float(text)
         return text if pa.types.is_date(column.type) else super().after(column, text)
+
+    def interrupt(self) -> None:
+        """See `Connection`."""
+        with suppress(sqlite3.ProgrammingError):  # closed meanwhile
+            self._opened.interrupt()
+
+    def sampled(self, table: str | None, schema: str | None) -> bool:
+        """See `Connection`: of queries, and of columns that declare nothing."""
+        if table is None:
+            return True
+        query = "SELECT 1 FROM pragma_table_info(?, ?) WHERE type = ''"
+        return self._opened.execute(query, (table, schema or "main")).fetchone() is not None
 
     def close(self) -> None:
         """See `Connection`."""

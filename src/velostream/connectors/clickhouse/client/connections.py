@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import io
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import clickhouse_connect
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from velostream.connectors.clickhouse.client.failures import FAILURES, error_of, translated
+from velostream.connectors.clickhouse.client.stoppable import Sockets
 from velostream.errors import SourceNetworkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from clickhouse_connect.driver.client import Client as Driver
+    from clickhouse_connect.driver.httpclient import HttpClient
 
     from velostream.connectors.clickhouse.options import ClickHouseOptions
 
@@ -35,6 +37,7 @@ class Client:
     def __init__(self, options: ClickHouseOptions) -> None:
         self._options = options
         self._driver: Driver | None = None
+        self._sockets = Sockets()
         self._lock = threading.Lock()
 
     @property
@@ -71,7 +74,13 @@ class Client:
                 query,
                 parameters=dict(values),
                 settings=self._settable(
-                    {"output_format_arrow_string_as_string": 0, **settings, **self._limits()}
+                    {
+                        "output_format_arrow_string_as_string": 0,
+                        # Nobody waits for it any more.
+                        "cancel_http_readonly_queries_on_client_close": 1,
+                        **settings,
+                        **self._limits(),
+                    }
                 ),
                 fmt="ArrowStream",
             )
@@ -89,6 +98,10 @@ class Client:
             settings=self._settable({**settings, **self._limits()}),
             fmt="ArrowStream",
         )
+
+    def interrupt(self) -> None:
+        """End what other threads wait for, now and later."""
+        self._sockets.end()
 
     def close(self) -> None:
         """Close its connections; it connects again when it is used."""
@@ -112,7 +125,8 @@ class Client:
         with self._lock:
             if self._driver is None:
                 with translated(f"cannot connect to {self.name}"):
-                    self._driver = clickhouse_connect.get_client(**self._address())
+                    self._driver = clickhouse_connect.get_client(**self._address(), dedicated_pool=True)
+                self._sockets.watch(cast("HttpClient", self._driver).http)
             return self._driver
 
     def _address(self) -> dict[str, Any]:

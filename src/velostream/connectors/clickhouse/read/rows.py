@@ -16,6 +16,7 @@ from velostream.connectors.databases.parallel import in_parallel
 from velostream.connectors.databases.polling import Asked
 from velostream.connectors.databases.source import Described
 from velostream.connectors.databases.text_rows import decode
+from velostream.connectors.databases.user_sql import check_user_sql
 from velostream.errors import SourceConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from velostream.connectors.clickhouse.client.connections import Answer, Client
     from velostream.connectors.clickhouse.client.types import Column
     from velostream.connectors.clickhouse.options import ClickHouseOptions
+    from velostream.connectors.databases.newest import Since
     from velostream.connectors.databases.text_rows import Decoded
 
 
@@ -38,6 +40,7 @@ class ClickHouseRows(Asked):
         self._options = options
         self._binary = [field.name for field in declared or () if pa.types.is_binary(field.type)]
         self._found: tuple[list[Column], Table | None] | None = None
+        self._checked = False
         self.name = f'{client.name}, table "{options.table}"' if options.table else f"{client.name}, a query"
 
     def describe(self) -> Described:
@@ -59,13 +62,21 @@ class ClickHouseRows(Asked):
             key = table.sorting_key if set(table.sorting_key) <= set(names) else ()
         return Described(pa.schema([pa.field(column.name, column.arrow) for column in columns]), key)
 
-    def rows(self, after: str | None) -> Iterator[Decoded]:
+    def look(self) -> None:
+        """See `Asked`."""
+        self._found = self._looked_up()
+
+    def rows(self, since: Since | None) -> Iterator[Decoded]:
         """See `Asked`."""
         columns, table = self._columns()
         texts = [column.text for column in columns]
-        streams = self._streams(columns, table, after)
+        streams = self._streams(columns, table, since)
         for batch in in_parallel(chain.from_iterable, streams, len(streams), self._options.prefetch_count):
             yield decode(texts, batch.columns)
+
+    def interrupt(self) -> None:
+        """See `Asked`."""
+        self._client.interrupt()
 
     def close(self) -> None:
         """See `Asked`."""
@@ -73,9 +84,9 @@ class ClickHouseRows(Asked):
 
     # --- queries ------------------------------------------------------------------------------------------
 
-    def _streams(self, columns: Sequence[Column], table: Table | None, after: str | None) -> list[Answer]:
+    def _streams(self, columns: Sequence[Column], table: Table | None, since: Since | None) -> list[Answer]:
         options = self._options
-        whole = after is None and options.order_by is None and options.limit is None
+        whole = since is None and options.order_by is None and options.limit is None
         whole = whole and options.incremental_column is None
         if table is not None and whole and options.readers > 1 and not self._final(table):
             ranges = ranges_of(self._client, table, options.readers)
@@ -85,32 +96,32 @@ class ClickHouseRows(Asked):
                 return opened
             for stream in opened:
                 stream.close()
-        return [self._stream(columns, table, after, None)]
+        return [self._stream(columns, table, since, None)]
 
     def _stream(
-        self, columns: Sequence[Column], table: Table | None, after: str | None, only: str | None
+        self, columns: Sequence[Column], table: Table | None, since: Since | None, only: str | None
     ) -> Answer:
-        query, values = self._query(columns, table, after, only)
+        query, values = self._query(columns, table, since, only)
         size = self._options.fetch_size or self._options.batch_size
         return self._client.stream(query, values, {"max_block_size": size}, f"cannot read {self.name}")
 
     def _query(
-        self, columns: Sequence[Column], table: Table | None, after: str | None, only: str | None
+        self, columns: Sequence[Column], table: Table | None, since: Since | None, only: str | None
     ) -> tuple[str, dict[str, Any]]:
         options = self._options
         relation, values = self._relation(table)
         conditions = [f"({options.where}\n)"] if options.where is not None else []
         conditions += [only] if only is not None else []
         grows = next((column for column in columns if column.name == options.incremental_column), None)
-        if after is not None and grows is not None:
-            values["last"] = after.removesuffix("Z")
+        if since is not None and grows is not None:
+            values["last"] = since.value.removesuffix("Z")
             bound = f"{{last:{grows.compared_as}}}"
             if options.poll_query is not None:
                 # The user's own condition stands for all of ours.
                 relation, conditions = f"({marked(options.poll_query, 1, lambda _: bound)}\n) AS q", []
             else:
                 known = f"CAST({quoted(grows.name)} AS {INSTANT})" if grows.finer_than_here else None
-                sign = ">=" if self.describe().key else ">"
+                sign = since.sign(keyed=bool(self.describe().key))
                 conditions.append(f"{known or quoted(grows.name)} {sign} {bound}")
         # Names of their own, since an alias hides the column of its name from WHERE.
         chosen = ", ".join(
@@ -123,9 +134,9 @@ class ClickHouseRows(Asked):
         if grows is not None:
             text += f" ORDER BY {quoted(grows.name)}"
         elif options.order_by is not None:
-            text += f" ORDER BY {options.order_by}"
+            text += f" ORDER BY {options.order_by}\n"
         if options.limit is not None:
-            text += f" LIMIT {options.limit}"
+            text += f" LIMIT {options.limit + (since.again if since is not None else 0)}"
         return text, values
 
     def _relation(self, table: Table | None) -> tuple[str, dict[str, Any]]:
@@ -142,15 +153,23 @@ class ClickHouseRows(Asked):
 
     def _columns(self) -> tuple[list[Column], Table | None]:
         if self._found is None:
-            table = None
-            if self._options.table is not None:
-                table = table_of(self._client, self._options.database_schema, self._options.table)
-            relation, values = self._relation(table)
-            what = f"cannot read {self.name}"
-            found = columns_of(self._client, relation, values, what, self._binary)
-            self._check(relation, values, found)
-            self._found = found, table
+            self.look()
+        assert self._found is not None
         return self._found
+
+    def _looked_up(self) -> tuple[list[Column], Table | None]:
+        if not self._checked:
+            check_user_sql(self._options)
+        table = None
+        if self._options.table is not None:
+            table = table_of(self._client, self._options.database_schema, self._options.table)
+        relation, values = self._relation(table)
+        what = f"cannot read {self.name}"
+        found = columns_of(self._client, relation, values, what, self._binary)
+        if not self._checked:
+            self._check(relation, values, found)
+            self._checked = True
+        return found, table
 
     def _check(self, relation: str, values: dict[str, Any], columns: Sequence[Column]) -> None:
         """Refuse SQL of the user's that is more than it has to be; nothing is read."""

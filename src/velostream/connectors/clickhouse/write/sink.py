@@ -21,9 +21,9 @@ from velostream.connectors.clickhouse.client.types import quoted
 from velostream.connectors.clickhouse.write.columns import checked, halves
 from velostream.connectors.clickhouse.write.target import Target, target
 from velostream.connectors.databases.text_rows import decode
-from velostream.connectors.durable.sealed_json import replace_file
 from velostream.connectors.sinks import as_sink_errors, identity
 from velostream.disk.full_disk import storing
+from velostream.disk.sealed_json import replace_file
 from velostream.errors import SinkConfigError, SourceDataError, UnsupportedError
 from velostream.formats.json.writer import json_bytes
 from velostream.formats.row_bytes import packed

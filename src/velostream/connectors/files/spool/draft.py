@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from velostream.connectors.durable.sealed_json import checksum
 from velostream.connectors.files.spool.instants import packed
 from velostream.connectors.files.spool.pending_files import WrittenFiles
 from velostream.connectors.files.spool.segment_text import SegmentText
@@ -17,6 +16,7 @@ from velostream.connectors.files.spool.segments import FileState, Piece, PieceId
 from velostream.connectors.files.spool.spool import INDEX, INSTANTS, Entry, Spool, resolve
 from velostream.connectors.files.watch.layout import format_of
 from velostream.disk.full_disk import storing
+from velostream.disk.sealed_json import checksum
 from velostream.formats.records import Records, record_positions, split_text
 
 if TYPE_CHECKING:

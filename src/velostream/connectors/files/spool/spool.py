@@ -14,11 +14,11 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.base import log
-from velostream.connectors.durable.journal import Journal
-from velostream.connectors.durable.sealed_json import checksum, damaged, sync_folder
 from velostream.connectors.files.spool.segments import FileState, PieceId, Segment, SpooledBadRow
 from velostream.disk.full_disk import storing
+from velostream.disk.journal import Journal
 from velostream.disk.private import make_folder
+from velostream.disk.sealed_json import checksum, damaged, sync_folder
 from velostream.errors import StorageError
 
 if TYPE_CHECKING:

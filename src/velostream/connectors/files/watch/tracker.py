@@ -213,7 +213,9 @@ class Tracker:
         if not changed and look.path not in self._unverified:
             return True
         if not changed and (same := self._files.same(look.path, look.stream)) is not None:
-            self._unverified.pop(look.path, None)
+            # One that differs stays unverified until it has been read, which may fail.
+            if same:
+                self._unverified.pop(look.path, None)
             return same
         if not changed and look.path in self._compared:
             return self._compare(look, state)
@@ -254,6 +256,8 @@ class Tracker:
 
     def _fresh(self, look: Look) -> bool:
         """Whether the file may still change without being noticed."""
+        if self._files.outlived(look.identity):
+            return False
         grain = self._files.grain
         return self._age(look.path, look.identity) < grain + self._files.clocks and (
             not self._files.clocks or self._waited(look.path) < grain

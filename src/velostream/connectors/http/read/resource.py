@@ -11,7 +11,6 @@ from io import BytesIO
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from velostream.connectors.durable.record import Record
 from velostream.connectors.files.place import Listing, Place
 from velostream.connectors.files.source import FilesSource
 from velostream.connectors.files.spool.segments import Identity
@@ -19,6 +18,7 @@ from velostream.connectors.files.watch.layout import format_of
 from velostream.connectors.http.client.requests import Requests
 from velostream.connectors.http.read.pages import NOT_MODIFIED, Pages
 from velostream.connectors.http.read.validators import validators_of
+from velostream.disk.record import Record
 from velostream.errors import SourceMissingError
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.connectors.base import Delivery, Sink
-from velostream.connectors.durable.sealed_json import replace_file
 from velostream.connectors.http.client.failures import final, refused
 from velostream.connectors.http.client.requests import Requests
 from velostream.connectors.sinks import as_sink_errors
 from velostream.disk.full_disk import storing
+from velostream.disk.sealed_json import replace_file
 from velostream.errors import CorruptDataError, SinkConfigError, SinkNetworkError
 from velostream.formats.json.writer import json_bytes
 from velostream.formats.row_bytes import packed

@@ -255,6 +255,11 @@ class Cluster:
                 if exc.args[0].name() != "TOPIC_ALREADY_EXISTS":
                     raise
 
+    def delete(self, name: str) -> None:
+        """Delete a topic."""
+        with self._asking(name):
+            self._admin().delete_topics([name], request_timeout=TIMEOUT)[name].result()
+
     def records(self, ranges: Mapping[Part, tuple[int, int]], most: int) -> list[Record]:
         """Up to `most` records of these offset ranges, the end excluded."""
         reader = self.reader("velostream-sample", reset="earliest")

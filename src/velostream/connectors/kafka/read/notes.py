@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from velostream.connectors.durable.record import Record
+from velostream.disk.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+import threading
 from collections import deque
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import pymysql
 
 from velostream.connectors.mysql.client.failures import translated
-from velostream.errors import SourceConfigError
+from velostream.errors import SourceConfigError, SourceNetworkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from velostream.connectors.mysql.options import MySqlOptions
 
 _PORT = 3306
+_KEEP_ALIVE_SECONDS = 20
+"""A peer that does not even answer TCP is given up after four times this; systems wait for hours."""
+_SECONDS_TO_KILL = 2
 
 
 class Client:
@@ -30,6 +36,9 @@ class Client:
         size = options.connection_pool_size or options.pool_size
         self._most_idle = size if options.pool_max_idle is None else options.pool_max_idle
         self._idle: deque[Connection] = deque()
+        self._lock = threading.Lock()
+        self._made: WeakSet[Connection] = WeakSet()
+        self._interrupted = False
 
     @property
     def name(self) -> str:
@@ -44,25 +53,44 @@ class Client:
         """
         options = self._options
         with translated(f"cannot connect to {self.name}"):
-            connection = pymysql.connect(
-                host=options.host or "localhost",
-                port=options.port or _PORT,
-                user=options.username,
-                password=options.password or "",
-                database=options.database,
-                charset="utf8mb4",
-                autocommit=True,
-                connect_timeout=max(2, round(options.connect_timeout.total_seconds())),
-                read_timeout=options.socket_timeout.total_seconds() if options.socket_timeout else None,
-                program_name="velostream",
-                **self._tls(),
-            )
+            connection = self._opened(max(2, round(options.connect_timeout.total_seconds())))
+            with self._lock:
+                stopped = self._interrupted
+                self._made.add(connection)
             try:
+                if stopped:
+                    raise SourceNetworkError("reading was stopped")
                 self._prepare(connection, for_good=for_good)
             except BaseException:
-                connection.close()
+                connection.close() if connection.open else None
                 raise
             return connection
+
+    def _opened(self, seconds: int) -> Connection:
+        """A connection to a server that has answered within some seconds."""
+        options = self._options
+        connection = pymysql.connect(
+            host=options.host or "localhost",
+            port=options.port or _PORT,
+            user=options.username,
+            password=options.password or "",
+            database=options.database,
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=seconds,
+            read_timeout=seconds,
+            program_name="velostream",
+            **self._tls(),
+        )
+        silence = options.socket_timeout.total_seconds() if options.socket_timeout else None
+        connection._read_timeout = connection._write_timeout = silence
+        for name, value in (
+            (socket.TCP_KEEPIDLE, _KEEP_ALIVE_SECONDS),
+            (socket.TCP_KEEPINTVL, _KEEP_ALIVE_SECONDS),
+            (socket.TCP_KEEPCNT, 3),
+        ):
+            connection._sock.setsockopt(socket.IPPROTO_TCP, name, value)
+        return connection
 
     def _prepare(self, connection: Connection, *, for_good: bool) -> None:
         """What values look like as text must not depend on the server."""
@@ -84,6 +112,8 @@ class Client:
         """A connection for a few statements; what was not committed is undone."""
         connection = self._taken() or self.connect()
         try:
+            if self._interrupted:
+                raise SourceNetworkError("reading was stopped")
             with translated(f"{self.name} refuses"):
                 yield connection
         except BaseException:
@@ -91,6 +121,21 @@ class Client:
             raise
         else:
             self._give_back(connection)
+
+    def interrupt(self) -> None:
+        """End what other threads wait for, now and later."""
+        with self._lock:
+            self._interrupted = True
+            found = [each for each in self._made if each.open and each not in self._idle]
+        numbers = [each.thread_id() for each in found]
+        for each in found:
+            _silenced(each)
+        # A query that waits for a lock does not notice that nobody waits for its answer.
+        if numbers:
+            with suppress(pymysql.Error, OSError), closing(self._opened(_SECONDS_TO_KILL)) as other:
+                for number in numbers:
+                    with suppress(pymysql.Error):
+                        run(other, f"KILL {int(number)}")
 
     def close(self) -> None:
         """Close the connections that are kept."""
@@ -164,6 +209,15 @@ def quoted(*names: str) -> str:
 def dropped(connection: Connection) -> None:
     """End a connection without a word: nobody reads an answer."""
     connection._force_close()
+
+
+def _silenced(connection: Connection) -> None:
+    """Let a thread that reads from a connection find its end."""
+    found = connection._sock
+    if found is not None:
+        with suppress(OSError):
+            # TLS has a way of its own, which would take its state from the thread that reads.
+            socket.socket.shutdown(found, socket.SHUT_RDWR)
 
 
 def _closed(connection: Connection) -> None:

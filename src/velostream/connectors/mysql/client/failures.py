@@ -36,7 +36,8 @@ _AWAY = frozenset(
             1203,
             1226,
             1927,
-            *range(1152, 1162),
+            1152,
+            *range(1154, 1162),
         ),  # the server's side of it
         *(1205, 1213, 1317, 1969, 3024),  # a lock, a deadlock, a time limit
         *(1021, 1030, 1114, 1180, 1290, 1836, 1637),  # full, or read-only for now
@@ -46,9 +47,12 @@ REFUSED_ROW = frozenset(
     {
         *(1048, 1062, 1216, 1217, 1364, 1366, 1367, 1406, 1411, 1416, 1451, 1452, 1557, 1644, 1690, 1761),
         *(1264, 1265, 1292, 3140, 3141, 3156, 3819, 4025, 4078, 1425),
+        *(1118, 1300, 1365, 1369, 1441, 1526, 1748),
     }
 )
 """Errors that are about a row, and not about the statement."""
+REFUSED_FOR_OTHERS = frozenset({1062, 1216, 1217, 1451, 1452, 1557, 1644, 1761})
+"""Of these, those that may be about other rows: unique and foreign keys, and what triggers say."""
 
 
 def number_of(exc: pymysql.Error) -> int:

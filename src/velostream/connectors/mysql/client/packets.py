@@ -6,7 +6,6 @@ come is cut into packets in one go, and the rows of many are read by numpy.
 
 from __future__ import annotations
 
-import select
 import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,8 @@ import pymysql
 from pymysql.constants import COMMAND
 from pymysql.cursors import SSCursor
 from pymysql.err import raise_mysql_exception
+
+from velostream.connectors.databases.sockets import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,21 +43,30 @@ class Packets:
     def __init__(self, connection: Connection) -> None:
         self._socket: Any = connection._sock
         self._file: Any = connection._rfile
+        self._most_silence: float | None = connection._read_timeout
         self._parts: list[bytes] = []
         self._have = 0
         self._need = 4
         self._long: list[bytes] = []
         self._begun = False
+        self.received = 0
+        """Bytes, those of packets that have come in part included."""
 
     def read(self, timeout: float | None = None) -> list[bytes]:
-        """The packets that have come; none where nothing came within `timeout` seconds."""
-        if self._begun and not self._readable(timeout):
+        """The packets that have come; none where nothing came within `timeout` seconds.
+
+        Without a `timeout` the server may be silent for as long as the connection allows.
+        """
+        if self._begun and not self._readable(self._most_silence if timeout is None else timeout):
+            if timeout is None:
+                raise pymysql.OperationalError(2013, f"the server was silent for {self._most_silence:.0f} s")
             return []
         # What the driver has read ahead comes first: it cannot be seen at the socket.
         self._begun = True
         chunk = self._file.read1(_CHUNK)
         if not chunk:
             raise pymysql.OperationalError(2013, "the server closed the connection")
+        self.received += len(chunk)
         self._parts.append(chunk)
         self._have += len(chunk)
         return self._cut() if self._have >= self._need else []
@@ -65,7 +75,7 @@ class Packets:
         pending = getattr(self._socket, "pending", None)
         if pending is not None and pending():
             return True
-        return bool(select.select([self._socket], [], [], timeout)[0])
+        return readable(self._socket.fileno(), timeout)
 
     def _cut(self) -> list[bytes]:
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

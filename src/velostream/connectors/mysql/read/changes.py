@@ -130,6 +130,10 @@ class TableChanges(Reader):
             end, _, _ = here(self._asking)
         return self._seen is not None and self._seen >= end
 
+    def interrupt(self) -> None:
+        """See `Reader`."""
+        self._client.interrupt()
+
     def close(self) -> None:
         """See `Reader`."""
         if self._asking is not None:

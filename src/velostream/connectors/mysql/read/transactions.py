@@ -25,6 +25,7 @@ _MOST_EVENTS = 20_000
 _MOST_BYTES = 4 << 20
 _WAIT = 0.2
 """Seconds to wait for an event before looking whether to stop."""
+_OF_ALL_ROWS = (Meaning.TRUNCATED, Meaning.ALTERED, Meaning.REPLACED, Meaning.MADE)
 _NOTED_EVERY = 60.0
 """Seconds after which a place without changes of the table is noted, so that the binlog may be purged."""
 
@@ -121,8 +122,8 @@ class Following:
 
     def _begin(self, event: bytes) -> None:
         if not self._open:
-            # Parts of a transaction that has ended must not be taken back with the next one.
-            if self._part:
+            # What has ended must not be taken back with the next transaction.
+            if self._part or self._emptied:
                 self._write()
             self._entered = b.committed_at(event)
         self._open = True
@@ -206,21 +207,21 @@ class Following:
             return
         if found is Meaning.ROLLBACK:
             self._take_back()
-        self._commit(event)
-        if found is Meaning.TRUNCATED:
+        elif found in _OF_ALL_ROWS:
+            # With the place before the statement: after a crash it has to come again.
             self._write()
+        if found is Meaning.REPLACED or (found is Meaning.MADE and self._until is None):
+            raise ChangesLostError(
+                f"{' '.join(text.split())[:80]} changes rows that the binlog does not tell"
+            )
+        if found is Meaning.ALTERED:
+            self._reader.altered()
+        self._commit(event)
+        if found in (Meaning.TRUNCATED, Meaning.MADE):
             # Everything is nothing; what comes afterwards follows.
             self._events, self._times, self._bytes, self._committed = [], [], 0, 0
             self._changes.begin_load(self._after or 0)
             self._part, self._emptied = False, True
-        elif found is Meaning.ALTERED:
-            self._write()
-            self._reader.altered()
-        elif found is Meaning.REPLACED:
-            self._write()
-            raise ChangesLostError(
-                f"{' '.join(text.split())[:80]} changes rows that the binlog does not tell"
-            )
 
     @property
     def _changed(self) -> bool:
@@ -256,11 +257,12 @@ class Following:
             self._begin(event)
             self._begun = True
         elif verb in ("COMMIT", "ROLLBACK"):
-            self._commit(event)
             # Of one that was prepared before we began, it is not known what it changed.
             if self._prepared.pop(name.replace(" ", ""), True) and verb == "COMMIT":
+                # With the place before the commit: after a crash it has to come again.
                 self._write()
                 raise ChangesLostError("a transaction of two phases was committed, which came before")
+            self._commit(event)
 
     # --- the log ------------------------------------------------------------------------------------------
 

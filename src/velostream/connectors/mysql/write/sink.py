@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import pymysql
 
+from velostream.connectors.databases.refused_rows import RefusedRowError
 from velostream.connectors.databases.sink import PROGRESS, TableSink
 from velostream.connectors.mysql.client.connections import Client, dropped, quoted, run
-from velostream.connectors.mysql.client.failures import REFUSED_ROW, error_of, number_of, said
-from velostream.connectors.mysql.client.tables import Relation, relation
+from velostream.connectors.mysql.client.failures import (
+    REFUSED_FOR_OTHERS,
+    REFUSED_ROW,
+    error_of,
+    number_of,
+    said,
+)
+from velostream.connectors.mysql.client.tables import Column, Relation, relation
 from velostream.connectors.mysql.literals import tuples, type_name
 from velostream.connectors.sinks import as_sink_errors
-from velostream.errors import SourceConfigError, SourceMissingError
+from velostream.errors import SourceConfigError, SourceError, SourceMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +39,16 @@ _MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ERROR_FOR_DIVISION_BY_ZERO,NO_E
 _BYTES = 1 << 20
 """About how long a statement may become."""
 _ROWS = 2_000
-
-
-class RefusedRowError(Exception):
-    """The server refuses a row; the cause is its error."""
+_HEAD = 1 << 10
+"""Bytes of a packet that are left for what is not rows."""
+_NO_STEP = -1
+_LOCKED_FOR = 60
+"""Seconds that a step of an earlier connection is waited for, before it is an error, which is tried again."""
+_THERE = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_SAVED = "velostream_part"
+_STAGE = "velostream_stage"
+_WHOLE = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_DECIMAL = re.compile(r"decimal\(\d+,(\d+)\)")
 
 
 def await_table(options: MySqlOptions, waiting: Waiting) -> None:
@@ -47,7 +61,7 @@ def await_table(options: MySqlOptions, waiting: Waiting) -> None:
 class MySqlSink(TableSink):
     """See `TableSink`. Rows go in statements of many, `INSERT … ON DUPLICATE KEY UPDATE`."""
 
-    refused = (RefusedRowError,)
+    failure = pymysql.Error
 
     def __init__(self, options: MySqlOptions, context: SinkContext) -> None:
         super().__init__(context)
@@ -57,6 +71,8 @@ class MySqlSink(TableSink):
         self._table: Relation | None = None
         self._replaces = False
         """Whether the server knows the key as unique, and no other, so that it replaces rows by itself."""
+        self._largest = 0
+        """Bytes that a statement may have."""
 
     def close(self) -> None:
         """See `Sink`."""
@@ -80,15 +96,38 @@ class MySqlSink(TableSink):
                     f"{table} has no transactions, so that a step cannot be written exactly once",
                     hint=f"ALTER TABLE {table.identifier} ENGINE = InnoDB",
                 )
+            self._check_scales(table, dict(filter(None, map(_scale, table.columns))))
             keys = _unique_keys(connection, table)
             self._replaces = self._upserts and keys == [set(self._context.key)]
-            run(
-                connection,
-                f"CREATE TABLE IF NOT EXISTS {quoted(table.schema, PROGRESS)} (job varchar(255) COLLATE "
-                "utf8mb4_bin PRIMARY KEY, step bigint NOT NULL, token varchar(64) NOT NULL) ENGINE = InnoDB",
-            )
+            self._largest = int(run(connection, "SELECT @@max_allowed_packet")[0][0]) - _HEAD
+            self._prepare_progress(connection, table)
+            if self._upserts and not self._replaces:
+                names = ", ".join(map(quoted, self._columns))
+                # Before any step: a definition inside a transaction is not allowed everywhere.
+                run(
+                    connection,
+                    f"CREATE TEMPORARY TABLE {quoted(table.schema, _STAGE)} ENGINE = InnoDB AS "
+                    f"SELECT {names} FROM {table.identifier} LIMIT 0",
+                )
         self._table = table
         return str(table)
+
+    def _prepare_progress(self, connection: Connection, table: Relation) -> None:
+        """Make the table of steps, and the row of this job, to be locked by every step."""
+        progress = quoted(table.schema, PROGRESS)
+        run(connection, f"SET SESSION innodb_lock_wait_timeout = {_LOCKED_FOR}")
+        # Whoever may write to it need not be allowed to make tables.
+        if not run(connection, _THERE, (table.schema, PROGRESS)):
+            run(
+                connection,
+                f"CREATE TABLE IF NOT EXISTS {progress} (job varchar(255) COLLATE utf8mb4_bin PRIMARY KEY, "
+                "step bigint NOT NULL, token varchar(64) NOT NULL) ENGINE = InnoDB",
+            )
+        run(
+            connection,
+            f"INSERT IGNORE INTO {progress} (job, step, token) VALUES (%s, %s, '')",
+            (self._name, _NO_STEP),
+        )
 
     def _apply(self, added: pa.Table, gone: pa.Table | None) -> None:
         """See `TableSink`."""
@@ -98,13 +137,35 @@ class MySqlSink(TableSink):
         if not added.num_rows:
             return
         if self._upserts and not self._replaces:
-            self._delete(added.select(key))
+            self._merge(added)
+            return
         names = ", ".join(map(quoted, added.column_names))
         tail = ""
         if self._replaces:
             rest = [name for name in added.column_names if name not in key] or key[:1]
             tail = " ON DUPLICATE KEY UPDATE " + ", ".join(f"{n} = VALUES({n})" for n in map(quoted, rest))
         self._many(f"INSERT INTO {self._target.identifier} ({names}) VALUES ", added, ", ", tail)
+
+    def _merge(self, added: pa.Table) -> None:
+        """Update rows that are there, and insert the others.
+
+        ON DUPLICATE KEY would also update rows of other keys, and a row that is deleted to come again would
+        take those with it that refer to it.
+        """
+        key, target = list(self._context.key), self._target.identifier
+        stage = quoted(self._target.schema, _STAGE)
+        names = ", ".join(map(quoted, added.column_names))
+        same = " AND ".join(f"t.{n} = s.{n}" for n in map(quoted, key))
+        self._run(f"DELETE FROM {stage}")
+        self._many(f"INSERT INTO {stage} ({names}) VALUES ", added, ", ", "")
+        if rest := [name for name in added.column_names if name not in key]:
+            sets = ", ".join(f"t.{n} = s.{n}" for n in map(quoted, rest))
+            self._run(f"UPDATE {stage} s STRAIGHT_JOIN {target} t ON {same} SET {sets}")
+        chosen = ", ".join(f"s.{n}" for n in map(quoted, added.column_names))
+        self._run(
+            f"INSERT INTO {target} ({names}) SELECT {chosen} FROM {stage} s "
+            f"LEFT JOIN {target} t ON {same} WHERE t.{quoted(key[0])} IS NULL"
+        )
 
     def _delete(self, keys: pa.Table) -> None:
         names = ", ".join(map(quoted, keys.column_names))
@@ -114,37 +175,41 @@ class MySqlSink(TableSink):
         """Run a statement for many rows at a time, as often as it takes."""
         each = tuples(rows)
         most = min(self._options.batch_size, _ROWS)
+        room = min(_BYTES, self._largest)
         while part := list(islice(each, most)):
-            while part:
-                size = count = 0
-                while count < len(part) and (size < _BYTES or not count):
-                    size += len(part[count])
-                    count += 1
-                self._run(head + between.join(part[:count]) + tail)
-                part = part[count:]
+            sizes = [len(text.encode()) for text in part]
+            if max(sizes) > self._largest - len(head) - len(tail):
+                raise RefusedRowError(
+                    "the row is larger than max_allowed_packet of the server, "
+                    f"which is {self._largest + _HEAD} bytes"
+                )
+            at = 0
+            while at < len(part):
+                end, size = at + 1, sizes[at]
+                while end < len(part) and size + sizes[end] < room:
+                    size += sizes[end] + len(between)
+                    end += 1
+                self._run(head + between.join(part[at:end]) + tail)
+                at = end
 
     def _run(self, text: str) -> None:
-        try:
-            run(self._open(), text)
-        except pymysql.Error as exc:
-            if number_of(exc) in REFUSED_ROW:
-                raise RefusedRowError from exc
-            raise
+        run(self._open(), text)
 
     def _record(self, batch: int) -> None:
         """See `TableSink`."""
         run(
             self._open(),
-            f"REPLACE INTO {self._progress} (job, step, token) VALUES (%s, %s, %s)",
+            f"INSERT INTO {self._progress} (job, step, token) VALUES (%s, %s, %s) "
+            "ON DUPLICATE KEY UPDATE step = VALUES(step), token = VALUES(token)",
             (self._name, batch, self._token),
         )
 
     def _written(self) -> tuple[int, str] | None:
-        """See `TableSink`."""
-        with self._told():
-            query = f"SELECT step, token FROM {self._progress} WHERE job = %s"
+        """See `TableSink`: the row of the job is locked for a moment."""
+        query = f"SELECT step, token FROM {self._progress} WHERE job = %s"
+        with self._told(), self._transaction():
             found = run(self._open(), query, (self._name,))
-        return (int(found[0][0]), str(found[0][1])) if found else None
+        return None if not found or found[0][0] == _NO_STEP else (int(found[0][0]), str(found[0][1]))
 
     @contextmanager
     def _transaction(self, *, undone: bool = False) -> Iterator[None]:
@@ -163,17 +228,32 @@ class MySqlSink(TableSink):
             connection.commit()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _savepoint(self) -> Iterator[None]:
         """See `TableSink`."""
+        self._run(f"SAVEPOINT {_SAVED}")
         try:
             yield
+        except RefusedRowError:
+            self._run(f"ROLLBACK TO SAVEPOINT {_SAVED}")
+            raise
         except pymysql.Error as exc:
-            raise error_of(exc, f"cannot write to {self._client.name}") from exc
+            if number_of(exc) in REFUSED_ROW:
+                self._run(f"ROLLBACK TO SAVEPOINT {_SAVED}")
+            raise
+        self._run(f"RELEASE SAVEPOINT {_SAVED}")
 
-    def _reason(self, exc: Exception) -> str:
+    def _refusal(self, exc: Exception) -> RefusedRowError | None:
         """See `TableSink`."""
-        cause = exc.__cause__
-        return said(cause) if isinstance(cause, pymysql.Error) else str(exc)
+        assert isinstance(exc, pymysql.Error)
+        number = number_of(exc)
+        if number not in REFUSED_ROW:
+            return None
+        return RefusedRowError(said(exc), for_others=number in REFUSED_FOR_OTHERS)
+
+    def _error(self, exc: Exception) -> SourceError:
+        """See `TableSink`."""
+        assert isinstance(exc, pymysql.Error)
+        return error_of(exc, f"cannot write to {self._client.name}")
 
     # --- inside -------------------------------------------------------------------------------------------
 
@@ -214,6 +294,14 @@ def _target(
         f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(columns)}) ENGINE = InnoDB CHARACTER SET utf8mb4",
     )
     return relation(connection, options.database_schema, options.table)
+
+
+def _scale(column: Column) -> tuple[str, int] | None:
+    """The decimal places that a column has."""
+    if column.type.name in _WHOLE:
+        return column.name, 0
+    found = _DECIMAL.match(column.told)
+    return (column.name, int(found[1])) if found else None
 
 
 def _transactional(connection: Connection, table: Relation) -> bool:

@@ -34,6 +34,17 @@ _KINDS: tuple[tuple[tuple[str, ...], type[SourceError]], ...] = (
 )
 
 
+_OF_ROWS = ("22", "23", "44", "P0", "54000")
+"""Values that do not fit, constraints, the check of a view, what a function raises, a key too long."""
+_OF_SERVER = (
+    *("00", "01", "02", "03", "08", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "20", "21", "24", "25", "26"),
+    *("27", "28", "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F", "40", "42", "53", "54", "55", "57"),
+    *("58", "72", "F0", "HV", "XX"),
+)
+"""The other classes of errors of PostgreSQL's own. Functions may raise what they want."""
+_FOR_OTHERS = ("23503", "23505", "23P01", "23001", "P0")
+"""Foreign keys, unique keys, exclusions, and functions, which may have looked at anything."""
+
 _NOT_ALLOWED = (
     "password",
     "authentication",
@@ -73,6 +84,17 @@ def error_of(exc: psycopg.Error, what: str, hint: str | None = None) -> SourceEr
         detail=exc.diag.message_detail,
         hint=hint or exc.diag.message_hint or _hint(kind, said),
     )
+
+
+def refuses_row(exc: psycopg.Error) -> bool:
+    """Whether the server refuses a row, and not the statement."""
+    state = exc.sqlstate
+    return state is not None and (state.startswith(_OF_ROWS) or not state.startswith(_OF_SERVER))
+
+
+def refuses_for_others(exc: psycopg.Error) -> bool:
+    """Whether a row that is refused may be taken once other rows are written or gone."""
+    return (exc.sqlstate or "").startswith(_FOR_OTHERS)
 
 
 def _unnumbered(exc: psycopg.Error, said: str) -> type[SourceError]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 
 from velostream.connectors.databases.text_rows import TextColumn
-from velostream.connectors.postgres.client.types import Type, type_of
+from velostream.connectors.postgres.client.types import Type, array_of, type_of
 from velostream.errors import SourceMissingError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import psycopg
 
@@ -26,15 +26,9 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
 _COLUMNS = """
-SELECT a.attname, t.typname, t.typtype::text,
-       coalesce(e.typname, b.typname), coalesce(e.typtype, b.typtype)::text,
-       CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
-       format_type(a.atttypid, a.atttypmod),
+SELECT a.attname, a.atttypid::bigint, a.atttypmod, format_type(a.atttypid, a.atttypmod),
        CASE WHEN to_jsonb(a) ->> 'attgenerated' <> '' THEN pg_get_expr(d.adbin, d.adrelid) END
-FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
-LEFT JOIN pg_type b ON b.oid = t.typbasetype AND t.typtype = 'd'
+FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
@@ -55,15 +49,32 @@ SELECT n.nspname, c.relname, {_PAGES} FROM pg_partition_tree(%s) t
 JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE t.isleaf ORDER BY 1, 2
 """
-
-
 _TYPES = """
-SELECT t.oid::bigint, t.typname, t.typtype::text,
-       coalesce(e.typname, b.typname), coalesce(e.typtype, b.typtype)::text,
-       CASE WHEN t.typtype = 'd' THEN t.typtypmod END
-FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
-LEFT JOIN pg_type b ON b.oid = t.typbasetype AND t.typtype = 'd' WHERE t.oid = ANY(%s)
+WITH RECURSIVE found AS (
+    SELECT * FROM pg_type WHERE oid = ANY(%s)
+    UNION ALL
+    SELECT t.* FROM found f JOIN pg_type t ON t.oid IN (f.typbasetype, f.typelem)
+)
+SELECT oid::bigint, typname,
+       CASE WHEN typtype = 'd' THEN typbasetype::bigint END, typtypmod,
+       CASE WHEN typcategory = 'A' AND typname LIKE '\\_%%' THEN typelem::bigint END, typdelim::text
+FROM found
 """
+"""With what domains and arrays are made of."""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the catalogue says about a type."""
+
+    name: str
+    base: int | None
+    """What a domain is made of."""
+    modifier: int
+    """That of a domain's base."""
+    element: int | None
+    """What an array has."""
+    delimiter: str
 
 
 @dataclass(frozen=True)
@@ -120,9 +131,11 @@ def relation(connection: psycopg.Connection, schema: str | None, name: str) -> R
             hint=did_you_mean(name, near) or f"there are: {', '.join(sorted(near)[:20]) or 'none'}",
         )
     oid, space, table, kind, identity, pages, inherited = found
+    told = connection.execute(_COLUMNS, (oid,)).fetchall()
+    types = types_by_oid(connection, [kind for _, kind, *_ in told])
     columns = tuple(
-        Column(column, type_of(*told), written, generated)
-        for column, *told, written, generated in connection.execute(_COLUMNS, (oid,))
+        Column(column, types[kind](modifier), written, generated)
+        for column, kind, modifier, written, generated in told
     )
     key = () if inherited else key_of(connection, oid, identity)
     return Relation(oid, space, table, kind, identity, pages, columns, key, inherited)
@@ -153,13 +166,17 @@ def leaves(connection: psycopg.Connection, table: Relation) -> list[tuple[sql.Id
 def types_by_oid(connection: psycopg.Connection, oids: Sequence[int]) -> dict[int, Callable[[int], Type]]:
     """Types by their numbers; each is made with the modifier of a column. A domain has its own."""
     found = connection.execute(_TYPES, (list(oids),)).fetchall()
-    return {oid: partial(_typed, *told) for oid, *told in found}
+    told = {oid: _Told(*row) for oid, *row in found}
+    return {oid: partial(_typed, told, oid) for oid in oids if oid in told}
 
 
-def _typed(
-    name: str, kind: str, element: str | None, element_kind: str | None, own: int | None, modifier: int
-) -> Type:
-    return type_of(name, kind, element, element_kind, modifier if own is None else own)
+def _typed(told: Mapping[int, _Told], oid: int, modifier: int) -> Type:
+    found = told[oid]
+    if found.base is not None:
+        return _typed(told, found.base, found.modifier)
+    if found.element is not None:
+        return array_of(_typed(told, found.element, modifier), found.delimiter)
+    return type_of(found.name, modifier)
 
 
 def text_column(name: str, kind: Type) -> TextColumn:

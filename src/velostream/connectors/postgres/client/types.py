@@ -32,20 +32,17 @@ class Type:
     decode: Decode
 
 
-def type_of(name: str, kind: str, element: str | None, element_kind: str | None, modifier: int) -> Type:
-    """The type with this name in `pg_type`.
-
-    `element` is that of an array, or what a domain is made of; `kind` their `typtype`.
-    """
-    if kind == "d" and element is not None:
-        return type_of(element, element_kind or "b", None, None, modifier)
-    if element is not None and name.startswith("_"):
-        inner = type_of(element, element_kind or "b", None, None, modifier)
-        return Type(f"{inner.name}[]", pa.list_(inner.arrow), lambda text: _arrays(text, inner))
+def type_of(name: str, modifier: int) -> Type:
+    """The type with this name in `pg_type`, which is neither an array nor a domain."""
     if name == "numeric":
         return _numeric(modifier)
     arrow, decode = _TYPES.get(name, (pa.string(), _same))
     return Type(name, arrow, decode)
+
+
+def array_of(inner: Type, delimiter: str) -> Type:
+    """An array; `delimiter` is what its text has between two elements."""
+    return Type(f"{inner.name}[]", pa.list_(inner.arrow), lambda text: _arrays(text, inner, delimiter))
 
 
 def _numeric(modifier: int) -> Type:
@@ -85,8 +82,8 @@ def _bytes(text: pa.Array) -> pa.Array:
     return pa.array(values, pa.binary())
 
 
-def _arrays(text: pa.Array, inner: Type) -> pa.Array:
-    lists = [None if value is None else elements_of(value) for value in text.to_pylist()]
+def _arrays(text: pa.Array, inner: Type, delimiter: str) -> pa.Array:
+    lists = [None if value is None else elements_of(value, delimiter) for value in text.to_pylist()]
     flat = [element for each in lists or () if each is not None for element in each]
     values = inner.decode(pa.array(flat, pa.string()))
     offsets, at = [0], 0
@@ -97,7 +94,7 @@ def _arrays(text: pa.Array, inner: Type) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, mask=nulls)
 
 
-def elements_of(literal: str) -> list[str | None]:
+def elements_of(literal: str, delimiter: str = ",") -> list[str | None]:
     """The elements of an array's text, `{a,"b c",NULL}`. An array of several dimensions is read as one row of
     all.
 
@@ -105,21 +102,21 @@ def elements_of(literal: str) -> list[str | None]:
     """
     if literal.startswith("["):
         literal = literal[literal.index("=") + 1 :]
-    return list(_elements(literal))
+    return list(_elements(literal, delimiter))
 
 
-def _elements(literal: str) -> Iterator[str | None]:
+def _elements(literal: str, delimiter: str) -> Iterator[str | None]:
     at, end = 0, len(literal)
     while at < end:
         mark = literal[at]
-        if mark in "{},":
+        if mark in "{}" or mark == delimiter:
             at += 1
         elif mark == '"':
             value, at = _quoted(literal, at + 1)
             yield value
         else:
             stop = at
-            while stop < end and literal[stop] not in ",}":
+            while stop < end and literal[stop] != "}" and literal[stop] != delimiter:
                 stop += 2 if literal[stop] == "\\" else 1
             word = literal[at:stop]
             yield None if word == "NULL" else word.replace("\\", "")

@@ -17,10 +17,9 @@ import pyarrow as pa
 from velostream.connectors.base import log
 from velostream.connectors.databases.parallel import released
 from velostream.connectors.databases.rows import log_rows, no_rows, same_moment
-from velostream.connectors.databases.source import ChangesLostError, Described, Reader, stopped
+from velostream.connectors.databases.source import AGAIN, ChangesLostError, Described, Reader, stopped
 from velostream.connectors.databases.text_rows import TextColumn, needed
 from velostream.connectors.databases.wider_types import wider_than_written
-from velostream.connectors.durable.record import Record
 from velostream.connectors.narrowing import Narrowing
 from velostream.connectors.postgres.client.failures import (
     GONE_SLOT,
@@ -43,7 +42,8 @@ from velostream.connectors.postgres.read.conditions import conditions
 from velostream.connectors.postgres.read.following import Following, Layout
 from velostream.connectors.postgres.read.load import parts_of, read_parts
 from velostream.connectors.postgres.read.replication import Replication, lsn_of, lsn_text
-from velostream.connectors.postgres.read.watch import AGAIN, State, empty_leaves, state_of
+from velostream.connectors.postgres.read.watch import State, empty_leaves, state_of
+from velostream.disk.record import Record
 from velostream.errors import SourceConfigError, SourceMissingError
 
 if TYPE_CHECKING:

@@ -79,6 +79,8 @@ class Following:
         """Each transaction of the messages: the number of messages before it, and its time."""
         self._committed = 0
         """How many of the messages belong to transactions that have ended."""
+        self._parts_ended = False
+        """Whether the transaction has ended whose first parts are in the log."""
         self._position: int = changes.position["lsn"]
         self._new_from: int = changes.position.get("new_from", 0)
         """Transactions that were committed before this LSN may have the columns of before."""
@@ -104,9 +106,8 @@ class Following:
     @property
     def _ended(self) -> bool:
         """Whether a transaction has ended that is not in the log as a whole."""
-        return self._position > self._changes.position["lsn"] and (
-            self._committed > 0 or self._changes.written > self._changes.end
-        )
+        there = self._committed > 0 or self._parts_ended
+        return there and self._position > self._changes.position["lsn"]
 
     def _take(self, message: bytes) -> None:
         tag = message[0]
@@ -120,6 +121,7 @@ class Following:
         elif tag == pgoutput.COMMIT:
             _, self._position = pgoutput.commit_message(message)
             self._committed = len(self._messages)
+            self._parts_ended = self._changes.written > self._changes.end
         elif tag == pgoutput.RELATION:
             self._take_relation(pgoutput.relation_message(message), message[1:5])
         elif tag == pgoutput.TRUNCATE:
@@ -174,7 +176,7 @@ class Following:
         """Write the transactions that have ended."""
         if self._ended:
             self._append(self._committed, whole=True)
-            self._committed = 0
+            self._committed, self._parts_ended = 0, False
             self._acknowledge()
 
     def _write_part(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from psycopg.errors import error_from_result
 from pyarrow import csv
 
 from velostream.connectors.databases.parallel import in_parallel, released
+from velostream.connectors.databases.sockets import readable
 from velostream.connectors.databases.text_rows import decode
 from velostream.connectors.postgres.client.tables import leaves
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 4 << 20
 """Bytes of text that are read into columns at a time."""
-_LASTING = (None, "repeatable_read", "serializable")
+LASTING = (None, "repeatable_read", "serializable")
 """Isolation under which all queries of a transaction see the same rows; None is the first of them."""
 LEAST_PAGES = 256
 """A part of a table has at least this many pages."""
@@ -75,7 +75,7 @@ def read_parts(
     Without a `snapshot`, at one that is taken now, where the isolation lasts for a transaction.
     """
     with ExitStack() as stack:
-        if snapshot is None and len(parts) > 1 and isolation in _LASTING:
+        if snapshot is None and len(parts) > 1 and isolation in LASTING:
             keeper = stack.enter_context(client.session())
             begin_at(keeper, None, isolation)
             (snapshot,) = keeper.execute("SELECT pg_export_snapshot()").fetchone() or (None,)
@@ -116,8 +116,8 @@ def copied(connection: psycopg.Connection, query: sql.Composed, columns: int) ->
 def _copied(connection: psycopg.Connection, text: sql.Composed) -> Iterator[memoryview]:
     """The rows that the server copies, each in a message of its own.
 
-    By libpq directly: psycopg's own iteration costs three times as much for each row. Waiting is left to
-    `select`, so that other threads go on.
+    By libpq directly: psycopg's own iteration costs three times as much for each row. Other threads go on
+    while it waits.
     """
     raw = connection.pgconn
     # The protocol with parameters takes one statement only.
@@ -159,7 +159,7 @@ def _drained(raw: pq.abc.PGconn) -> None:
 
 
 def _await_input(raw: pq.abc.PGconn) -> None:
-    select.select([raw.socket], [], [], 1.0)
+    readable(raw.socket, 1.0)
     raw.consume_input()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import struct
 import time
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.errors import error_from_result
 
+from velostream.connectors.databases.sockets import readable
 from velostream.connectors.databases.source import stopped
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Replication:
         self._raw.send_query(text.as_bytes(self._connection))
         while self._raw.is_busy():
             stopped(stop)
-            if select.select([self._raw.socket], [], [], _WAIT)[0]:
+            if readable(self._raw.socket, _WAIT):
                 self._raw.consume_input()
         result = self._raw.get_result()
         assert result is not None
@@ -104,8 +104,7 @@ class Replication:
                 raise self._ended()
             if timeout < 0:
                 return None
-            readable, _, _ = select.select([self._raw.socket], [], [], timeout)
-            if not readable:
+            if not readable(self._raw.socket, timeout):
                 self._check_silence()
                 return None
             self._raw.consume_input()

@@ -21,7 +21,7 @@ from velostream.connectors.postgres.client.user_sql import (
     described_query,
 )
 from velostream.connectors.postgres.read.conditions import conditions
-from velostream.connectors.postgres.read.load import begin_at, parts_of, read_parts
+from velostream.connectors.postgres.read.load import LASTING, begin_at, parts_of, read_parts
 from velostream.errors import SourceConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from velostream.connectors.databases.newest import Since
     from velostream.connectors.databases.text_rows import Decoded, TextColumn
     from velostream.connectors.narrowing import Narrowing
     from velostream.connectors.postgres.client.connections import Client
@@ -43,6 +44,9 @@ class PostgresRows(Asked):
         self._client = client
         self._options = options
         self._found: tuple[list[TextColumn], Relation | None] | None = None
+        self._narrowing: Narrowing | None = None
+        self._others: tuple[str, ...] = ()
+        self._checked = False
         self._conditions: list[sql.Composed] = []
         self._most = options.limit
         self.name = f'{client.name}, table "{options.table}"' if options.table else f"{client.name}, a query"
@@ -58,27 +62,31 @@ class PostgresRows(Asked):
                 hint=did_you_mean(grows, names),
             )
         schema = pa.schema([pa.field(column.name, column.type) for column in columns])
-        return Described(schema, table.key if table is not None and set(table.key) <= set(names) else ())
+        key = table.key if table is not None and set(table.key) <= set(names) else ()
+        return Described(schema, key, self._others)
 
     def narrow(self, narrowing: Narrowing) -> None:
         """See `Asked`."""
-        options = self._options
-        if options.poll_query is not None:
+        if self._options.poll_query is not None:
             return
+        self._narrowing = narrowing
         columns, table = self._columns()
         self._conditions, every = conditions(narrowing, columns)
-        always = [*(table.key if table is not None else ()), *filter(None, [options.incremental_column])]
-        self._found = needed(columns, narrowing, always), table
         if every and narrowing.most is not None and (self._most is None or narrowing.most < self._most):
             self._most = narrowing.most
+        self._found = self._narrowed(columns, table)
 
-    def rows(self, after: str | None) -> Iterator[Decoded]:
+    def look(self) -> None:
+        """See `Asked`."""
+        with self._client.session() as connection:
+            self._found = self._narrowed(*self._looked_up(connection))
+
+    def rows(self, since: Since | None) -> Iterator[Decoded]:
         """See `Asked`."""
         columns, table = self._columns()
         options = self._options
         with translated(f"cannot read {self.name}"):
-            whole = after is None and options.order_by is None and self._most is None
-            if table is not None and whole:
+            if table is not None and since is None and self._divisible(columns):
                 with self._client.session() as connection:
                     parts = parts_of(connection, table, columns, self._where(), options.readers)
                 yield from read_parts(
@@ -91,8 +99,18 @@ class PostgresRows(Asked):
                     isolation=options.transaction_isolation,
                 )
                 return
-            text, values = self._query(table, columns, after)
+            text, values = self._query(table, columns, since)
             yield from self._fetched(text, values, columns)
+
+    def _divisible(self, columns: list[TextColumn]) -> bool:
+        """Whether the table may be read in parts, which come in any order."""
+        options = self._options
+        if options.order_by is not None or self._most is not None:
+            return False
+        grows = next((each for each in columns if each.name == options.incremental_column), None)
+        # What a part shows must not be from before another part's last value.
+        at_once = options.transaction_isolation in LASTING or options.readers == 1
+        return grows is None or (at_once and not pa.types.is_string(grows.type))
 
     def interrupt(self) -> None:
         """See `Asked`."""
@@ -103,13 +121,16 @@ class PostgresRows(Asked):
         self._client.close()
 
     def _query(
-        self, table: Relation | None, columns: list[TextColumn], after: str | None
+        self, table: Relation | None, columns: list[TextColumn], since: Since | None
     ) -> tuple[sql.Composable, list[Any]]:
         options = self._options
-        if after is not None and options.poll_query is not None:
-            return _marked(options.poll_query), [after]
-        values: list[Any] = []
         names = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
+        grows = options.incremental_column
+        if since is not None and options.poll_query is not None:
+            assert grows is not None
+            text = sql.SQL("SELECT {} FROM ({}\n) q ORDER BY {}")
+            return text.format(names, _marked(options.poll_query), sql.Identifier(grows)), [since.value]
+        values: list[Any] = []
         if table is None:
             assert options.query is not None
             values = parameters(options.query_params)
@@ -117,20 +138,19 @@ class PostgresRows(Asked):
         else:
             inner = sql.SQL("SELECT {} FROM {}").format(names, table.identifier)
         where: list[sql.Composable] = list(self._where(marked=True))
-        grows = options.incremental_column
-        if after is not None and grows is not None:
-            where.append(
-                sql.SQL("{} >= %s" if self.describe().key else "{} > %s").format(sql.Identifier(grows))
-            )
-            values.append(after)
+        if since is not None and grows is not None:
+            sign = sql.SQL(since.sign(keyed=bool(self.describe().key)))
+            where.append(sql.SQL("{} {} %s").format(sql.Identifier(grows), sign))
+            values.append(since.value)
         if where:
             inner = sql.SQL("{} WHERE {}").format(inner, sql.SQL(" AND ").join(where))
         if grows is not None:
             inner = sql.SQL("{} ORDER BY {}").format(inner, sql.Identifier(grows))
         elif options.order_by is not None:
-            inner = sql.SQL("{} ORDER BY {}").format(inner, _plain(options.order_by))
+            inner = sql.SQL("{} ORDER BY {}\n").format(inner, _plain(options.order_by))
         if self._most is not None:
-            inner = sql.SQL("{} LIMIT {}").format(inner, sql.Literal(self._most))
+            most = self._most + (since.again if since is not None else 0)
+            inner = sql.SQL("{} LIMIT {}").format(inner, sql.Literal(most))
         return inner, values
 
     def _where(self, *, marked: bool = False) -> list[sql.Composed]:
@@ -158,13 +178,27 @@ class PostgresRows(Asked):
 
     def _columns(self) -> tuple[list[TextColumn], Relation | None]:
         if self._found is None:
-            with self._client.session() as connection:
-                self._found = self._looked_up(connection)
+            self.look()
+        assert self._found is not None
         return self._found
+
+    def _narrowed(
+        self, columns: list[TextColumn], table: Relation | None
+    ) -> tuple[list[TextColumn], Relation | None]:
+        """The columns that the statement needs."""
+        if self._narrowing is None:
+            return columns, table
+        grows = self._options.incremental_column
+        always = [*(table.key if table is not None else ()), *filter(None, [grows])]
+        chosen = needed(columns, self._narrowing, always)
+        names = {column.name for column in chosen}
+        self._others = tuple(column.name for column in columns if column.name not in names)
+        return chosen, table
 
     def _looked_up(self, connection: psycopg.Connection) -> tuple[list[TextColumn], Relation | None]:
         options = self._options
-        if options.poll_query is not None:
+        checked, self._checked = self._checked, True
+        if options.poll_query is not None and not checked:
             described_query(connection, options.poll_query, "poll.query")
         table: Relation | None = None
         source: sql.Composable
@@ -177,9 +211,9 @@ class PostgresRows(Asked):
             types = types_by_oid(connection, [oid for _, oid, _ in told])
             columns = [text_column(name, types[oid](modifier)) for name, oid, modifier in told]
             source = derived(options.query)
-        if options.where is not None:
+        if options.where is not None and not checked:
             check_condition(connection, options.where, source)
-        if options.order_by is not None:
+        if options.order_by is not None and not checked:
             check_order(connection, options.order_by, source)
         return columns, table
 

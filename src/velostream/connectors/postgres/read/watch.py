@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from velostream.connectors.databases.source import ChangesLostError
+from velostream.connectors.databases.source import AGAIN, ChangesLostError
 from velostream.connectors.postgres.client.tables import key_of
 from velostream.errors import SourceConfigError
 
@@ -106,9 +106,6 @@ class State:
             raise ChangesLostError(
                 f'column "{filled[0]}" was added with a value for the rows that were there'
             )
-
-
-AGAIN = "CREATE OR REPLACE the tables that are built on it"
 
 
 def state_of(connection: psycopg.Connection, oid: int, kind: str, publication: str) -> State | None:

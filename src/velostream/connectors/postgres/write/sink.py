@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+import re
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
 
+from velostream.connectors.databases.refused_rows import RefusedRowError
 from velostream.connectors.databases.sink import PROGRESS, TableSink
 from velostream.connectors.postgres.client.connections import Client
-from velostream.connectors.postgres.client.failures import error_of
-from velostream.connectors.postgres.client.tables import KEY_COLUMNS, Relation, relation
+from velostream.connectors.postgres.client.failures import error_of, refuses_for_others, refuses_row
+from velostream.connectors.postgres.client.tables import KEY_COLUMNS, Column, Relation, relation
 from velostream.connectors.postgres.write.literals import csv_of, type_name
 from velostream.connectors.sinks import as_sink_errors
 from velostream.errors import SourceMissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     import pyarrow as pa
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from velostream.connectors.base import SinkContext
     from velostream.connectors.postgres.options import PostgresOptions
     from velostream.connectors.waiting import Waiting
+    from velostream.errors import SourceError
 
-_STAGE = sql.Identifier("velostream_stage")
+_STAGE, _GONE = sql.Identifier("velostream_stage"), sql.Identifier("velostream_gone")
 _NO_STEP = -1
+_NUMERIC = re.compile(r"numeric\(\d+(?:,(-?\d+))?\)")
 _LOCKED_FOR = "60s"
 """How long a step of an earlier connection is waited for, before it is an error, which is tried again."""
 
@@ -42,7 +45,7 @@ def await_table(options: PostgresOptions, waiting: Waiting) -> None:
 class PostgresSink(TableSink):
     """See `TableSink`. Rows go by COPY into a table of the session, and from there into the target."""
 
-    refused = (psycopg.DataError, psycopg.IntegrityError)
+    failure = psycopg.Error
 
     def __init__(self, options: PostgresOptions, context: SinkContext) -> None:
         super().__init__(context)
@@ -69,17 +72,23 @@ class PostgresSink(TableSink):
                 table = _widened(connection, table, self._context.schema)
             self._check_columns(table, {column.name for column in table.columns})
             self._conflict = self._upserts and self._unique(connection, table)
-            connection.execute(
-                sql.SQL(
-                    "CREATE TABLE IF NOT EXISTS {} "
-                    "(job text PRIMARY KEY, step bigint NOT NULL, token text NOT NULL)"
-                ).format(self._progress(table))
-            )
+            self._check_scales(table, dict(filter(None, map(_scale, table.columns))))
+            progress = self._progress(table)
+            # Whoever may write to it need not be allowed to make tables.
+            if connection.execute("SELECT to_regclass(%s)", (progress.as_string(connection),)).fetchone() == (
+                None,
+            ):
+                connection.execute(
+                    sql.SQL(
+                        "CREATE TABLE IF NOT EXISTS {} "
+                        "(job text PRIMARY KEY, step bigint NOT NULL, token text NOT NULL)"
+                    ).format(progress)
+                )
             # There to be locked by every step, so that a commit which is under way can be waited for.
             connection.execute(
                 sql.SQL(
                     "INSERT INTO {} (job, step, token) VALUES (%s, %s, '') ON CONFLICT (job) DO NOTHING"
-                ).format(self._progress(table)),
+                ).format(progress),
                 (self._name, _NO_STEP),
             )
         self._table = table
@@ -87,51 +96,71 @@ class PostgresSink(TableSink):
 
     def _apply(self, added: pa.Table, gone: pa.Table | None) -> None:
         """See `TableSink`."""
-        if not self._upserts:
+        if not self._upserts and self._target.kind != "v":
             self._copy(self._target.identifier, added)
             return
         key = list(self._context.key)
         if gone is not None and gone.num_rows:
-            self._staged(gone)
-            self._delete_staged()
+            self._staged(gone, _GONE)
+            self._open().execute(
+                sql.SQL("DELETE FROM {} t USING {} s WHERE {}").format(
+                    self._target.identifier, _GONE, self._same
+                )
+            )
         if not added.num_rows:
             return
-        self._staged(added)
-        if not self._conflict:
-            self._delete_staged()
+        self._staged(added, _STAGE)
         names = sql.SQL(", ").join(map(sql.Identifier, self._columns))
-        text = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {}").format(
+        rest = [name for name in self._columns if name not in key]
+        text = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} s").format(
             self._target.identifier, names, names, _STAGE
         )
         if self._conflict:
-            rest = [name for name in self._columns if name not in key]
             sets = sql.SQL(", ").join(
                 sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in rest
             )
             keys = sql.SQL(", ").join(map(sql.Identifier, key))
             action = sql.SQL("UPDATE SET {}").format(sets) if rest else sql.SQL("NOTHING")
             text = sql.SQL("{} ON CONFLICT ({}) DO {}").format(text, keys, action)
+        elif self._upserts:
+            if rest:
+                sets = sql.SQL(", ").join(
+                    sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in rest
+                )
+                self._open().execute(
+                    sql.SQL("UPDATE {} t SET {} FROM {} s WHERE {}").format(
+                        self._target.identifier, sets, _STAGE, self._same
+                    )
+                )
+            text = sql.SQL("{} WHERE NOT EXISTS (SELECT FROM {} t WHERE {})").format(
+                text, self._target.identifier, self._same
+            )
         self._open().execute(text)
 
-    def _staged(self, rows: pa.Table) -> None:
-        """Put rows into a table of the session, with the types of the target."""
-        names = sql.SQL(", ").join(map(sql.Identifier, rows.column_names))
-        connection = self._open()
-        connection.execute(sql.SQL("DROP TABLE IF EXISTS pg_temp.{}").format(_STAGE))
-        connection.execute(
-            sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
-                _STAGE, names, self._target.identifier
-            )
-        )
-        self._copy(_STAGE, rows)
-
-    def _delete_staged(self) -> None:
-        same = sql.SQL(" AND ").join(
+    @property
+    def _same(self) -> sql.Composed:
+        """That a row of the target, `t`, and one of a table of the session, `s`, have the same key."""
+        return sql.SQL(" AND ").join(
             sql.SQL("t.{0} = s.{0}").format(sql.Identifier(name)) for name in self._context.key
         )
-        self._open().execute(
-            sql.SQL("DELETE FROM {} t USING {} s WHERE {}").format(self._target.identifier, _STAGE, same)
-        )
+
+    def _staged(self, rows: pa.Table, stage: sql.Identifier) -> None:
+        """Put rows into a table of the session, with the types of the target.
+
+        The table stays until the end of the transaction: each one that is made needs a lock until then.
+        """
+        names = sql.SQL(", ").join(map(sql.Identifier, rows.column_names))
+        connection = self._open()
+        there = sql.SQL("pg_temp.{}").format(stage).as_string(connection)
+        if connection.execute("SELECT to_regclass(%s)", (there,)).fetchone() == (None,):
+            connection.execute(
+                sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
+                    stage, names, self._target.identifier
+                )
+            )
+        else:
+            connection.execute(sql.SQL("TRUNCATE pg_temp.{}").format(stage))
+        self._copy(stage, rows)
 
     def _copy(self, into: sql.Identifier, rows: pa.Table) -> None:
         names = sql.SQL(", ").join(map(sql.Identifier, rows.column_names))
@@ -155,19 +184,27 @@ class PostgresSink(TableSink):
         """See `TableSink`."""
         return self._open().transaction(force_rollback=undone)
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _savepoint(self) -> AbstractContextManager[object]:
         """See `TableSink`."""
-        try:
-            yield
-        except self.refused:
-            raise
-        except psycopg.Error as exc:
-            raise error_of(exc, f"cannot write to {self._client.name}") from exc
+        # Rows that need each other are checked together, and not each after it was written.
+        self._open().execute("SET CONSTRAINTS ALL DEFERRED")
+        return self._open().transaction()
 
-    def _reason(self, exc: Exception) -> str:
+    def _check_late(self) -> None:
         """See `TableSink`."""
-        return str(exc.diag.message_primary) if isinstance(exc, psycopg.Error) else str(exc)
+        self._open().execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+    def _refusal(self, exc: Exception) -> RefusedRowError | None:
+        """See `TableSink`."""
+        assert isinstance(exc, psycopg.Error)
+        if not refuses_row(exc):
+            return None
+        return RefusedRowError(str(exc.diag.message_primary), for_others=refuses_for_others(exc))
+
+    def _error(self, exc: Exception) -> SourceError:
+        """See `TableSink`."""
+        assert isinstance(exc, psycopg.Error)
+        return error_of(exc, f"cannot write to {self._client.name}")
 
     # --- inside -------------------------------------------------------------------------------------------
 
@@ -228,6 +265,12 @@ def _target(
         sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(name, sql.SQL(", ").join(columns))
     )
     return relation(connection, options.database_schema, options.table)
+
+
+def _scale(column: Column) -> tuple[str, int] | None:
+    """The decimal places that a column has."""
+    found = _NUMERIC.fullmatch(column.written)
+    return (column.name, int(found[1] or 0)) if found else None
 
 
 def _widened(connection: psycopg.Connection, table: Relation, schema: pa.Schema) -> Relation:

@@ -31,9 +31,8 @@ _COMPRESSED = {165: QUERY, 166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
 """Events of MariaDB with `log_bin_compress`, and what they are."""
 HEADER = 19
 _FILE = re.compile(rb"[^\0]*\.\d{6,}(?=.{4}$|$)", re.DOTALL)
-_HEARTBEATS = 5.0
-_SILENCE = 4 * _HEARTBEATS
-"""Seconds without an event, or a heartbeat, after which the connection counts as dead."""
+HEARTBEAT_SECONDS = 5.0
+"""How often the server says something where no events come; after four times that, the connection is dead."""
 _ROWS_HEAD = 8
 
 
@@ -90,13 +89,15 @@ class Binlog:
         self._checked = 0
         """The bytes of checksums at the end of events."""
         self._heard_at = time.monotonic()
+        self._heard = 0
+        """Bytes that had come then."""
 
     def start(self, after: Position) -> None:
         """Ask for the events after a position.
 
         Of each connection the server knows another number: it ends one whose number comes again.
         """
-        period = round(_HEARTBEATS * 1_000_000_000)
+        period = round(HEARTBEAT_SECONDS * 1_000_000_000)
         settings = [
             "@master_binlog_checksum = @@GLOBAL.binlog_checksum",
             "@source_binlog_checksum = @@GLOBAL.binlog_checksum",
@@ -118,11 +119,12 @@ class Binlog:
         """The events that have come; none where none came within `timeout` seconds."""
         assert self._packets is not None, "start was called"
         found = self._packets.read(timeout)
-        if not found:
-            if time.monotonic() - self._heard_at > _SILENCE:
-                raise pymysql.OperationalError(2013, f"the server was silent for {_SILENCE:.0f} s")
-            return []
-        self._heard_at = time.monotonic()
+        now, silence = time.monotonic(), 4 * HEARTBEAT_SECONDS
+        # A long event comes in many parts.
+        if self._packets.received > self._heard:
+            self._heard_at, self._heard = now, self._packets.received
+        elif now - self._heard_at > silence:
+            raise pymysql.OperationalError(2013, f"the server was silent for {silence:.0f} s")
         events = []
         for packet in found:
             if packet[0]:

@@ -6,8 +6,9 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.durable.journal import entries_of
-from velostream.connectors.durable.sealed_json import (
+from velostream.disk.full_disk import storing
+from velostream.disk.journal import entries_of
+from velostream.disk.sealed_json import (
     Sealed,
     damaged,
     owner_and_token,
@@ -16,7 +17,6 @@ from velostream.connectors.durable.sealed_json import (
     signed,
     unseal,
 )
-from velostream.disk.full_disk import storing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

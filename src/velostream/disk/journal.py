@@ -9,7 +9,8 @@ import secrets
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from velostream.connectors.durable.sealed_json import (
+from velostream.disk.full_disk import storing
+from velostream.disk.sealed_json import (
     damaged,
     owner_and_token,
     replace_file,
@@ -18,7 +19,6 @@ from velostream.connectors.durable.sealed_json import (
     sync_folder,
     unseal,
 )
-from velostream.disk.full_disk import storing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,1 +1,0 @@
-"""Small durable files of a job's sources and sinks."""

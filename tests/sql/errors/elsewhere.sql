@@ -1,0 +1,26 @@
+-- What users of other databases write.
+CREATE TABLE users (id BIGINT PRIMARY KEY, name STRING);
+SELECT * FROM orders.csv;
+SELECT * FROM 'orders.csv';
+SELECT * FROM file:orders.csv;
+SELECT * FROM kafka:orders;
+SELECT * FROM kafka.orders o;
+SELECT * FROM data/orders.csv;
+SELECT * FROM /data/orders.csv WHERE id = 1;
+SELECT * FROM read_csv('orders.csv');
+INSERT INTO kafka:orders VALUES (1);
+INSERT INTO orders.csv SELECT 1;
+CREATE SOURCE s FROM orders.csv;
+CREATE TABLE t FROM file://orders.csv;
+CREATE TABLE t (id SERIAL PRIMARY KEY);
+CREATE TABLE t (id INT NOT NULL);
+CREATE TABLE t (id UUID);
+COPY users FROM 'users.csv';
+CREATE INDEX by_name ON users (name);
+CREATE DOMAIN names;
+INSERT INTO users VALUES (1, 'a') ON CONFLICT (id) DO NOTHING;
+INSERT INTO users SELECT 1, 'a' ON DUPLICATE KEY UPDATE name = 'b';
+DROP MATERIALIZED VIEW nope;
+SELECT name FROM users EMIT CHANGE;
+SELECT name, COUNT(*) FROM users GROUP BY name EMIT FINL;
+ALTER TABLE users RENAME COLUMN name TO title;
