@@ -10,7 +10,6 @@ from contract.tables import COLUMNS, Home, TableContract, commit, rows
 from velostream.connectors.capabilities import SparkReader
 from velostream.engine.on_spark import SparkTable
 from velostream.engine.rows.shape import ResultShape
-from velostream.engine.runner import Progress
 from velostream.engine.storages import spark_storages
 from velostream.model.table_storage import MEMORY, STORAGES
 from velostream.plan.plans import RowsPlan
@@ -79,13 +78,10 @@ class TestInDelta(TableContract):
             assert isinstance(table, SparkTable)
             runner = table.runner(spark, RowsPlan(""), ResultShape(COLUMNS, COLUMNS, ("id",)))
             filled = rows((1, "a"))
-
-            def step() -> Progress:
-                given = runner.whole("SELECT 1 AS id, 'a' AS name")
-                table.commit_keyed(given.cast(filled.schema), None, commit(1))
-                return Progress(given.num_rows, given.num_rows)
-
-            assert runner.in_parts(step) == Progress(1, 1)
+            with runner.parts() as parts:
+                for _ in parts:
+                    given = runner.whole("SELECT 1 AS id, 'a' AS name")
+                    table.commit_keyed(given.cast(filled.schema), None, commit(1))
             source = table.source("reader")
             assert isinstance(source, SparkReader)
             storage: SparkStorage = store.storages[home.traits.name]  # type: ignore[assignment]

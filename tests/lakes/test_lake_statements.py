@@ -114,11 +114,11 @@ def test_mistakes_are_named(db: Database, delta: DeltaFolder, iceberg: IcebergFo
         db.sql(f"INSERT INTO {delta.uri('full')} {copied}")
     with refusal("sink.missing", "catalog.db"):
         db.sql(f"INSERT INTO {iceberg.uri('x')} {copied}")
-    with refusal("sql.property", why="names no table"):
+    with refusal("sink.config", why="names no table"):
         db.sql(
             f'INSERT INTO iceberg://{iceberg.folder}/w/t {copied} WITH ("table.create.if.missing" = "true")'
         )
-    with refusal("sql.property", "nowhere", why="needs a catalogue"):
+    with refusal("sink.config", "nowhere", why="needs a catalogue"):
         db.sql(f"INSERT INTO iceberg://nowhere/ns.t {copied}")
     for scheme in ("delta", "iceberg"):
         with refusal("sql.unsupported", why="is a sink"):

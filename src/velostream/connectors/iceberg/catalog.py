@@ -76,6 +76,12 @@ def open_catalog(options: IcebergOptions, *, make: bool) -> Catalog:
             warehouse=f"file://{folder}",
             **_FILES,
         )
+    if options.uri is None:
+        named = f': the configuration has none for "{options.connection}"' if options.connection else ""
+        raise SinkConfigError(
+            f"iceberg:// needs a catalogue{named}",
+            hint='write iceberg:///warehouse/namespace.table, or give the "uri" of a REST catalogue',
+        )
     return TimedRestCatalog(options.catalog_name, **_rest_properties(options), **_FILES)
 
 
@@ -94,6 +100,16 @@ def _rest_properties(options: IcebergOptions) -> dict[str, str]:
         "s3.session-token": options.session_token,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def identifier(options: IcebergOptions) -> tuple[str, ...]:
+    """Namespaces and name of the table."""
+    parts = tuple(part for part in (options.table or "").split(".") if part)
+    if len(parts) < 2:
+        raise SinkConfigError(
+            f'"{options.table or ""}" names no table of Iceberg', hint="write namespace.table"
+        )
+    return parts
 
 
 def check_reach(options: IcebergOptions, catalog: Catalog, table: Table, reach: Reach) -> None:

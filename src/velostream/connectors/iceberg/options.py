@@ -63,20 +63,7 @@ class IcebergOptions(LakeOptions):
     def _one_catalogue(self) -> Self:
         if self.path is not None and self.uri is not None:
             raise ValueError('"path" and "uri" are two catalogues; give one of them')
-        if self.path is None and self.uri is None:
-            named = f': the configuration has none for "{self.connection}"' if self.connection else ""
-            raise ValueError(
-                f"iceberg:// needs a catalogue{named}; write iceberg:///warehouse/namespace.table, "
-                'or give the "uri" of a REST catalogue'
-            )
-        if len(self.identifier) < 2:
-            raise ValueError(f'"{self.table or ""}" names no table of Iceberg; write namespace.table')
         return self
-
-    @property
-    def identifier(self) -> tuple[str, ...]:
-        """Namespaces and name of the table."""
-        return tuple(part for part in (self.table or "").split(".") if part)
 
 
 def parse_iceberg(uri: Uri) -> dict[str, str]:

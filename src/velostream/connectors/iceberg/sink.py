@@ -19,7 +19,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.io.pyarrow import _dataframe_to_data_files as data_files
 
-from velostream.connectors.iceberg.catalog import check_reach, open_catalog, told
+from velostream.connectors.iceberg.catalog import check_reach, identifier, open_catalog, told
 from velostream.connectors.iceberg.partitions import (
     check_format,
     check_partition_types,
@@ -55,12 +55,12 @@ _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 def await_table(options: IcebergOptions) -> None:
     """Raise where the table does not exist and is not to be made."""
-    name = ".".join(options.identifier)
+    name = ".".join(identifier(options))
     with told(f"table {name} cannot be opened"):
         catalog = open_catalog(options, make=options.create_table)
         try:
             if not options.create_table:
-                catalog.load_table(options.identifier)
+                catalog.load_table(identifier(options))
         finally:
             catalog.close()
 
@@ -70,7 +70,7 @@ class IcebergSink(LakeSink):
 
     def __init__(self, options: IcebergOptions, context: SinkContext) -> None:
         self._options = options
-        self._name = options.identifier
+        self._name = identifier(options)
         super().__init__(options, context, f"table {'.'.join(self._name)}")
         self._partitions = partitions(options.partition_by)
         self._catalog: Catalog | None = None

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from refusals import refusal
-from velostream.connectors.iceberg.catalog import check_reach, open_catalog
+from velostream.connectors.iceberg.catalog import check_reach, identifier, open_catalog
 from velostream.connectors.iceberg.options import IcebergOptions, parse_iceberg
 from velostream.connectors.iceberg.partitions import check_partition_types, partitions
 from velostream.connectors.iceberg.rewriting import filled
@@ -37,12 +37,12 @@ def test_the_address_names_a_catalogue_and_a_table(uri: str, found: dict[str, st
 
 
 def test_a_table_is_in_a_namespace() -> None:
-    assert options(path="/lake", table="shop.eu.orders").identifier == ("shop", "eu", "orders")
+    assert identifier(options(table="shop.eu.orders")) == ("shop", "eu", "orders")
     for name in ("orders", ".", ""):
-        with pytest.raises(ValueError, match="names no table"):
-            options(path="/lake", table=name)
-    with pytest.raises(ValueError, match='needs a catalogue: the configuration has none for "lake"'):
-        options(connection="lake")
+        with refusal("sink.config", why="names no table"):
+            identifier(options(table=name))
+    with refusal("sink.config", "lake", why="needs a catalogue"):
+        open_catalog(options(connection="lake"), make=True)
     with pytest.raises(ValueError, match="two catalogues"):
         options(path="/lake", uri="http://h")
 
