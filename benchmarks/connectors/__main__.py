@@ -102,6 +102,8 @@ def load(sizes: Sizes, formats: Sequence[str]) -> Found:
                 "ours": lambda: in_process(*ours, timeout=_LONGEST),  # noqa: B023
             }
             found[form] = {**filled, **_in_turn(contenders, sizes.rounds)}
+            # At once: the others take minutes.
+            _say(json.dumps({form: found[form]}))
     return found
 
 

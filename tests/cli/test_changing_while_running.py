@@ -60,6 +60,12 @@ def test_plan_replace_and_alter(tmp_path: Path, start: Callable[..., Process], w
         ("unchanged", "notes"),
     ]
     assert "now 3 rows" in str(steps[0]["detail"])
+    (tmp_path / "other.sql").write_text(APP.replace("SUM(", "MAX("))
+    elsewhere = {"VELOSTREAM_DATA_DIR": str(tmp_path / "elsewhere")}
+    changed = start("check", "other.sql", "--data-dir", str(tmp_path / "data"), **elsewhere)
+    assert changed.end() == 1
+    assert 'other.sql:3:1: "totals" was created by another statement in this data directory' in changed.err
+    assert start("check", "other.sql", **elsewhere).end() == 0
     assert rows(start(*totals)) == [{"city": "Pisa", "total": 2}, {"city": "Rome", "total": 4}]
 
     told = done(start("sql", "ALTER TABLE notes ADD COLUMN stars INT DEFAULT 3; SELECT * FROM notes"))
@@ -75,6 +81,12 @@ def test_plan_replace_and_alter(tmp_path: Path, start: Callable[..., Process], w
     again = start("run", "app.sql")
     wait_until(lambda: not again.running or "Ctrl-C" in again.err, 120)
     assert 'table "orders" replaced, and with it "totals"' in again.err, again.err
+    plan = [
+        'replaced: table "orders" from file://orders.csv; now 3 rows',
+        'rebuilt: table "totals" from orders',
+    ]
+    assert all(line in again.err.partition('table "orders" replaced')[0] for line in plan)
+    assert "switched together once all of it has loaded; until then the old ones answer" in again.err
     assert 'table "kept" is not in this file' in again.err
     assert rows(start(*totals)) == [{"city": "Pisa", "total": 4}, {"city": "Rome", "total": 8}]
     again.interrupt()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -218,6 +219,30 @@ def test_one_that_cannot_start_does_not_keep_the_others_from_starting(
     assert "3 of 4 statements did not start" in process.err
     assert process.err.count("error: app.sql:") == 3
     assert rows(start("sql", "--format", "json", "SELECT n FROM fine")) == [{"n": 1}]
+
+
+def test_of_a_failure_in_java_the_cause_is_told_everywhere(
+    tmp_path: Path, start: Callable[..., Process], wait_until: WaitUntil
+) -> None:
+    (tmp_path / "there.csv").write_text("k,v\na,1\n")
+    (tmp_path / "app.sql").write_text("CREATE TABLE t AS SELECT k FROM file://there.csv;")
+    assert start("run", "app.sql", "--once").end(120) == 0
+    # Spark cannot write where a file is; Velostream itself does not need what was there.
+    (checkpoint,) = (tmp_path / "data" / "jobs").glob("*/checkpoint")
+    shutil.rmtree(checkpoint)
+    checkpoint.touch()
+    process = start("run", "app.sql")
+    cause = f"Spark failed: destination exists and is not a directory: {checkpoint}"
+    wait_until(lambda: f'"t": {cause}; trying again in ' in process.err, 120)
+    wait_until(lambda: cause in str(rows(start("jobs", "--format", "json"))[0]["reason"]), 60)
+    assert f"t: job state=degraded reason={cause}" in start_and_read(start, "logs", "--job", "t")
+    checkpoint.unlink()
+    wait_until(lambda: states(start) == {"t": "running"}, 60)
+    process.interrupt()
+    assert process.end(60) == 130
+    for told in (process.err, start_and_read(start, "logs")):
+        assert "Traceback" not in told
+        assert not re.search(r"\bo\d+\.start\b|java\.|py4j", told)
 
 
 def test_without_the_client_of_kafka_it_is_told_what_to_install(

@@ -78,14 +78,26 @@ def test_a_table_is_watched_while_another_terminal_changes_it(
     prompt.expect(pexpect.EOF)
 
 
-def test_commands(prompt: pexpect.spawn, typed: Callable[[str], None]):
+def test_commands(prompt: pexpect.spawn, typed: Callable[[str], None], tmp_path: Path):
     typed("CREATE TABLE p (id INT PRIMARY KEY, note STRING); INSERT INTO p VALUES (7, 'seven');")
     prompt.expect("1 row inserted")
     typed("\\d")
-    prompt.expect("rows? in")
+    prompt.expect(r"name[^\n]*rows[^\n]*key[\s\S]*\bp\b[^\n]*\b1\b[^\n]*\bid\b[\s\S]*2 rows in")
     typed("\\d p")
-    prompt.expect("note")
+    prompt.expect(r"column[^\n]*type[\s\S]*id[^\n]*INT[^\n]*true[\s\S]*note[^\n]*STRING[^\n]*false")
     typed("\\j")
+    prompt.expect("no jobs yet")
+    (tmp_path / "app.sql").write_text("SELECT 1;")
+    held = subprocess.run(
+        [*VELO, "run", "app.sql", "--data-dir", "data"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert held.returncode == 2
+    assert f"in use by process {prompt.pid} (velo sql)" in held.stderr
     typed("\\x")
     prompt.expect("blocks of lines")
     typed("SELECT * FROM p;")
@@ -94,6 +106,19 @@ def test_commands(prompt: pexpect.spawn, typed: Callable[[str], None]):
     prompt.expect(r"row [\s\S]*note[^\n]*seven[\s\S]*Ctrl-C ends")
     prompt.sendintr()
     prompt.expect("stopped")
+    typed("\\x off")
+    prompt.expect("rows are shown as a table")
+    typed("SELECT * FROM p;")
+    prompt.expect(r"id[^\n]*note[\s\S]*7[^\n]*seven[\s\S]*1 row in")
+    typed("CREATE TABLE t AS SELECT * FROM datagen://trades?rows=5;")
+    prompt.expect('table "t" created')
+    typed("\\j")
+    prompt.expect(r"name[^\n]*state[\s\S]*\bt\b[^\n]*(running|finished)[\s\S]*1 row in")
+    # Rows of a source, in several batches: one header, and no boxes.
+    typed("SELECT trade_id FROM datagen://trades?rows_per_second=20&rows=60;")
+    prompt.expect(r"rows appear as they come; Ctrl-C ends[^\r]*\r\n")
+    prompt.expect("t60\r\n")
+    assert prompt.before.split("\r\n") == ["trade_id", "-" * 8, *(f"t{n}" for n in range(1, 60)), ""]
     typed("\\help")
     prompt.expect(r"\\watch \[SECONDS\]")
     typed("\\jobs")

@@ -249,6 +249,11 @@ def test_rows_of_a_file_are_written_once(velo: Velo, topic: str) -> None:
     once_more = velo("sql", f"INSERT INTO kafka://{topic} (id, n) VALUES (3, 1)")
     assert f"1 record written to kafka://{topic}" in once_more.stderr
     assert len(velo.values(topic)) == 5
+    velo("sql", "CREATE TABLE p (id INT PRIMARY KEY, n DECIMAL(10,2)); INSERT INTO p VALUES (4, 2), (5, 0.5)")
+    copied = velo("sql", f"INSERT INTO kafka://{topic} SELECT id, n FROM p WHERE n < 2")
+    assert f"1 record written to kafka://{topic}; EMIT CHANGES would go on" in copied.stderr
+    assert velo.values(topic)[-1] == '{"id":5,"n":0.50}'
+    assert velo.json("jobs") == []
 
 
 @pytest.mark.spark
@@ -258,7 +263,7 @@ def test_rows_of_a_source_are_written_by_a_job_or_once(velo: Velo, topic: str) -
     rows = ['{"id":1,"n":2}', '{"id":3,"n":4}']
     made = velo("sql", statement).stderr
     (job,) = velo.json("jobs")
-    assert f"created; it writes what comes until DROP JOB {job['id']}" in made
+    assert f"created; it writes new rows until DROP JOB {job['id']}" in made
     assert f"nothing keeps {job['name']} up to date from now on: velo run does" in made
     again = velo("sql", statement).stderr
     assert "was made before by this statement, and goes on until DROP JOB" in again

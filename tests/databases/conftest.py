@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from database_servers import Postgres
     from mysql_servers import MySqlServer, Session
     from velostream import Database
+
+
+MANY_FILES = 2048
 
 
 @pytest.fixture(scope="package")
@@ -60,6 +65,19 @@ def db(spark: object, tmp_path: Path) -> Iterator[Database]:
 @pytest.fixture
 def shop(postgres: Postgres, database: tuple[str, psycopg.Connection]) -> Shop:
     return Shop(postgres, *database)
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """The descriptors of sockets that are opened from now on are higher than `select` takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < MANY_FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (MANY_FILES, hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    yield
+    for each in held:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class Same(Protocol):

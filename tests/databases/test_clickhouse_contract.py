@@ -79,6 +79,10 @@ class Polled(World):
         self._insert(f"SELECT 7, unhex('ff'), {number}")
         return json.dumps({"id": 7, "name": "\\xff", "number": str(number)}).encode()
 
+    def break_off(self) -> bool:
+        self._warehouse.run("DROP TABLE @rows")
+        return True
+
 
 class TestPolled(SourceContract):
     @pytest.fixture

@@ -174,6 +174,34 @@ def test_by_a_column_that_grows(db: Database, warehouse: Warehouse, tmp_path: Pa
         )
 
 
+def test_rows_without_a_key_by_a_column_that_grows(db: Database, warehouse: Warehouse) -> None:
+    """Later rows may have the last value of before, here also where it is finer than what is read."""
+    warehouse.run("CREATE TABLE @log (at DateTime64(9), line String) ENGINE = MergeTree ORDER BY at")
+    warehouse.run("INSERT INTO @log VALUES ('2024-01-01 00:00:00.000000001', 'a'), ('2024-01-01', 'b')")
+    warehouse.follow(db, "log", f'{OFTEN}, "incremental.column" = "at"')
+    for count, line in enumerate(("c", "c", "d"), start=3):
+        warehouse.run(f"INSERT INTO @log VALUES ('2024-01-01 00:00:00.00000000{count}', '{line}')")
+        lines = "SELECT line FROM @log"
+        db.wait_until(lambda lines=lines: ours(db, "SELECT line FROM log") == warehouse.rows(lines), 30)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("more", ["", ', "incremental.column" = "id"'])
+def test_columns_that_are_altered(db: Database, warehouse: Warehouse, more: str) -> None:
+    warehouse.run("CREATE TABLE @t (id Int32, note String) ENGINE = MergeTree ORDER BY id")
+    warehouse.run("INSERT INTO @t VALUES (1, 'a')")
+    warehouse.follow(db, "t", OFTEN + more)
+
+    def same() -> bool:
+        return ours(db, "SELECT * FROM t") == warehouse.rows("SELECT * FROM @t")
+
+    db.wait_until(same, timeout=30)
+    warehouse.run("ALTER TABLE @t ADD COLUMN more Int64 DEFAULT 7", "INSERT INTO @t VALUES (2, 'b', 8)")
+    db.wait_until(same, timeout=30)
+    warehouse.run("ALTER TABLE @t DROP COLUMN note")
+    db.wait_until(lambda: db.job("t").state == "failed", timeout=30)
+    assert '"note"' in (db.job("t").reason or "")
+
+
 def test_queries_with_parameters_and_of_ones_own(db: Database, warehouse: Warehouse) -> None:
     warehouse.run(
         "CREATE TABLE @log (n UInt64, day Date, line String) ENGINE = MergeTree ORDER BY n",

@@ -281,3 +281,139 @@ def test_a_gap_that_is_not_to_be_made_up_for(db: Database, maria_shop: MySqlShop
     shop.server.cut(shop.sql)
     db.wait_until(lambda: db.job("orders").state == "failed", timeout=30)
     assert len(db.table("orders")) == 1
+
+
+def test_tables_that_are_made_of_ours_are_others(
+    db: Database, mysql_shop: MySqlShop, mysql_same: Same
+) -> None:
+    """Nothing is lost by them: not even a job that fails for lost changes notices."""
+    shop = mysql_shop
+    shop.fill(1, 20)
+    shop.follow(db, properties='"cdc" = "true", "on.gap" = "fail"')
+    mysql_same()
+    for statement in (
+        "CREATE TABLE alike LIKE orders",
+        "CREATE TABLE copied AS SELECT * FROM orders",
+        "CREATE TABLE children (o bigint, FOREIGN KEY (o) REFERENCES orders (id))",
+        "CREATE TABLE IF NOT EXISTS orders (id bigint PRIMARY KEY)",
+        "CREATE TEMPORARY TABLE orders (id bigint PRIMARY KEY)",
+        "INSERT INTO orders VALUES (777)",
+        "DROP TEMPORARY TABLE orders",
+        "ALTER TABLE alike ADD FOREIGN KEY (id) REFERENCES orders (id)",
+        "CREATE VIEW seen AS SELECT * FROM orders",
+        "DROP VIEW seen",
+    ):
+        shop.sql.execute(statement)
+    shop.sql.execute("UPDATE orders SET note = 'after' WHERE id > 5")
+    mysql_same()
+    assert db.job("orders").state == "running"
+
+
+def test_the_sign_of_columns_after_a_year(db: Database, mysql_shop: MySqlShop, mysql_same: Same) -> None:
+    shop = mysql_shop
+    shop.sql.execute(
+        "CREATE TABLE years (id int PRIMARY KEY, y year, n int, u int unsigned, z year, d decimal(9,2), "
+        "s point, b bigint)"
+    )
+    shop.follow(db, "years")
+    mysql_same("SELECT id FROM years")
+    row = "2024, -5, 4294967295, 1999, -1.25, POINT(1, 2), -7"
+    shop.sql.execute(f"INSERT INTO years VALUES (1, {row})")
+    mysql_same("SELECT id, y, n, u, z, d, b FROM years")
+    shop.sql.execute("ALTER TABLE years ADD COLUMN more int")
+    shop.sql.execute(f"INSERT INTO years VALUES (2, {row}, -9)")
+    mysql_same("SELECT id, y, n, u, z, d, b, more FROM years")
+
+
+def test_where_changes_begin(db: Database, mysql_shop: MySqlShop, wait_until: WaitUntil) -> None:
+    """From the first binlog, from its beginning, from a place in it, or from now on."""
+    shop = mysql_shop
+    shop.sql.execute("INSERT INTO orders VALUES (1, 1, 1, 'first')")
+    shop.sql.execute("FLUSH BINARY LOGS")
+    shop.sql.execute("INSERT INTO orders VALUES (2, 2, 2, 'second')")
+    ((file, at, *_),) = shop.sql.execute("SHOW MASTER STATUS")
+    shop.sql.execute("INSERT INTO orders VALUES (3, 3, 3, 'third')")
+    starts = [
+        ('"cdc.start" = "latest"', {4}),
+        ('"cdc.start" = "earliest"', {1, 2, 3, 4}),
+        (f'"cdc.start.position" = "{file}:{at}"', {3, 4}),
+        (f'"binlog.file" = "{file}"', {2, 3, 4}),
+        (f'"binlog.file" = "{file}", "binlog.position" = "auto"', {2, 3, 4}),
+        (f'"binlog.file" = "{file}", "binlog.position" = "{at}"', {3, 4}),
+        (f'"initial.load" = "full", "binlog.file" = "{file}", "binlog.position" = "{at}"', {1, 2, 3, 4}),
+    ]
+    for number, (given, _) in enumerate(starts):
+        whole = given if "initial.load" in given else f'"initial.load" = "none", {given}'
+        db.sql(
+            f"CREATE TABLE t{number} AS SELECT id FROM {shop.uri('orders')} "
+            f'WITH ("key" = "id", "cdc" = "true", {whole})'
+        )
+    shop.sql.execute("INSERT INTO orders VALUES (4, 4, 4, 'fourth')")
+    for number, (_, expected) in enumerate(starts):
+        wait_until(lambda n=number, ids=expected: set(db.table(f"t{n}").column_values("id")) == ids)
+    for given, told in (
+        ('"binlog.position" = "4"', "binlog.position"),
+        ('"binlog.file" = "x.000001", "cdc.start" = "latest"', "binlog.file"),
+        ('"cdc.start" = "yesterday"', "cdc.start"),
+        ('"binlog.file" = "x.000001", "binlog.position" = "here"', "binlog.position"),
+    ):
+        with refusal("sql.property", told):
+            db.sql(f'CREATE TABLE t AS SELECT id FROM {shop.uri("orders")} WITH ("cdc" = "true", {given})')
+    with refusal("source.config", "binlog"):
+        db.sql(
+            f"CREATE TABLE t AS SELECT id FROM {shop.uri('orders')} "
+            'WITH ("cdc" = "true", "binlog.file" = "nowhere.000001")'
+        )
+
+
+def test_transactions_of_two_phases(db: Database, mysql_shop: MySqlShop, mysql_same: Same) -> None:
+    shop = mysql_shop
+    shop.fill(1, 20)
+    shop.follow(db)
+    mysql_same()
+    for number, end in enumerate(("COMMIT", "ROLLBACK")):
+        with shop.server.connect(shop.name) as other:
+            other.execute(f"XA START 'two{number}'")
+            other.execute(f"INSERT INTO orders VALUES ({100 + number}, 1, 1, 'two')")
+            other.execute(f"UPDATE orders SET note = '{end}' WHERE id = {number + 1}")
+            other.execute(f"XA END 'two{number}'")
+            other.execute(f"XA PREPARE 'two{number}'")
+            shop.sql.execute(f"INSERT INTO orders VALUES ({200 + number}, 1, 1, 'meanwhile')")
+            mysql_same()
+            other.execute(f"XA {end} 'two{number}'")
+        mysql_same()
+    with shop.server.connect(shop.name) as other:
+        other.execute("XA START 'one'")
+        other.execute("INSERT INTO orders VALUES (300, 1, 1, 'one')")
+        other.execute("XA END 'one'")
+        other.execute("XA COMMIT 'one' ONE PHASE")
+    mysql_same()
+
+
+def test_the_time_zone_of_the_server_does_not_matter(
+    db: Database, mysql_shop: MySqlShop, mysql_same: Same
+) -> None:
+    shop = mysql_shop
+    shop.sql.execute("SET GLOBAL time_zone = '+05:30'")
+    try:
+        shop.sql.execute("CREATE TABLE moments (id int PRIMARY KEY, t timestamp(6) NULL, d datetime(3))")
+        # A session of the server's own zone.
+        with shop.server.connect(shop.name) as other:
+            other.execute("SET SESSION time_zone = @@GLOBAL.time_zone")
+            insert = "INSERT INTO moments VALUES ({}, '2024-07-01 00:15:00.123456', '2024-07-01 00:15:00.5')"
+            other.execute(insert.format(1))
+            shop.follow(db, "moments")
+            other.execute(insert.format(2))
+            other.execute("UPDATE moments SET t = '2024-01-01 00:00:00' WHERE id = 1")
+        told = "SELECT id, CAST(t AS char(26)), CAST(d AS char(23)) FROM moments"
+        mine = (
+            "SELECT id, date_format(t, 'yyyy-MM-dd HH:mm:ss.SSSSSS'), "
+            "date_format(d, 'yyyy-MM-dd HH:mm:ss.SSS') FROM moments"
+        )
+        mysql_same(told, mine)
+        assert [row[1] for row in sorted(shop.sql.execute(told))] == [
+            "2023-12-31 18:30:00.000000",
+            "2024-06-30 18:45:00.123456",
+        ]
+    finally:
+        shop.sql.execute("SET GLOBAL time_zone = 'SYSTEM'")

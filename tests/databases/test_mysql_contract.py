@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from polled_worlds import PolledWorld
 
 from velostream.config import Settings
 from velostream.connectors.base import SinkContext
@@ -19,6 +20,8 @@ from velostream.testing.contract import COLUMNS, Place, Row, SinkContract, Sourc
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from tests.conftest import WaitUntil
 
     from mysql_servers import MySqlServer, Session
     from velostream.connectors.base import Sink, Source
@@ -64,11 +67,60 @@ class Followed(World):
         self._sql.execute("INSERT INTO `rows` VALUES (7, 'bad', -1, '0000-00-00')")
         return json.dumps({"id": "7", "name": "bad", "number": "-1", "day": "0000-00-00"}).encode()
 
+    def break_off(self) -> bool:
+        self._sql.execute("ALTER TABLE `rows` DROP name")
+        self._sql.execute("INSERT INTO `rows` VALUES (1, 999, NULL)")
+        return True
+
 
 class TestFollowed(SourceContract):
     @pytest.fixture
     def world(self, mysql: MySqlServer, mysql_database: tuple[str, Session], tmp_path: Path) -> World:
         return Followed(mysql, *mysql_database, tmp_path)
+
+
+class Polled(PolledWorld):
+    """The same table, by its number, which grows."""
+
+    properties: ClassVar[Mapping[str, str]] = {"poll.interval": "20ms", "incremental.column": "number"}
+
+    def __init__(
+        self, server: MySqlServer, name: str, sql: Session, folder: Path, wait_until: WaitUntil
+    ) -> None:
+        super().__init__(folder, wait_until)
+        self._server, self._name, self._sql = server, name, sql
+        sql.execute("CREATE TABLE `rows` (id bigint, name text, number bigint PRIMARY KEY, day date)")
+
+    def uri(self, table: str) -> str:
+        return self._server.uri(self._name, table)
+
+    def insert(self, rows: Sequence[tuple[object, ...]]) -> None:
+        with self._sql.transaction():
+            for row in rows:
+                self._sql.execute("INSERT INTO `rows` VALUES (%s, %s, %s, NULL)", row)
+
+    def give_bad(self) -> bytes | None:
+        number = next(self._numbers)
+        self._sql.execute("SET SESSION sql_mode = ''")
+        bad = f"INSERT INTO `rows` VALUES (7, 'bad', {number}, '0000-00-00')"
+        self.until_polled(lambda: self._sql.execute(bad))
+        return json.dumps({"id": "7", "name": "bad", "number": str(number), "day": "0000-00-00"}).encode()
+
+    def break_off(self) -> bool:
+        self._sql.execute("DROP TABLE `rows`")
+        return True
+
+
+class TestPolled(SourceContract):
+    @pytest.fixture
+    def world(
+        self,
+        mysql: MySqlServer,
+        mysql_database: tuple[str, Session],
+        tmp_path: Path,
+        wait_until: WaitUntil,
+    ) -> World:
+        return Polled(mysql, *mysql_database, tmp_path, wait_until)
 
 
 class Written(Place):

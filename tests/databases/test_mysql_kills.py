@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from mysql_shops import CITIES, SCHEMA, transaction
+from mysql_shops import CITIES, SCHEMA, numbers, transaction
 
 from mysql_servers import running_mysql
 from restart.lives import Runner
@@ -31,12 +31,18 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(3)]
 PLACES = {
     "changes received, not in their log": 12,
     "changes logged, not acknowledged": 12,
+    "everything is to be read again": 2,
     "changes committed, their log not told": 6,
     "table computed, not logged": 12,
     "table logged, not published": 12,
     "sink written, not recorded": 4,
     "sink recorded": 4,
 }
+LOADING = "changes received, not in their log"
+"""Where the first life ends, in the middle of the first load."""
+ROWS = 50_000
+"""Rows that are there before the first life."""
+EVENTS = ("cut", "restart", "crash", "gone", "lost", "rotated", "column", "wider", "swapped")
 MOST_COLUMNS = 3
 """How many columns are added to the orders in all."""
 APP = """
@@ -47,6 +53,7 @@ CREATE TABLE by_customer AS SELECT customer, COUNT(*) AS n, SUM(amount) AS total
 CREATE TABLE by_city AS SELECT city, COUNT(*) AS n, SUM(amount) AS total
   FROM orders o JOIN customers c ON o.customer = c.id GROUP BY city;
 INSERT INTO {copy} SELECT * FROM orders EMIT CHANGES WITH ("table.create.if.missing" = "true");
+INSERT INTO {cities} SELECT * FROM by_city EMIT CHANGES WITH ("table.create.if.missing" = "true");
 """
 QUESTIONS = {
     "orders": "SELECT * FROM orders",
@@ -62,17 +69,20 @@ class World:
 
     def __init__(self, folder: Path, server: MySqlServer, rng: random.Random, absence: float) -> None:
         folder.mkdir()
-        self._absence, self._columns = absence, 0
+        self._absence, self._columns, self._digits = absence, 0, 12
         self._folder, self._server, self._rng = folder, server, rng
         self._deaths: list[str] = []
+        self.happened: Counter[str] = Counter()
+        """Disruptions that took place, by kind."""
         self._app = folder / "app.sql"
-        uris = {name: server.uri("shop", name) for name in ("orders", "customers", "copy")}
+        uris = {name: server.uri("shop", name) for name in ("orders", "customers", "copy", "cities")}
         self._app.write_text(APP.format(**uris))
         with server.connect() as sql:
             sql.execute("CREATE DATABASE shop")
         with server.connect("shop") as sql:
             for statement in (*SCHEMA, CITIES):
                 sql.execute(statement)
+            numbers(sql, 1000, 999 + ROWS, "INSERT INTO orders SELECT n, n % 10, n / 100, 'n' FROM")
         self.change(5)
 
     def change(self, transactions: int) -> None:
@@ -80,12 +90,21 @@ class World:
             for _ in range(transactions):
                 transaction(sql, self._rng)
 
+    def begin(self) -> None:
+        """The first life ends while everything is read."""
+        place = f"{LOADING} {self._rng.randint(1, 4)}"
+        runner = Runner(self._folder / "data", self._app, place)
+        assert runner.process.wait(150) == -signal.SIGKILL
+        runner.ended()
+        self._deaths.append(f"first: {place}")
+        self.happened["killed while loading"] += 1
+
     def live(self) -> None:
         """One life of the application, with its end."""
         runner = Runner(self._folder / "data", self._app, None)
         if self._rng.random() < 0.15:
-            # Before, during or after the first load.
             self._deaths.append("while it starts")
+            self.happened["killed while starting"] += 1
             runner.kill()
             return
         runner.ready()
@@ -102,14 +121,17 @@ class World:
                 break
         if self._rng.random() < 0.5:
             runner.ask("idle", 200)
+        self.happened["killed" if runner.process.poll() is None else "killed at a place"] += 1
         runner.kill()
 
     def disrupt(self) -> None:
         """What servers and networks do."""
-        event = self._rng.choice(
-            ["nothing", "nothing", "cut", "restart", "crash", "gone", "lost", "rotated", "column"]
-        )
+        event = self._rng.choice(["nothing", "nothing", *EVENTS])
+        if event == "column" and self._columns == MOST_COLUMNS:
+            event = "nothing"
         self._deaths.append(event)
+        if event != "nothing":
+            self.happened[event] += 1
         if event in ("restart", "crash"):
             self._server.stop(signal.SIGKILL if event == "crash" else signal.SIGTERM)
             self._server.start()
@@ -117,7 +139,17 @@ class World:
             self._server.stop()
             threading.Event().wait(self._absence)
             self._server.start()
-        elif event == "column" and self._columns < MOST_COLUMNS:
+        elif event == "wider":
+            with self._server.connect("shop") as sql:
+                self._digits += 1
+                sql.execute(f"ALTER TABLE orders MODIFY amount decimal({self._digits}, 2)")
+        elif event == "swapped":
+            with self._server.connect("shop") as sql:
+                sql.execute("CREATE TABLE other LIKE orders")
+                sql.execute("INSERT INTO other SELECT * FROM orders WHERE id % 11 > 0")
+                sql.execute("RENAME TABLE orders TO old, other TO orders")
+                sql.execute("DROP TABLE old")
+        elif event == "column":
             self._columns += 1
             with self._server.connect("shop") as sql:
                 default = self._rng.choice(["", f"DEFAULT {self._columns}"])
@@ -149,6 +181,8 @@ class World:
             assert copied == Counter(sql.execute("SELECT id, customer, amount, note FROM orders")), (
                 self._deaths
             )
+            cities = Counter(sql.execute("SELECT city, n, total FROM cities"))
+            assert cities == Counter(sql.execute(QUESTIONS["by_city"])), self._deaths
         assert runner.ask("quit") == "closed"
         runner.ended()
 
@@ -159,6 +193,12 @@ def test_everything_ends_equal_to_the_database(
 ) -> None:
     with running_mysql(rng.choice(["mariadb", "mysql"])) as server:
         world = World(tmp_path / "world", server, rng, rounds(3, 60))
+        world.begin()
         for _ in range(rounds(2, 40)):
             world.live()
         world.check()
+        if rounds(0, 1):
+            assert world.happened.total() >= 30
+            assert set(EVENTS) | {"killed", "killed at a place", "killed while loading"} <= set(
+                world.happened
+            )

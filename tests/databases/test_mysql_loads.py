@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -18,15 +19,12 @@ from velostream.model.statements import SourceRef
 from velostream.model.uri import Uri
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from mysql_shops import MySqlShop
     from tests.conftest import WaitUntil
 
     from velostream.connectors.base import Source
-
-MORE_THAN_SELECT_TAKES = 1100
 
 
 def opened(
@@ -94,15 +92,6 @@ def test_a_server_that_falls_silent_while_it_is_read(
             source.latest(None)
 
 
-@pytest.fixture
-def many_files() -> Iterator[None]:
-    """The descriptors of sockets that are opened from now on are higher than `select` takes."""
-    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(MORE_THAN_SELECT_TAKES)]
-    yield
-    for each in held:
-        os.close(each)
-
-
 def test_descriptors_may_be_many(
     maria_shop: MySqlShop, tmp_path: Path, wait_until: WaitUntil, many_files: None
 ) -> None:
@@ -129,3 +118,51 @@ def test_a_long_event_is_not_silence(
             maria_shop.sql.execute("INSERT INTO orders VALUES (3, 3, 3, REPEAT('x', 3000000))")
             wait_until(lambda: source.latest(None) == {"changes": 3})
             assert time.monotonic() - began > 4 * protocol.HEARTBEAT_SECONDS
+
+
+_FOLLOWER = """
+import sys
+from pathlib import Path
+from velostream.config import Settings
+from velostream.engine.opening.connect import open_source
+from velostream.model.statements import SourceRef
+from velostream.model.uri import Uri
+
+folder = Path(sys.argv[2])
+source = open_source(
+    SourceRef("__source_1", Uri(sys.argv[1]), {"cdc": "true"}), Settings(data_dir=folder / "data"),
+    folder / "spool", known=None, once=False, table=True, owner="job",
+)
+
+def most():
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) // 1024
+
+have = source.latest(None)
+while not source.settled():
+    have = source.latest(have)
+before = most()
+print("loaded", flush=True)
+rows = 0
+while rows < 1_000_000:
+    end = source.latest(have)
+    if end != have:
+        rows += sum(batch.num_rows for batch in source.read("changes", have["changes"], end["changes"]))
+        have = end
+source.commit(have)
+print(most() - before, rows, flush=True)
+source.close()
+"""
+
+
+@pytest.mark.sampled(6)
+def test_a_long_transaction_needs_no_memory(maria_shop: MySqlShop, tmp_path: Path) -> None:
+    """A million rows, 250 MB of text, in one transaction."""
+    command = [sys.executable, "-c", _FOLLOWER, maria_shop.uri("orders"), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "loaded\n"
+        maria_shop.fill(1, 1_000_000, "n, n, n, REPEAT('x', 250)")
+        grown, rows = map(int, follower.stdout.readline().split())
+    assert rows == 1_000_000
+    assert grown < 200

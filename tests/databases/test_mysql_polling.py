@@ -93,27 +93,32 @@ def test_a_column_that_grows(db: Database, maria_shop: MySqlShop) -> None:
     db.wait_until(lambda: ours(db, "SELECT * FROM orders") == shop.rows(asked), timeout=30)
 
 
-@pytest.mark.parametrize("grows", ["n", "at", "line"])
+@pytest.mark.parametrize(
+    ("grows", "later"), [("n", (50, 50, 51, 51)), ("at", (50, 50, 51, 51)), ("line", (51, 52))]
+)
 def test_rows_without_a_key_by_a_column_that_grows(
-    db: Database, maria_shop: MySqlShop, maria_same: Same, grows: str
+    db: Database, maria_shop: MySqlShop, maria_same: Same, grows: str, later: tuple[int, ...]
 ) -> None:
-    """Later rows may have the last value of before."""
+    """Later rows may have the last value of before, unless that is a text: the server knows what is equal."""
     sql = maria_shop.sql
     sql.execute("CREATE TABLE log (n decimal(9,2), at datetime(6), line varchar(9))")
     numbers(
-        sql, 1, 50, "INSERT INTO log SELECT n / 4, '2024-01-01' + INTERVAL n SECOND, LPAD(n, 5, 'B') FROM"
+        sql,
+        1,
+        50,
+        "INSERT INTO log SELECT n / 4, '2024-01-01' + INTERVAL n SECOND, CONCAT('B', n + 100) FROM",
     )
     readers = '"parallel.readers" = "4"'
     maria_shop.follow(db, "log", f'{OFTEN}, "incremental.column" = "{grows}", {readers}')
-    maria_same("SELECT * FROM log")
-    for late in (50, 50, 51, 51):
+    maria_same("SELECT n, line FROM log")
+    for late in later:
         numbers(
             sql,
             late,
             late,
-            "INSERT INTO log SELECT n / 4, '2024-01-01' + INTERVAL n SECOND, LPAD(n, 5, 'b') FROM",
+            "INSERT INTO log SELECT n / 4, '2024-01-01' + INTERVAL n SECOND, CONCAT('b', n + 100) FROM",
         )
-        maria_same("SELECT * FROM log")
+        maria_same("SELECT n, line FROM log")
 
 
 def test_by_a_query_whose_columns_have_another_order(

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -229,6 +230,26 @@ def test_a_seeded_workload_ends_equal(
         transaction(shop.sql, rng)
     same()
     same("SELECT customer, count(*), sum(amount) FROM orders GROUP BY customer", "SELECT * FROM by_customer")
+
+
+def test_a_table_is_made_while_rows_change(db: Database, shop: Shop, same: Same, rng: random.Random) -> None:
+    """The slot waits for transactions that are under way; the load reads what was there at its first LSN."""
+    shop.sql.execute("INSERT INTO orders SELECT n, n % 9, n, 'x' FROM generate_series(1, 30000) n")
+    done = Event()
+
+    def change() -> None:
+        with shop.postgres.connect(shop.name) as other:
+            while not done.is_set():
+                transaction(other, rng)
+
+    thread = Thread(target=change)
+    thread.start()
+    try:
+        shop.follow(db, properties='"cdc" = "true", "parallel.readers" = "2"')
+    finally:
+        done.set()
+        thread.join()
+    same()
 
 
 def test_a_column_that_is_added(db: Database, shop: Shop, same: Same) -> None:

@@ -11,11 +11,15 @@ import pytest
 
 import velostream
 from refusals import refusal
+from velostream.connectors.postgres.client.connections import Client
+from velostream.connectors.postgres.options import PostgresOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from shops import Shop
+    from tests.conftest import WaitUntil
+    from tests.databases.conftest import Same
 
     from velostream import Database
 
@@ -99,6 +103,54 @@ def test_what_cannot_be_reached(db: Database, shop: Shop) -> None:
         db.sql("CREATE TABLE o AS SELECT * FROM postgresql://u@127.0.0.1:1/db?table=orders")
     with refusal("sql.property", "table"):
         db.sql("CREATE TABLE o AS SELECT * FROM postgresql://127.0.0.1:1/db")
+
+
+def test_a_schema_and_a_condition_in_the_address(db: Database, shop: Shop, same: Same) -> None:
+    shop.sql.execute("CREATE SCHEMA other")
+    shop.sql.execute("CREATE TABLE other.orders (id int PRIMARY KEY, note text)")
+    shop.sql.execute("INSERT INTO other.orders SELECT n, 'it''s ' || n FROM generate_series(1, 9) n")
+    shop.sql.execute("INSERT INTO orders VALUES (100, 1, 1, 'of public')")
+    uri = f"{shop.uri('orders')}&schema=other"
+    for name, properties in (("followed", '"cdc" = "true"'), ("polled", '"poll.interval" = "50ms"')):
+        condition = "\"id < 5 OR note = 'it''s 7'\""
+        db.sql(f"CREATE TABLE {name} AS SELECT * FROM {uri}&where={condition} WITH ({properties})")
+        same("SELECT * FROM other.orders WHERE id < 5 OR note = 'it''s 7'", f"SELECT * FROM {name}")
+    shop.sql.execute("UPDATE other.orders SET note = 'it''s 7' WHERE id = 6")
+    shop.sql.execute("DELETE FROM other.orders WHERE id = 2")
+    for name in ("followed", "polled"):
+        same("SELECT * FROM other.orders WHERE id < 5 OR note = 'it''s 7'", f"SELECT * FROM {name}")
+
+
+@pytest.mark.parametrize("query", [None, "SELECT count(*) FROM orders"])
+def test_a_pooled_connection_is_validated(shop: Shop, wait_until: WaitUntil, query: str | None) -> None:
+    """One that the server has ended meanwhile, as firewalls and administrators do, is not used again."""
+    more = {"pool.validation.query": query} if query is not None else {}
+    given = {"host": "127.0.0.1", "port": shop.postgres.port, "database": shop.name, "table": "orders"}
+    user = {"username": "postgres", "password": "secret"}
+    client = Client(PostgresOptions.model_validate({**given, **user, **more}))
+    with client.session() as first:
+        before = first.info.backend_pid
+    with client.session() as again:
+        assert again.info.backend_pid == before
+    shop.sql.execute("SELECT pg_terminate_backend(%s)", (before,))
+    there = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+    wait_until(lambda: shop.sql.execute(there, (before,)).fetchone() == (0,))
+    with client.session() as after:
+        assert after.execute("SELECT 1").fetchone() == (1,)
+        assert after.info.backend_pid != before
+    client.close()
+
+
+def test_a_validation_query_that_fails(shop: Shop) -> None:
+    """Whatever the reason, the connection is not used again, and another one is."""
+    given = {"host": "127.0.0.1", "port": shop.postgres.port, "database": shop.name, "table": "orders"}
+    user = {"username": "postgres", "password": "secret", "pool.validation.query": "SELECT 1 FROM nowhere"}
+    client = Client(PostgresOptions.model_validate({**given, **user}))
+    with client.session() as first:
+        before = first.info.backend_pid
+    with client.session() as after:
+        assert after.info.backend_pid != before
+    client.close()
 
 
 def test_a_file_is_checked_against_the_server(shop: Shop, config: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from polled_worlds import PolledWorld
 
 from velostream.config import Settings
 from velostream.connectors.base import SinkContext
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import psycopg
+    from tests.conftest import WaitUntil
 
     from database_servers import Postgres
     from velostream.connectors.base import Sink, Source
@@ -65,11 +67,60 @@ class Followed(World):
         self._sql.execute("INSERT INTO rows VALUES (7, 'bad', 'NaN')")
         return json.dumps({"id": "7", "name": "bad", "number": "NaN"}).encode()
 
+    def break_off(self) -> bool:
+        self._sql.execute("ALTER TABLE rows DROP name")
+        self._sql.execute("INSERT INTO rows VALUES (1, 999)")
+        return True
+
 
 class TestFollowed(SourceContract):
     @pytest.fixture
     def world(self, postgres: Postgres, database: tuple[str, psycopg.Connection], tmp_path: Path) -> World:
         return Followed(postgres, *database, tmp_path)
+
+
+class Polled(PolledWorld):
+    """The same table, compared with what it was."""
+
+    def __init__(
+        self,
+        postgres: Postgres,
+        name: str,
+        connection: psycopg.Connection,
+        folder: Path,
+        wait_until: WaitUntil,
+    ) -> None:
+        super().__init__(folder, wait_until)
+        self._postgres, self._name, self._sql = postgres, name, connection
+        connection.execute("CREATE TABLE rows (id bigint, name text, number numeric(9,0) PRIMARY KEY)")
+
+    def uri(self, table: str) -> str:
+        return self._postgres.uri(self._name, table)
+
+    def insert(self, rows: Sequence[tuple[object, ...]]) -> None:
+        with self._sql.transaction():
+            for row in rows:
+                self._sql.execute("INSERT INTO rows VALUES (%s, %s, %s)", row)
+
+    def give_bad(self) -> bytes | None:
+        self.until_polled(lambda: self.insert([(7, "bad", "NaN")]))
+        return json.dumps({"id": "7", "name": "bad", "number": "NaN"}).encode()
+
+    def break_off(self) -> bool:
+        self._sql.execute("DROP TABLE rows")
+        return True
+
+
+class TestPolled(SourceContract):
+    @pytest.fixture
+    def world(
+        self,
+        postgres: Postgres,
+        database: tuple[str, psycopg.Connection],
+        tmp_path: Path,
+        wait_until: WaitUntil,
+    ) -> World:
+        return Polled(postgres, *database, tmp_path, wait_until)
 
 
 class Written(Place):

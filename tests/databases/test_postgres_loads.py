@@ -132,6 +132,17 @@ def test_a_load_can_be_stopped(shop: Shop, tmp_path: Path, properties: dict[str,
         assert time.monotonic() - began < 10
 
 
+def test_descriptors_may_be_many(shop: Shop, tmp_path: Path, wait_until: WaitUntil, many_files: None) -> None:
+    shop.sql.execute("INSERT INTO orders VALUES (1, 1, 1, 'x')")
+    source = opened(shop, tmp_path, once=False, cdc="true")
+    try:
+        wait_until(lambda: source.latest(None) == {"changes": 1})
+        shop.sql.execute("INSERT INTO orders VALUES (2, 1, 1, 'x')")
+        wait_until(lambda: source.latest(None) == {"changes": 2})
+    finally:
+        source.close()
+
+
 _FOLLOWER = """
 import sys
 from pathlib import Path

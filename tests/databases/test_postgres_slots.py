@@ -119,7 +119,7 @@ def test_a_slot_with_changes_of_older_columns(db: Database, shop: Shop, same: Sa
 
 
 def test_a_slot_that_has_gone_on_without_us(
-    db: Database, shop: Shop, same: Same, caplog: pytest.LogCaptureFixture
+    db: Database, shop: Shop, same: Same, caplog: pytest.LogCaptureFixture, wait_until: WaitUntil
 ) -> None:
     """As after the data directory was put back from a copy: the server would go on without a word."""
     shop.sql.execute("CREATE PUBLICATION mine FOR TABLE orders")
@@ -129,6 +129,8 @@ def test_a_slot_that_has_gone_on_without_us(
     same()
     db.sql("PAUSE JOB orders")
     shop.sql.execute("UPDATE orders SET note = 'missed'")
+    active = "SELECT active FROM pg_replication_slots WHERE slot_name = 'own'"
+    wait_until(lambda: shop.sql.execute(active).fetchone() == (False,))
     shop.sql.execute("SELECT pg_replication_slot_advance('own', pg_current_wal_lsn())")
     db.sql("RESUME JOB orders")
     same()

@@ -127,3 +127,15 @@ def test_the_name_of_the_server_is_verified_where_it_is_asked_for(db: Database, 
         db.sql(f"CREATE TABLE a AS SELECT * FROM {uri} WITH ({secured.properties()})")
     db.sql(f"CREATE TABLE b AS SELECT * FROM {uri} WITH ({secured.properties(ssl_mode='verify-ca')})")
     assert len(db.table("b")) >= 1
+
+
+def test_any_sql_verifies_too(db: Database, secured: Secured) -> None:
+    base = f"sql://postgresql://postgres:secret@127.0.0.1:{secured.server.port}/postgres?table=orders"
+    with refusal("source.config", why="certificate verify failed"):
+        told = secured.properties(ssl_root_cert=secured.other_ca)
+        db.sql(f"CREATE TABLE orders AS SELECT * FROM {base} WITH ({told})")
+    with refusal("source.auth"):
+        db.sql(f"CREATE TABLE orders AS SELECT * FROM {base} WITH ({secured.properties(ssl_mode='disable')})")
+    more = secured.properties(query_timeout="20s", socket_timeout="20s", transaction_isolation="serializable")
+    db.sql(f"CREATE TABLE orders AS SELECT * FROM {base} WITH ({more})")
+    assert len(db.table("orders")) >= 1

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from terminals import follow
+
+import velostream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,10 +22,21 @@ PATIENCE = 60_000
 
 
 def example(name: str, folder: Path, meanwhile: Callable[[Path], None] = lambda _: None) -> None:
-    """Follow the README of an example, in a copy of it; `meanwhile` is called while everything runs."""
+    """Follow the README of an example, in a copy of it; `meanwhile` is called while everything runs.
+
+    The copy has what a fresh clone has: nothing that git does not know or ignores.
+    """
     place = folder / name
-    shutil.copytree(EXAMPLES / name, place, ignore=shutil.ignore_patterns(".velostream", "__pycache__"))
+    for path in _of_a_clone(EXAMPLES / name):
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(EXAMPLES / name / path, place / path)
     follow(place / "README.md", place, lambda: meanwhile(place))
+
+
+def _of_a_clone(folder: Path) -> list[str]:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "."]
+    listed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    return [path for path in listed.split("\0") if path and (folder / path).is_file()]
 
 
 @pytest.mark.spark
@@ -52,8 +66,26 @@ def execute_notebook(folder: Path) -> None:
     notebook = nbformat.read(folder / "trades.ipynb", 4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs for cell in code), "it is kept without outputs"
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}})
+    proposed: dict[str, set[str]] = {}
+    with client.setup_kernel():
+        for place, cell in enumerate(notebook.cells):
+            if cell.id == "close":
+                for name in ("velostream", "db", "table"):
+                    proposed[name] = completions(client, f"{name}.")
+            client.execute_cell(cell, place)
+    assert proposed["velostream"] == {name for name in velostream.__all__ if not name.startswith("_")}
+    assert {"sql", "table", "jobs", "wait_until"} <= proposed["db"]
+    assert {"get", "rows", "changes", "wait_for"} <= proposed["table"]
+    hidden = {"access", "executor", "lifetime", "commit_keyed", "changelog", "spec"}
+    assert not any(hidden & names for names in proposed.values())
     outputs = {cell.id: cell.outputs for cell in code}
+    shown = {name: outputs[name][0].data for name in ("connect", "table", "jobs")}
+    assert shown["connect"]["text/plain"].endswith(": 2 tables, 1 jobs, of another process>")
+    assert "<th>rows</th>" in shown["connect"]["text/html"]
+    assert shown["table"]["text/plain"].startswith("<Table by_symbol: ")
+    assert "<th>symbol</th>" in shown["table"]["text/html"]
+    assert shown["jobs"]["text/plain"].startswith("<Job by_symbol: running, ")
     (result,) = outputs["sql"]
     assert result.data["text/html"].count("<tr") >= 3
     (row,) = outputs["get"]
@@ -65,6 +97,17 @@ def execute_notebook(folder: Path) -> None:
     assert first.endswith("retracted []")
     assert len(later) == 2
     assert all("'symbol': 'AAPL'" in line.partition("retracted")[2] for line in later)
+
+
+def completions(client: Any, code: str) -> set[str]:
+    """What Tab proposes in the kernel."""
+    from nbclient.util import run_sync
+
+    async def ask() -> Any:
+        return await client.kc.complete(code, len(code), reply=True, timeout=60)
+
+    answer = run_sync(ask)()
+    return {match.rpartition(".")[2] for match in answer["content"]["matches"]}
 
 
 @pytest.mark.spark

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of a column with constants, of which a row that fails it is not needed."""
+    """A comparison of a column with constants; rows that fail it need not be sent."""
 
     column: str
     operator: str

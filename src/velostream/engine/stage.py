@@ -172,8 +172,8 @@ class Stage:
                 ) from exc
             progress, bad = self.rebuild(end, commit, exc), 0
         except InternalError as exc:
-            # A retracted row was not found: the query computes another result from the same rows than before,
-            # by ties in an order or sums of doubles in another order.
+            # A retracted row was not found: the query is not deterministic on these rows, by ties in ORDER BY
+            # or doubles that are added in another order.
             if not self.pipeline.derived or not self.pipeline.anew:
                 raise
             progress, bad = self.rebuild(end, commit, exc), 0

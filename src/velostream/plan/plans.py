@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def by_key(self) -> bool:
-        """Whether the result is one row for each of the keys that came, so that those can be forgotten."""
+        """Whether the result has one row per key, so that `state.ttl` can forget keys."""
         return False
 
     @property

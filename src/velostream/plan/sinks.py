@@ -27,7 +27,7 @@ def target(statement: Writing) -> tuple[Uri, Properties]:
 
 
 def of_sink(properties: Properties) -> Properties:
-    """The properties as the sink takes them: `sink.` selects it where a source has the same property."""
+    """The properties of the sink: `sink.x` is its `x`, where the source has a property `x` too."""
     own = {name: value for name, value in properties.items() if name.startswith("sink.")}
     return {**properties, **{name.removeprefix("sink."): value for name, value in own.items()}}
 

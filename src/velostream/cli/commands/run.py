@@ -119,7 +119,7 @@ class Run:
                 checked = database.checked(text, name)
                 if checked.errors:
                     report(checked.errors, as_json=self._invocation.format == "json")
-                    return 1
+                    return max(error.exit_code for error in checked.errors)
                 statements = runnable(checked)
             if settings.metrics_port is not None:
                 from velostream.runtime.metrics import serve

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _WORDS: tuple[tuple[tuple[str, ...], type[SourceError]], ...] = (
+    # About TLS, which trying again does not change.
+    (
+        (
+            "certificate verify failed",
+            "does not match host name",
+            "hostname mismatch",
+            "certificate file",
+            "private key file",
+            "not support ssl",
+        ),
+        SourceConfigError,
+    ),
     (
         (
             "password",
@@ -51,6 +63,8 @@ _WORDS: tuple[tuple[tuple[str, ...], type[SourceError]], ...] = (
     ),
     (("timeout", "connection attempt failed", "gone away", "terminating connection"), SourceNetworkError),
     (("interrupt", "canceling statement", "max_statement_time"), SourceNetworkError),
+    # DuckDB, where this process writes to the file.
+    (("same database file with a different", "unique file handle conflict"), SourceNetworkError),
 )
 _RELATIONS = ("relation", "table", "database", "schema", "view")
 

@@ -31,7 +31,7 @@ class Since:
     value: str
     """The last value of the column that grows, as text."""
     known: Mapping[str, str] | None
-    """What the rows held that had this value, by what identifies each; None: they are not told apart."""
+    """What the rows held that had this value, by what identifies each; None: they are not recognised."""
 
     @property
     def again(self) -> int:
@@ -55,14 +55,14 @@ class Newest:
         self._before: pa.Scalar | None = None
         self._last: pa.Scalar | None = None
         self._known: dict[str, str] | None = dict((since.known or {}) if since is not None else {})
-        """The rows that have the last value; None where there are too many."""
+        """The rows that have the last value; None where they are not recognised."""
         if since is not None and since.known is None:
             self._known = None
         self._counts: dict[str, int] = {}
         """How many rows of each contents have come, of those without a key."""
 
     @property
-    def too_many(self) -> bool:
+    def unrecognised(self) -> bool:
         """Whether rows with the last value are not recognised when they come again."""
         return self._known is None
 
@@ -82,6 +82,10 @@ class Newest:
             self._last = self._before = pa.scalar(self._since.value).cast(values.type)
         newest = self._newest(values)
         if newest is None:
+            return found
+        if pa.types.is_string(values.type):
+            # Only the database knows which texts are equal to it: none is recognised.
+            self._last, self._known = newest, None
             return found
         new = self._recognise(found, values) if self._before is not None else found
         if self._last is None or _beyond(newest, self._last):
@@ -186,8 +190,6 @@ class Kept:
 
 
 def _beyond(newest: pa.Scalar, last: pa.Scalar) -> bool:
-    if pa.types.is_string(newest.type):
-        return not newest.equals(last)
     return bool(pc.greater(newest, last).as_py())
 
 

@@ -23,7 +23,7 @@ import structlog
 from velostream.connectors.databases.change_log import SetAside
 from velostream.connectors.databases.newest import Kept, Newest, Since, counted, digest
 from velostream.connectors.databases.parallel import released
-from velostream.connectors.databases.rows import log_rows, no_rows, same_moment
+from velostream.connectors.databases.rows import SYSTEM_COLUMNS, log_rows, no_rows, same_moment
 from velostream.connectors.databases.source import AGAIN, Described, Reader, stopped
 from velostream.connectors.databases.text_rows import Bad, Decoded, key_text
 from velostream.connectors.databases.wider_types import wider_than_written
@@ -173,7 +173,7 @@ class Polling(Reader):
         self._looked_at = time.monotonic()
         described = self._asked.describe()
         now = {field.name: field.type for field in described.schema}
-        before = {name: kind for name, kind in changes.last_columns if not name.startswith("_")}
+        before = {name: kind for name, kind in changes.last_columns if name not in SYSTEM_COLUMNS}
         for name, kind in before.items():
             told = f'column "{name}" of {self.name}'
             if name not in now and name not in described.others:
@@ -202,13 +202,13 @@ class Polling(Reader):
                 changes.append(rows, whole=False, divisible=divisible, aside=aside)
         if since is None or changes.written > changes.end:
             self._end(changes, newest.since, divisible=divisible)
-        if newest.too_many and not described.key and not self._warned:
+        if newest.unrecognised and not described.key and not self._warned:
             self._warned = True
             log.warning(
                 "rows that come later with the same value are not read",
                 source=self.name,
                 column=self._grows,
-                reason="rows without a key, of which too many have its last value to recognise them",
+                reason="rows without a key: many have its last value, or it is a text",
             )
 
     def _end(self, changes: ChangeLog, since: Since | None, *, divisible: bool) -> None:

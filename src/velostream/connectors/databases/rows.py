@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from velostream.connectors.databases.text_rows import Decoded
 
 UTC_TIME = pa.timestamp("us", tz="UTC")
+SYSTEM_COLUMNS = (KEY, TOMBSTONE, ENTERED)
+"""The columns of the log beside the user's."""
 
 
 def log_rows(

@@ -97,7 +97,7 @@ def written_format(form: str | None, path: str) -> str:
     """The format in which a path is written; raises an error where there is none, or it is only read."""
     if form is None:
         hint = 'say it: WITH ("format" = "csv")'
-        raise SourceConfigError(f'the format of "{path}" is not told by its name', hint=hint)
+        raise SourceConfigError(f'the format of "{path}" cannot be derived from its name', hint=hint)
     if form not in _WRITABLE:
         raise UnsupportedError(f"writing {form} files is not in this version yet")
     return form

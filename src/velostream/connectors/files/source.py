@@ -110,7 +110,7 @@ class FilesSource(
             raise forbidden(wanted[0][0])
         if not wanted and self._options.format is None:
             raise SourceConfigError(
-                f'the format of "{self._files.name}" is not told by its name',
+                f'the format of "{self._files.name}" cannot be derived from its name',
                 hint='say it: WITH ("format" = "csv")',
             )
         return readable

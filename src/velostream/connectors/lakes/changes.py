@@ -38,7 +38,7 @@ def halves(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def changes(added: pa.Table, removed: pa.Table, key: Sequence[str]) -> Changes:
-    """Rows replace those of their key; a key that lost its row and got none goes."""
+    """Upserts by key; a key that was only retracted is deleted."""
     keys = removed.select(list(key))
     return Changes(added, keys.filter(pc.invert(among(keys, added.select(list(key))))))
 

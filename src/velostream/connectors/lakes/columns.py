@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from velostream.connectors.databases.sink import MISSING_COLUMN
 from velostream.connectors.databases.wider_types import wider
+from velostream.connectors.databases.write.sink import MISSING_COLUMN
 from velostream.errors import SinkConfigError
 
 if TYPE_CHECKING:

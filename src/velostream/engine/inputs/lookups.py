@@ -71,7 +71,7 @@ class LookupFeed(DerivedFeed):
         return {self._node.view: Halves(self._usable(rows, extra), None)}
 
     def observed(self, figures: Mapping[str, list[int | None]]) -> None:
-        """Add the misses observed with the result; frames that were not computed are counted now."""
+        """Add the rows without a match that Spark observed; frames that it did not compute are counted."""
         for name, frame in self.watched.items():
             (found,) = figures.get(name, [None])
             self._misses += found if found is not None else frame.where(_MISSED).count()

@@ -114,7 +114,7 @@ def _hopeless(column: pa.ChunkedArray) -> bool:
 
 
 def _recoded(codes: pa.Array, own: Codes) -> pa.Array:
-    """The codes of one list of texts as those of another, in which the texts have the codes `own`."""
+    """Codes of one dictionary translated to another, in which the texts have the codes `own`."""
     if codes.type == pa.int16() and bool(np.array_equal(own, np.arange(len(own)))):
         return codes
     if not len(own):

@@ -167,8 +167,8 @@ class Log:
             raise lagging(table, after, files[0].base if files else upto)
         if after > upto:
             raise LaggingReaderError(
-                f'table "{table}" is at version {upto}, and version {after} of it was read before',
-                detail="it was put back as it had been",
+                f'table "{table}" is at version {upto}, older than version {after}, which was read before',
+                detail="it was restored from a copy",
                 hint="read a snapshot and continue from its version",
             )
         seq: int | None = None

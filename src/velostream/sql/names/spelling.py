@@ -178,7 +178,7 @@ def merged(columns: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def named(item: exp.Expr, written: str | None, *, column: bool) -> exp.Expr:
-    """An item of a SELECT under its name as `written`; `column`: it was a column there."""
+    """An item of a SELECT with the output name that the user wrote; `column`: it was a plain column."""
     value = item.unalias()
     if isinstance(item, exp.Alias):
         return value if isinstance(value, exp.Column) and value.name == item.alias else item

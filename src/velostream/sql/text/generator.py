@@ -184,7 +184,7 @@ def _add_column(statement: model.AddColumn) -> str:
 
 def _drop(statement: model.Drop) -> str:
     exists = " IF EXISTS" if statement.if_exists else ""
-    return f"DROP {statement.kind.upper()}{exists} {quote(statement.name)}"
+    return f"DROP {(statement.called or statement.kind).upper()}{exists} {quote(statement.name)}"
 
 
 _WRITERS: dict[type[model.Statement], Callable[[Any], str]] = {

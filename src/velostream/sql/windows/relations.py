@@ -69,7 +69,7 @@ class _Found:
 
     @property
     def alias(self) -> str:
-        """The alias of its rows."""
+        """The alias of the window function in FROM."""
         return str(self.place.alias or self.relation.alias_or_name)
 
     @property

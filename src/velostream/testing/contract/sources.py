@@ -68,6 +68,12 @@ class World(ABC):
         """Let a record come that cannot be decoded, and give its bytes; None where there is no such thing."""
         return None
 
+    def break_off(self) -> bool:
+        """Let what comes from now on be impossible to read, such as of a table that is dropped; False where
+        nothing can go wrong, or not without everything else.
+        """
+        return False
+
 
 class SourceContract:
     """Every source passes these."""
@@ -237,6 +243,18 @@ class SourceContract:
         assert int(bad.offset) >= 0
         source.close()
 
+    def test_what_was_loaded_stays_readable_when_no_more_can_be_read(
+        self, session: SparkSession, world: World
+    ) -> None:
+        came = world.give([(1, "a"), (2, "b")])
+        source = world.open()
+        source.discover()
+        first = settled(source, None)
+        if world.break_off():
+            assert _fails(source, first)
+        assert rows(session, source, None, first) == Counter(came)
+        source.close()
+
     def test_single_records_are_read_again(self, session: SparkSession, world: World) -> None:
         world.give([(1, "a"), (2, "b"), (3, "c")])
         source = world.open()
@@ -274,6 +292,17 @@ class SourceContract:
 def _looked_at(source: Source) -> None:
     source.check()
     source.discover()
+
+
+def _fails(source: Source, after: Any) -> bool:
+    """Whether it says that it cannot go on."""
+    deadline = time.monotonic() + 30
+    try:
+        while time.monotonic() < deadline:
+            source.latest(after)
+    except SourceError:
+        return True
+    return False
 
 
 def settled(source: Source, after: Any) -> Any:

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from refusals import refusal
+from velostream.connectors.base import SourceContext
 from velostream.connectors.databases import newest
 from velostream.connectors.databases.change_log import ChangeLog
 from velostream.connectors.databases.polling import Asked, Polling
-from velostream.connectors.databases.source import Described
+from velostream.connectors.databases.source import DatabaseSource, Described
 from velostream.connectors.databases.text_rows import Decoded
 
 if TYPE_CHECKING:
@@ -295,3 +296,25 @@ def test_a_type_that_became_wider(tmp_path: Path) -> None:
     job.begin()
     job.poll(2)
     assert sorted(job.table()) == ["1", str(2**40)]
+
+
+def test_a_log_that_is_lost_is_a_gap(tmp_path: Path) -> None:
+    """Also where nothing was lost on the server: whoever wants to know of gaps is told of this one."""
+
+    def opened(*, reload: bool) -> DatabaseSource:
+        polling = Polling(Relation(IDS, [(1, "a")], ("id",)), tmp_path, timedelta(seconds=1), None)
+        return DatabaseSource(polling, SourceContext(tmp_path), reload=reload, follows=True)
+
+    source = opened(reload=False)
+    end = source.latest(None)
+    source.commit(end)
+    source.close()
+    for path in tmp_path.iterdir():
+        path.unlink()
+    source = opened(reload=False)
+    with refusal("source.gap"):
+        source.latest(end)
+    source.close()
+    source = opened(reload=True)
+    assert source.latest(end)["changes"] > end["changes"]
+    source.close()

@@ -81,12 +81,9 @@ class AlchemyDriver(Driver):
             raw.commit()
 
         @sqlalchemy.event.listens_for(engine, "handle_error")
-        def _leave_nothing(context: Any) -> None:
-            # SQLAlchemy leaves the cursor of a connection that broke as it is, and a driver may mind.
-            cursor = getattr(context.execution_context, "cursor", None)
-            if context.is_disconnect and cursor is not None:
-                with suppress(Exception):
-                    cursor.close()
+        def _broken(context: Any) -> None:
+            if context.is_disconnect:
+                _leave_nothing(getattr(context.execution_context, "cursor", None))
 
         return AlchemyConnection(engine)
 
@@ -331,13 +328,15 @@ class AlchemyConnection(Connection):
         bound = {f"{_MARK}{number}": value for number, value in enumerate(values)}
         # For this statement: options of the connection would hold for those of the catalogue too.
         streamed = {"stream_results": True, "max_row_buffer": size}
-        connection = self._connection()
+        connection, cursor = self._connection(), None
         try:
             self._result = connection.execute(sqlalchemy.text(escaped), bound, execution_options=streamed)
+            cursor = self._result.cursor
             with closing(self._result) as result:
                 yield result
         finally:
             self._result = None
+            _leave_nothing(cursor)
             if not connection.closed:
                 connection.rollback()
 
@@ -345,6 +344,16 @@ class AlchemyConnection(Connection):
         if self._open is None or self._open.closed or self._open.invalidated:
             self._open = self._engine.connect()
         return self._open
+
+
+def _leave_nothing(cursor: Any) -> None:
+    """Close a cursor that SQLAlchemy could not close: one of the server's, which is asked to, and may be gone
+    or interrupted. A driver minds what is left open.
+    """
+    with suppress(Exception):
+        if cursor is not None and not getattr(cursor, "closed", True):
+            cursor.connection.close()
+            cursor.close()
 
 
 def _digits(precision: Any, scale: Any) -> pa.DataType | None:

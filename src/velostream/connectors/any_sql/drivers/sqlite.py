@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
@@ -125,8 +125,7 @@ class SqliteConnection(Connection):
 
     def interrupt(self) -> None:
         """See `Connection`."""
-        with suppress(sqlite3.ProgrammingError):  # closed meanwhile
-            self._opened.interrupt()
+        self._opened.interrupt()
 
     def sampled(self, table: str | None, schema: str | None) -> bool:
         """See `Connection`: of queries, and of columns that declare nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from velostream.connectors.any_sql.failures import translated
@@ -65,7 +65,8 @@ class SqlRows(Asked):
         """See `Asked`."""
         self._interrupted = True
         if (opened := self._open) is not None:
-            opened.interrupt()
+            with suppress(Exception):  # it may be closed meanwhile
+                opened.interrupt()
 
     @contextmanager
     def _let_go(self) -> Iterator[None]:

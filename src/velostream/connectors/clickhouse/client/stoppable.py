@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -18,6 +19,7 @@ class Sockets:
     """Those of one client."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._open: WeakSet[Any] = WeakSet()
         self._ended = False
 
@@ -53,13 +55,17 @@ class Sockets:
 
     def opened(self, made: Any) -> None:
         """A connection is there."""
-        self._open.add(made)
-        if self._ended:
+        with self._lock:
+            self._open.add(made)
+            ended = self._ended
+        if ended:
             self.end()
 
     def end(self) -> None:
         """End all, and those that are made later: whoever waits for an answer gets an error."""
-        self._ended = True
-        for each in list(self._open):
+        with self._lock:
+            self._ended = True
+            found = list(self._open)
+        for each in found:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

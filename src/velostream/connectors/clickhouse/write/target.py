@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from velostream.connectors.clickhouse.client.tables import OWN, Table, table_of
 from velostream.connectors.clickhouse.client.types import quoted
 from velostream.connectors.clickhouse.write.columns import type_name
-from velostream.connectors.databases.sink import MISSING_COLUMN
+from velostream.connectors.databases.write.sink import MISSING_COLUMN
 from velostream.errors import SourceConfigError, SourceMissingError
 
 if TYPE_CHECKING:

@@ -201,7 +201,8 @@ class Spool:
             raise damaged(
                 self._journal.path,
                 f"does not keep position {position}",
-                f"it keeps {self.oldest} to {self.position}: what was made of it is of another time",
+                f"it keeps {self.oldest} to {self.position}; "
+                "the position belongs to another copy of the data directory",
             )
 
     # --- writing -------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Requests:
-    """Sends requests one after the other. `close`, by another thread, ends one that waits."""
+    """Sends one request at a time. `close`, called by another thread, aborts a request that waits."""
 
     def __init__(self, options: HttpOptions, reach: Reach) -> None:
         self._options = options
@@ -82,12 +82,12 @@ class Requests:
             leads = self._leads_to(url, header_text(target))
             if method != "GET":
                 raise SourceConfigError(
-                    f"{url} leads elsewhere, and {method} is not sent again by itself",
-                    hint=f"write the address that it leads to: {leads}",
+                    f"{url} redirects elsewhere, and a {method} request is not repeated automatically",
+                    hint=f"write that address: {leads}",
                 )
             url = self._followed(url, leads)
         else:
-            raise SourceConfigError(f"{first} leads on more than {self._options.redirects} times")
+            raise SourceConfigError(f"{first} redirects more than {self._options.redirects} times")
         if endless and self._socket is not None:
             self._socket.deadline = None
             self._socket.settimeout(self._options.request_timeout.total_seconds())

@@ -113,9 +113,9 @@ class Answers(Reader):
         return None if found is None else str(found)
 
     def _newer(self, records: Sequence[bytes], before: dict[str, Any]) -> tuple[list[bytes], dict[str, Any]]:
-        """The rows after the last value that was seen, and that value of theirs.
+        """The rows beyond the last value that was read, and the new last value.
 
-        Further rows may have the same value: of those, the ones that were taken are told by their content.
+        Rows that share the last value are compared by their content, so that none is read twice.
         """
         if not self._grows.names:
             return list(records), {}

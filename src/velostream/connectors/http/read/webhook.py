@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from velostream.connectors.http.options import HttpOptions
 
 _PATIENCE = 20.0
-"""Seconds after which a sender is told to come again, if what it sent is not durable yet."""
+"""Seconds that a sender waits for its rows to become durable, before it is asked to send them again."""
 _MOST_DELIVERED = 16 << 20
 """Bytes. Many deliveries may be in memory at the same time, also of senders who turn out not to be ours."""
 _OF_DELIVERY = "header:"

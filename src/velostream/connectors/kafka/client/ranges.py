@@ -93,7 +93,7 @@ class RangeReader:
 
 
 def _take(heard: list[Any], ends: dict[Part, int], found: list[Any]) -> int:
-    """Sort out messages: those of the ranges are added to `found`, ranges that are read leave `ends`."""
+    """Add messages within the ranges to `found`, and remove complete ranges from `ends`; returns bytes."""
     from confluent_kafka import KafkaError, KafkaException
 
     size = 0

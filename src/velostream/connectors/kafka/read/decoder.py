@@ -54,7 +54,7 @@ class MessageDecoder:
             field = _key_field(list(declared)) if declared is not None else None
             if declared is not None and field is None:
                 raise SourceConfigError(
-                    f'"key.format" is said, but no column "{KEY}" is declared to hold the key',
+                    f'"key.format" is set, but no column "{KEY}" is declared to hold the key',
                     hint=f"declare it: {KEY} STRUCT<id: BIGINT>, or {KEY} STRING; "
                     'of a sink, say "sink.key.format"',
                 )

@@ -220,7 +220,8 @@ class TableChanges(Reader):
     ) -> None:
         """Receive changes from a place on until `stop` is set, or, for a load, until another place."""
         binlog = Binlog(self._client)
-        following = Following(self, binlog, changes, start, told, until=until, after=after)
+        earlier = until is not None and self._options.start != "latest"
+        following = Following(self, binlog, changes, start, told, until=until, after=after, earlier=earlier)
         try:
             following.run(stop)
         except pymysql.Error as exc:

@@ -34,7 +34,7 @@ class Following:
     """Receives events from `start` on; `told` is what a position of the log has besides the place.
 
     With `until`, what is received belongs to a load, and can be seen once that place is reached; `after` is
-    the job's position then.
+    the job's position then. `earlier`: it begins before the load, where the table need not have been there.
     """
 
     def __init__(
@@ -47,9 +47,10 @@ class Following:
         *,
         until: Position | None,
         after: int | None,
+        earlier: bool = False,
     ) -> None:
         self._reader, self._binlog, self._changes = reader, binlog, changes
-        self._told, self._until, self._after = told, until, after
+        self._told, self._until, self._after, self._earlier = told, until, after, earlier
         self._table = reader.table
         self._start = self._position = self._logged = start
         """Where it began, after the last transaction that has ended, and after the last in the log."""
@@ -210,7 +211,7 @@ class Following:
         elif found in _OF_ALL_ROWS:
             # With the place before the statement: after a crash it has to come again.
             self._write()
-        if found is Meaning.REPLACED or (found is Meaning.MADE and self._until is None):
+        if found is Meaning.REPLACED or (found is Meaning.MADE and not self._earlier):
             raise ChangesLostError(
                 f"{' '.join(text.split())[:80]} changes rows that the binlog does not tell"
             )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
-from velostream.connectors.databases.refused_rows import RefusedRowError
-from velostream.connectors.databases.sink import PROGRESS, TableSink
+from velostream.connectors.databases.write.refused_rows import RefusedRowError
+from velostream.connectors.databases.write.sink import PROGRESS, TableSink
 from velostream.connectors.mysql.client.connections import Client, dropped, quoted, run
 from velostream.connectors.mysql.client.failures import (
     REFUSED_FOR_OTHERS,
@@ -206,7 +206,7 @@ class MySqlSink(TableSink):
 
     def _written(self) -> tuple[int, str] | None:
         """See `TableSink`: the row of the job is locked for a moment."""
-        query = f"SELECT step, token FROM {self._progress} WHERE job = %s"
+        query = f"SELECT step, token FROM {self._progress} WHERE job = %s FOR UPDATE"
         with self._told(), self._transaction():
             found = run(self._open(), query, (self._name,))
         return None if not found or found[0][0] == _NO_STEP else (int(found[0][0]), str(found[0][1]))

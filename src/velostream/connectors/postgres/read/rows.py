@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pyarrow as pa
 from psycopg import sql
 
@@ -26,8 +28,6 @@ from velostream.errors import SourceConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import psycopg
 
     from velostream.connectors.databases.newest import Since
     from velostream.connectors.databases.text_rows import Decoded, TextColumn
@@ -169,7 +169,7 @@ class PostgresRows(Asked):
         size = self._options.fetch_size or self._options.batch_size
         with self._client.session() as connection:
             begin_at(connection, None, self._options.transaction_isolation)
-            with connection.cursor(name="velostream") as cursor:
+            with _closed(connection.cursor(name="velostream")) as cursor:
                 _as_text(cursor)
                 cursor.execute(sql.Composed([text]), values)
                 while rows := cursor.fetchmany(size):
@@ -221,6 +221,19 @@ class PostgresRows(Asked):
 def parameters(text: str | None) -> list[Any]:
     """The values of `query.params` as texts, which the server takes for the types that it needs."""
     return [None if each is None else str(each) for each in parameter_values(text)]
+
+
+@contextmanager
+def _closed(cursor: psycopg.ServerCursor[Any]) -> Iterator[psycopg.ServerCursor[Any]]:
+    """A cursor that is closed in the end, also where the server, which is asked to, is gone by then."""
+    try:
+        yield cursor
+    finally:
+        try:
+            cursor.close()
+        except psycopg.Error:
+            cursor.connection.close()
+            cursor.close()
 
 
 def _marked(text: str) -> sql.SQL:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql
 
-from velostream.connectors.databases.refused_rows import RefusedRowError
-from velostream.connectors.databases.sink import PROGRESS, TableSink
+from velostream.connectors.databases.write.refused_rows import RefusedRowError
+from velostream.connectors.databases.write.sink import PROGRESS, TableSink
 from velostream.connectors.postgres.client.connections import Client
 from velostream.connectors.postgres.client.failures import error_of, refuses_for_others, refuses_row
 from velostream.connectors.postgres.client.tables import KEY_COLUMNS, Column, Relation, relation

@@ -83,7 +83,7 @@ def table_map(event: bytes, *, mariadb: bool) -> TableMap:
     size, at = packed_integer(event, at)
     columns = list(_stored(codes, event[at : at + size]))
     at += size + (count + 7) // 8
-    _describe(columns, event, at, _CHARACTERS | {GEOMETRY} if mariadb else _CHARACTERS)
+    _describe(columns, event, at, mariadb=mariadb)
     return TableMap(schema, table, tuple(columns))
 
 
@@ -148,8 +148,13 @@ def _of_two_bytes(code: int, first: int, second: int) -> Stored:
     return Stored("", STRING, 1 if longest < 256 else 2, longest)
 
 
-def _describe(columns: list[Stored], event: bytes, at: int, with_collation: frozenset[int]) -> None:
-    """Add the metadata that stands at the end of the event."""
+def _describe(columns: list[Stored], event: bytes, at: int, *, mariadb: bool) -> None:
+    """Add the metadata that stands at the end of the event.
+
+    MariaDB counts a YEAR among the columns that have a sign, and shapes among those that have a collation.
+    """
+    with_sign = _NUMBERS | {YEAR} if mariadb else _NUMBERS
+    with_collation = _CHARACTERS | {GEOMETRY} if mariadb else _CHARACTERS
     found: dict[int, bytes] = {}
     while at < len(event):
         kind = event[at]
@@ -162,7 +167,7 @@ def _describe(columns: list[Stored], event: bytes, at: int, with_collation: froz
             hint="SET GLOBAL binlog_row_metadata = 'FULL' on the server; open sessions keep what they had",
         )
     names = list(_words(found[_NAMES]))
-    numbers = [place for place, each in enumerate(columns) if each.code in _NUMBERS]
+    numbers = [place for place, each in enumerate(columns) if each.code in with_sign]
     signs = found.get(_SIGNEDNESS, b"")
     unsigned = (
         {place for n, place in enumerate(numbers) if signs[n // 8] & (0x80 >> n % 8)} if signs else set()

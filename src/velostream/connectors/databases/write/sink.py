@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from velostream.connectors.base import Delivery, Sink
-from velostream.connectors.databases.refused_rows import RefusedRowError, write_taken
+from velostream.connectors.databases.write.refused_rows import RefusedRowError, write_taken
 from velostream.connectors.sinks import as_sink_errors, identity
 from velostream.errors import SinkChangedError, SinkConfigError, SourceDataError
 from velostream.formats.json.writer import json_bytes
