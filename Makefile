@@ -111,7 +111,7 @@ check: setup ## format, lint, types, import contracts, and the tests that need n
 bench: prepare ## speed, beside hand-written PySpark
 	@$(BIN)/python -m benchmarks
 
-bench-connectors: prepare ## a connector of one's own beside Spark's data sources, S3 beside Spark's reader: 40 minutes
+bench-connectors: prepare ## a connector of one's own beside Spark's data sources, S3 beside Spark's reader
 	@scripts/objectstore
 	@$(BIN)/python -m benchmarks.connectors
 

@@ -51,7 +51,8 @@ GOOD = {
     '\'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{0}";\')',
     "headers": "CREATE SOURCE s (a INT) FROM https://host/rows.json WITH "
     "('headers' = '{{\"Authorization\": \"Bearer {0}\"}}')",
-    "nested": 'CREATE SOURCE s (a INT) FROM postgresql://host/db?query="SELECT ?" WITH (\'query.params\' = \'[{{"password": "{0}"}}]\')',
+    "nested": 'CREATE SOURCE s (a INT) FROM postgresql://host/db?query="SELECT ?" WITH '
+    "('query.params' = '[{{\"password\": \"{0}\"}}]')",
     "auth": "CREATE SOURCE s (a INT) FROM https://host/rows.json WITH ('auth' = '{0}')",
     "sink": 'CREATE STREAM s AS SELECT * FROM kafka://t WITH ("sink" = "postgresql://bob:{0}@host/db?table=t")',
     "insert": "INSERT INTO postgresql://bob:{0}@host/db?table=t SELECT * FROM kafka://t",

@@ -271,9 +271,7 @@ class Executor:
         if entry is None:
             made = self._create_job(statement, sink_name(statement))
             made_job = self._catalog.require(sink_name(statement)).job
-            return replace(
-                made, message=f"{made.message}; it writes new rows until DROP JOB {made_job}"
-            )
+            return replace(made, message=f"{made.message}; it writes new rows until DROP JOB {made_job}")
         if not same_but_replace(entry.statement, statement):
             raise changed(entry, statement)
         job = self._jobs.get(entry.name) or self._jobs.resume(entry)
