@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
@@ -47,8 +48,8 @@ class Files(World):
         return open_source(ref, self._settings, spool, known=known, once=False, table=True, resumed=resumed)
 
     def give(self, rows: Sequence[Row]) -> Sequence[Row]:
-        with self._path.open("a") as out:
-            out.writelines(f"{id_},{name}\n" for id_, name in rows)
+        with self._path.open("a", newline="") as out:
+            csv.writer(out, lineterminator="\n").writerows(rows)
         return rows
 
     def retract(self, row: Row) -> None:
@@ -168,7 +169,7 @@ class Cases(World):
             self._number += 1
             self._numbers[row] = self._number
         number = self._numbers[row]
-        cells = {"id": str(row[0]), "name": str(row[1])}
+        cells = {"id": str(row[0]), "name": row[1]}
         at = datetime(2024, 1, 1, tzinfo=UTC)
         return GivenRow(number, "0", "0", number, weight, at, cells, f"{row[0]}, {row[1]}")
 

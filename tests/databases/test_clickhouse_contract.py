@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+def _quoted(text: str | None) -> str:
+    return "NULL" if text is None else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 class Polled(World):
     """A table that is polled by a number that grows, so that equal rows are two."""
 
@@ -37,7 +41,8 @@ class Polled(World):
         self._numbers = itertools.count()
         self._opened: Source | None = None
         warehouse.run(
-            "CREATE TABLE @rows (id Int64, name String, number UInt64) ENGINE = MergeTree ORDER BY id"
+            "CREATE TABLE @rows (id Int64, name Nullable(String), number UInt64) "
+            "ENGINE = MergeTree ORDER BY id"
         )
 
     def open(self, *, resumed: bool = False, missing: bool = False) -> Source:
@@ -63,7 +68,7 @@ class Polled(World):
         return opened
 
     def give(self, rows: Sequence[Row]) -> Sequence[Row]:
-        values = ", ".join(f"({id_}, '{name}', {next(self._numbers)})" for id_, name in rows)
+        values = ", ".join(f"({id_}, {_quoted(name)}, {next(self._numbers)})" for id_, name in rows)
         self._insert(f"VALUES {values}")
         return rows
 

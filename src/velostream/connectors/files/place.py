@@ -92,8 +92,14 @@ class Place(ABC):
         """These files are opened next, in this order: their content may be fetched ahead."""
 
     def same(self, path: str, stream: IO[bytes]) -> bool | None:
-        """Whether an opened file is as it was last read; None where the content must be compared."""
+        """Whether an opened file is as it was when it was last taken; None where content must be compared."""
         return None
+
+    def took(self, path: str, stream: IO[bytes]) -> None:  # noqa: B027
+        """The rows of an opened file were taken, as far as a step goes: `same` compares with it."""
+
+    def took_nothing(self) -> None:  # noqa: B027
+        """The step failed: what was taken is not kept."""
 
     def close(self) -> None:  # noqa: B027
         """Close connections."""

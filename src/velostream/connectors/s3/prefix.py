@@ -283,7 +283,6 @@ class Prefix(Place):
                 yield stream
             except OSError as exc:
                 raise (of_one(exc) or error_of(exc, f"{path} cannot be read")) from exc
-            self._tags[path] = self._tag_of(stream)
 
     def identity(self, path: str, stream: IO[bytes]) -> Identity:
         """See `Place`."""
@@ -299,6 +298,14 @@ class Prefix(Place):
         """See `Place`: by its tag."""
         tag = self._tag_of(stream)
         return tag == self._tags[path] if tag and path in self._tags else None
+
+    def took(self, path: str, stream: IO[bytes]) -> None:
+        """See `Place`."""
+        self._tags[path] = self._tag_of(stream)
+
+    def took_nothing(self) -> None:
+        """See `Place`: content is compared, as after a restart."""
+        self._tags.clear()
 
     def _tag_of(self, stream: IO[bytes]) -> str:
         return stream.tag if isinstance(stream, Fetched) else _tag(stream.metadata() or {})  # type: ignore[attr-defined]

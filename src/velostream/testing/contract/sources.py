@@ -47,7 +47,9 @@ Row = tuple[Any, ...]
 
 
 class World(ABC):
-    """One relation outside with the columns `id` BIGINT and `name` STRING, and a job that reads it."""
+    """One relation outside with the columns `id` BIGINT and `name` STRING, which may be NULL, and a job that
+    reads it.
+    """
 
     gaps: ClassVar[Mapping[str, str]] = {}
     """Tests that this kind of source cannot pass, each with its reason. A gap that closes is a failure."""
@@ -112,6 +114,32 @@ class SourceContract:
         assert second != first
         assert rows(session, source, first, second) == Counter(more)
         assert rows(session, source, None, second) == Counter([*came, *more])
+        source.close()
+
+    def test_one_without_a_row_waits_for_its_first(self, session: SparkSession, world: World) -> None:
+        source = world.open()
+        first: Any = None
+        try:
+            source.discover()
+            first = settled(source, None)
+            assert not rows(session, source, None, first)
+        except SourceMissingError:
+            # Where rows tell the columns, there is nothing yet to read them from.
+            assert first is None
+        came = world.give([(1, "a")])
+        assert source.discover().names[:2] == ["id", "name"]
+        second = settled(source, first)
+        assert rows(session, source, first, second) == rows(session, source, None, second) == Counter(came)
+        source.close()
+
+    def test_null_and_any_text_come_as_they_are(self, session: SparkSession, world: World) -> None:
+        came = world.give([(1, None), (2, 'ä "b", c\t\\d')])
+        source = world.open()
+        first = settled(source, None)
+        assert rows(session, source, None, first) == Counter(came)
+        more = world.give([(3, None), (4, " e ")])
+        second = settled(source, first)
+        assert rows(session, source, first, second) == Counter(more)
         source.close()
 
     def test_nothing_new_is_the_same_position(self, world: World) -> None:
@@ -345,6 +373,8 @@ def table(
                 # When a row entered its source need not be known.
                 batch = batch.append_column(ENTERED, pa.nulls(batch.num_rows, arrow_types()[ENTERED]))
             batches.append(batch)
+    if not batches:
+        return pa.table({name: pa.nulls(0) for name in columns})
     found = pa.Table.from_batches(batches)
     if TOMBSTONE in found.schema.names:
         found = found.filter(pc.invert(found[TOMBSTONE]))

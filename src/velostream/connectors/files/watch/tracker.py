@@ -109,6 +109,7 @@ class Tracker:
             return draft.commit()
         except BaseException:
             draft.abandon()
+            self._files.took_nothing()
             # Files before the one that failed were taken in vain: all are looked at again.
             self._done.clear()
             raise
@@ -154,6 +155,7 @@ class Tracker:
         if new is None:
             self.unread = True
             return
+        self._files.took(path, look.stream)
         if old is None or new.pieces != old.pieces or draft.bad_count != bad or draft.says(path):
             draft.set_file(path, new)
         else:
