@@ -29,7 +29,7 @@ demo: prepare ## tables that move while you watch
 test: prepare ## the tests; of those that cost much and vary little a part, by the seed of the run
 	@scripts/databases
 	@scripts/objectstore
-	@$(BIN)/pytest -q $(SIDE_BY_SIDE)
+	@$(BIN)/pytest -q $(SIDE_BY_SIDE) --durations=20 --durations-min=5
 
 test-all: prepare ## all tests
 	@scripts/databases

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import WaitUntil
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 OFTEN = {"poll.interval": "20ms"}
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from velostream.connectors.base import Sink, Source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 def _quoted(text: str | None) -> str:

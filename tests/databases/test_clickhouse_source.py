@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from clickhouse_server import ClickHouse
     from velostream import Database
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 OFTEN = '"poll.interval" = "50ms"'
 CANARY = "cAn4ry-of-clickh0use"
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from velostream import Database
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 DROP = "DROP TABLE customers"
 CONDITIONS = (
     f"1 = 1); {DROP}; --",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from velostream import Database
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 CANARY = "cAn4ry-of-the-d4tabase"
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from database_servers import Postgres
     from velostream.connectors.base import Sink, Source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
 class Followed(World):

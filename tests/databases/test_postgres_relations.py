@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from velostream import Database
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 EVERY = '"cdc" = "true", "publication.name" = "everything"'
 
 

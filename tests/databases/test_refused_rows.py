@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from velostream.connectors.base import Sink
     from velostream.model.changes import BadRow
 
+pytestmark = pytest.mark.sampled(2)
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 Change = tuple[int, Any, str | None]
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from velostream.connectors.base import Source
 
 
+pytestmark = pytest.mark.sampled(2)
+
+
 def opened(folder: Path, uri: str, **properties: str) -> Source:
     given = {name.replace("_", "."): value for name, value in properties.items()}
     return open_source(
