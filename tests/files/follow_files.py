@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "connectors"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from files_model import open_source
 from velostream.connectors.files.spool import merges, spool
 

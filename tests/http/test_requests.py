@@ -141,7 +141,7 @@ def test_redirects(web: Web, asked: Callable[..., list[bytes]]) -> None:
         for path in ("/scheme", "/file"):
             with refusal("sql.unsafe"):
                 asked(web.uri(path))
-        with refusal("source.config", why="leads on"):
+        with refusal("source.config", why="redirects more"):
             asked(web.uri("/round"))
         only_here = Reach(hosts=(f"127.0.0.1:{web.port}",))
         assert asked(web.uri("/there"), only_here) == RECORDS
