@@ -69,7 +69,7 @@ class Prefix(Place):
         self._sizes: dict[str, int] = {}
         self._newest = 0
         self._tags: dict[str, str] = {}
-        self._ahead: OrderedDict[str, Future[Fetched]] = OrderedDict()
+        self._ahead: OrderedDict[str, Future[IO[bytes]]] = OrderedDict()
         self._waiting: list[str] = []
         self._bytes_ahead = 0
         self._pool: ThreadPoolExecutor | None = None
@@ -247,13 +247,21 @@ class Prefix(Place):
             self._bytes_ahead += self._sizes.get(path, 0)
             self._ahead[path] = self._pool.submit(self._fetch, path)
 
-    def _fetch(self, path: str) -> Fetched:
-        """The content of an object, of one version of it."""
-        with self._opened(path) as stream:
-            told = stream.metadata() or {}
+    def _fetch(self, path: str) -> IO[bytes]:
+        """The content of an object, of one version of it; unread where its tag is that of what was taken.
+
+        Reads of a stream that follow each other may be of different versions, so that rows and what is kept
+        to compare them with would differ: all is read at once.
+        """
+        stream: IO[bytes] = self._opened(path)
+        told = stream.metadata() or {}  # type: ignore[attr-defined]
+        tag = _tag(told)
+        if tag and tag == self._tags.get(path):
+            return stream
+        with stream:
             content = stream.read()
         identity = _told(told, len(content)) or self._identity_now(path)
-        return Fetched(content, identity, _tag(told))
+        return Fetched(content, identity, tag)
 
     def _opened(self, path: str) -> pa.NativeFile:
         for _ in range(_OPENED_AGAIN):
@@ -272,7 +280,7 @@ class Prefix(Place):
                 stream: IO[bytes] = future.result()
                 self._bytes_ahead -= self._sizes.get(path, 0)
                 self._fetch_ahead()
-            elif path not in self._tags and self._whole(path):
+            elif self._whole(path):
                 stream = self._fetch(path)
             else:
                 stream = self._opened(path)
